@@ -1,0 +1,46 @@
+# Everything starts here: `make demo` runs the product, `make test` tests it. Both set up what they need.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_ARGS ?=
+TEST_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help demo test check format bench clean setup
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(shell find src -name '*.proto')
+	@command -v $(PYTHON) >/dev/null || { echo "Python 3.10 or later is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or later is needed, $(PYTHON) is $$($(PYTHON) --version); set PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "Setting up $(VENV) (once; a minute or two) ..."
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mqtt,serve,java,dev]'
+	@touch $@
+
+setup: $(VENV)/.ready ## the virtual environment with all packages
+
+demo: setup ## simulator, log and a first job, live in the terminal, until Ctrl-C (DEMO_ARGS="--for 30s")
+	@$(BIN)/tidewheel demo $(DEMO_ARGS)
+
+test: setup ## all tests (TEST_ARGS="-k name")
+	@$(BIN)/python -m pytest $(TEST_ARGS)
+
+check: setup ## ruff and mypy
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+
+format: setup ## let ruff format and mend
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/ruff format --quiet .
+
+bench: setup ## the figures, as a table and as JSON in build/bench/
+	@$(BIN)/python -m tidewheel.bench $(BENCH_ARGS)
+
+clean: ## remove all that is made
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src -name '*_pb2.py' -delete -o -name '*_pb2.pyi' -delete

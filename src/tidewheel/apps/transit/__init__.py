@@ -1,0 +1,1 @@
+"""The live public transport of Helsinki: messages, simulator, jobs."""

@@ -1,0 +1,1 @@
+"""Ingestion: connectors bring messages in, processors turn them into events, a pipeline takes them to the log."""

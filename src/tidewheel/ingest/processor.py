@@ -1,0 +1,65 @@
+"""Processors: messages in, records of the log out. They know formats, never transports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+from google.protobuf.message import Message as ProtobufMessage
+
+from tidewheel.ingest.message import Message
+from tidewheel.model.time import Duration, Instant
+
+__all__ = ["Dead", "Processed", "Processor", "Replayable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A message that could not be processed. `kind` is a short name to count by, `reason` is for a person."""
+
+    message: Message
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Processed:
+    """What became of some messages: each is a record of a topic, or filtered by a named rule, or dead."""
+
+    topics: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
+    filtered: Mapping[str, int] = field(default_factory=dict)
+    dead: Sequence[Dead] = ()
+
+    @property
+    def count(self) -> int:
+        """How many messages are accounted for."""
+        return sum(batch.num_rows for batch in self.topics.values()) + sum(self.filtered.values()) + len(self.dead)
+
+
+@runtime_checkable
+class Processor(Protocol):
+    """Turns messages into records. Never raises for what a message holds; keeps no state between calls."""
+
+    name: str
+    """Names the dead-letter topic (`dead.<name>`) and the report (`metrics.<name>`)."""
+    subscriptions: Sequence[str]
+    """What to subscribe to, as MQTT topic filters."""
+    types: Sequence[type[ProtobufMessage]]
+    """The message types it writes."""
+
+    def process(self, messages: Sequence[Message]) -> Processed:
+        """Each message exactly once: as a record, a filtered count, or dead. Order is kept within a topic."""
+
+
+@runtime_checkable
+class Replayable(Protocol):
+    """A processor whose messages can be moved in time and multiplied, as a replay needs."""
+
+    def event_time(self, message: Message) -> Instant | None:
+        """When it happened, if that can be told."""
+
+    def moved(self, message: Message, *, by: Duration, copy: int) -> Message:
+        """The message with its event time and arrival moved by so much, and (copy > 0) with its keys shifted so that
+        it belongs to the copy-th replica of everything. A message that cannot be read is returned as it is."""

@@ -1,0 +1,292 @@
+"""The log: topics of records in partitions, read by offset. One small interface for every implementation.
+
+It promises only what Kafka can keep as well: order within a partition, offsets that rise but may have gaps, no
+deletion except by retention and by compaction to the latest record of each key. Records travel as Arrow batches.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from tidewheel.errors import DefinitionError
+from tidewheel.model.summary import Summary
+from tidewheel.model.time import Instant
+
+__all__ = [
+    "FETCHED",
+    "RECORDS",
+    "Batch",
+    "Block",
+    "Log",
+    "Partition",
+    "Positions",
+    "Producer",
+    "Receipt",
+    "Retention",
+    "Start",
+    "Topic",
+    "TopicInfo",
+    "open_log",
+    "records",
+]
+
+RECORDS = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("event_time", pa.timestamp("us", "UTC")),
+        pa.field("punctuation", pa.timestamp("us", "UTC")),
+    ]
+)
+"""What is appended. `event_time` and `punctuation` (see `Punctuation`) only feed the block's header: they are in the
+value already."""
+
+FETCHED = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("append_time", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary(), nullable=False),
+    ]
+)
+"""What is read."""
+
+Partition: TypeAlias = tuple[str, int]
+"""Topic and partition number."""
+
+Positions: TypeAlias = Mapping[Partition, int]
+"""For each partition the offset of the next record to read."""
+
+Start: TypeAlias = Literal["earliest", "latest"] | datetime | int
+"""Where to begin: an end of the topic, an offset (int), or the first record appended at or after a time (datetime)."""
+
+
+def records(
+    values: Sequence[bytes] | pa.Array,
+    *,
+    keys: Sequence[bytes | None] | pa.Array | None = None,
+    event_times: Sequence[Instant | None] | pa.Array | None = None,
+    punctuations: Sequence[Instant | None] | pa.Array | None = None,
+) -> pa.RecordBatch:
+    """Records ready to be appended.
+
+    >>> records([b"one", b"two"], keys=[b"a", None], event_times=[1, None]).num_rows
+    2
+    """
+    count = len(values)
+    columns = []
+    for column, given in zip(RECORDS, (keys, values, event_times, punctuations), strict=True):
+        if given is None:
+            columns.append(pa.nulls(count, column.type))
+        elif isinstance(given, (pa.Array, pa.ChunkedArray)):
+            columns.append(given.cast(column.type) if given.type != column.type else given)
+        else:
+            columns.append(pa.array(given, column.type))
+    return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long records are kept: up to an age (microseconds) and up to a size (bytes) per partition; None: no limit.
+
+    Whole blocks leave, the oldest first, and never the newest block of a partition.
+    """
+
+    age: int | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic and how full it is. `count` and `size` are what it holds now; `next_offsets` one per partition."""
+
+    name: str
+    partitions: int
+    retention: Retention
+    compact: bool
+    count: int
+    size: int
+    first_offsets: tuple[int, ...]
+    next_offsets: tuple[int, ...]
+    last_append: Instant | None
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stored run of records: its place and what its header says, without its data."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    size: int
+    summary: Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records of one partition in the order of their offsets; `records` has the schema `FETCHED`."""
+
+    topic: str
+    partition: int
+    records: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of an append. `duplicate`: the log had it already and wrote nothing. `next_offsets`: where the
+    written partitions end now (empty for a duplicate)."""
+
+    sequence: int
+    duplicate: bool = False
+    next_offsets: Mapping[Partition, int] = field(default_factory=dict)
+
+
+class Producer(ABC):
+    """Appends under a name, each append with a rising sequence number, so that a retried one is not appended twice.
+
+    Opening a producer of the same name anew fences the older one: its appends raise `FencedError`.
+    """
+
+    name: str
+    sequence: int
+    """The highest sequence number that the log has of this name; -1 if none."""
+    state: bytes
+    """What the last append under this name left for the next (see `append`); empty if nothing."""
+
+    @abstractmethod
+    def append(
+        self, batches: Mapping[str, pa.RecordBatch], *, sequence: int | None = None, state: bytes | None = None
+    ) -> Receipt:
+        """Append records (schema `RECORDS`) to topics, all or nothing, durable on return.
+
+        `sequence` defaults to the next one; one that is not higher than the last is a retry and changes nothing.
+        `state` is kept with the append, in the same transaction: a connector's note to its own successor.
+        Missing topics are made. Records with a key go to the partition of the key's hash.
+        """
+
+
+class Log(ABC):
+    """A log. Objects may be used by several threads; every process opens its own."""
+
+    address: str
+    """What `open_log` takes to open the same log in another process."""
+    identity: str
+    """A unique name given when the log was made: tells this log from another at the same address."""
+
+    @abstractmethod
+    def create_topic(
+        self, name: str, *, partitions: int = 1, retention: Retention | None = None, compact: bool = False
+    ) -> TopicInfo:
+        """Make a topic, or change the retention and compaction of one that is there (its partitions stay)."""
+
+    @abstractmethod
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic with all that is in it."""
+
+    @abstractmethod
+    def topics(self) -> list[TopicInfo]:
+        """All topics by name."""
+
+    @abstractmethod
+    def topic_info(self, name: str) -> TopicInfo:
+        """One topic; `TopicNotFoundError` names those there are."""
+
+    @abstractmethod
+    def producer(self, name: str, *, fence: bool = True) -> Producer:
+        """Open the producer of this name. `fence=False` only joins it: for writers whose sequence numbers alone
+        tell repeats (the Spark sink), where several objects of one name are no mistake."""
+
+    @abstractmethod
+    def append(self, topic: str, batch: pa.RecordBatch) -> Receipt:
+        """Append without a name: for writers that never retry."""
+
+    @abstractmethod
+    def position(self, topic: str, partition: int, start: Start) -> int:
+        """The offset at which reading from `start` begins."""
+
+    @abstractmethod
+    def blocks(
+        self, topic: str, partition: int, start: int, *, end: int | None = None, limit: int | None = None
+    ) -> list[Block]:
+        """The blocks that hold records from offset `start` on (and before `end`), as many as hold `limit` records
+        but at least one. `DataLossError` if records from `start` on have left by retention."""
+
+    @abstractmethod
+    def read(
+        self, topic: str, partition: int, start: int, *, end: int | None = None, limit: int | None = None
+    ) -> Iterator[Batch]:
+        """The records from offset `start` on (and before `end`, at most `limit`), a block at a time."""
+
+    @abstractmethod
+    def commit(self, group: str, positions: Positions) -> None:
+        """Note how far a consumer group has come."""
+
+    @abstractmethod
+    def committed(self, group: str) -> dict[Partition, int]:
+        """How far a consumer group has come; empty if it never committed."""
+
+    @abstractmethod
+    def groups(self) -> list[str]:
+        """The consumer groups that have committed."""
+
+    @abstractmethod
+    def forget(self, group: str) -> None:
+        """Remove a consumer group's positions."""
+
+    @abstractmethod
+    def maintain(self, *, now: Instant | None = None) -> None:
+        """Apply retention and compaction. Appending does it now and then by itself."""
+
+    @abstractmethod
+    def wait(self, positions: Positions, timeout: float) -> bool:
+        """Until some partition has records at or beyond its position, or `timeout` seconds have passed: is there
+        something to read?"""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the object holds. The log stays."""
+
+    def topic(self, name: str) -> Topic:
+        """A topic by name, there or not: what jobs are told to write to."""
+        return Topic(self, name)
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of a log, by name."""
+
+    log: Log
+    name: str
+
+    def __repr__(self) -> str:
+        return f"{self.log!r}.topic({self.name!r})"
+
+
+def open_log(address: str | os.PathLike[str], **options: Any) -> Log:
+    """Open a log by its address: the path of a SQLite file, which is made if it is missing.
+
+    >>> open_log("kafka://localhost:9092")
+    Traceback (most recent call last):
+    ...
+    tidewheel.errors.DefinitionError: no log implementation for 'kafka://localhost:9092'; give the path of a file, such as city.tw
+    """
+    text = os.fspath(address)
+    if "://" in text:
+        raise DefinitionError(f"no log implementation for {text!r}; give the path of a file, such as city.tw")
+    from tidewheel.transport.sqlite import SqliteLog
+
+    return SqliteLog(text, **options)
