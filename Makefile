@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_ARGS ?=
 TEST_ARGS ?=
+TEST_WORKERS ?= 2
 BENCH_ARGS ?=
 
 .PHONY: help demo test check format bench clean setup
@@ -25,8 +26,8 @@ setup: $(VENV)/.ready ## the virtual environment with all packages
 demo: setup ## simulator, log and a first job, live in the terminal, until Ctrl-C (DEMO_ARGS="--for 30s")
 	@$(BIN)/tidewheel demo $(DEMO_ARGS)
 
-test: setup ## all tests (TEST_ARGS="-k name")
-	@$(BIN)/python -m pytest $(TEST_ARGS)
+test: setup ## all tests, two at a time (TEST_ARGS="-k name", TEST_WORKERS=4)
+	@$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
 check: setup ## ruff and mypy
 	@$(BIN)/ruff format --check .

@@ -9,6 +9,7 @@
     ├── MalformedError           bytes that are not what they should be
     ├── UnknownTypeError         a message type that the registry does not know
     ├── CheckpointError          a checkpoint that does not fit the job
+    ├── JobError                 a running job failed
     └── SetupError               something the machine lacks: Java, a port, a package
 
 A message says what is wrong, where, what was found, and how to mend it.
@@ -19,6 +20,7 @@ __all__ = [
     "DataLossError",
     "DefinitionError",
     "FencedError",
+    "JobError",
     "LogError",
     "MalformedError",
     "SetupError",
@@ -68,6 +70,10 @@ class UnknownTypeError(TidewheelError, KeyError):
 
 class CheckpointError(TidewheelError):
     """A checkpoint that does not fit the job that was started on it."""
+
+
+class JobError(TidewheelError):
+    """A running job failed; the text says what broke it, the cause is Spark's own report."""
 
 
 class SetupError(TidewheelError):

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tidewheel.model.time import Duration, Instant
 
-__all__ = ["Summary", "merge", "skew_bins", "skew_upper_bound", "summarize"]
+__all__ = ["Summary", "merge", "skew_bins", "skew_bounds", "summarize"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +45,18 @@ def skew_bins(micros: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
     return (np.sign(micros) * bins).astype(np.int32)
 
 
-def skew_upper_bound(bin_number: int) -> Duration:
-    """The highest skew, in microseconds, that falls into the bin.
+def skew_bounds(bin_number: int) -> tuple[Duration, Duration]:
+    """The lowest and the highest skew, in microseconds, that fall into the bin.
 
-    >>> all(skew_upper_bound(int(skew_bins(np.array([x]))[0])) >= x for x in range(-5_000_000, 5_000_000, 9_973))
-    True
+    >>> skew_bounds(0), skew_bounds(33), skew_bounds(-33)
+    ((-999, 999), (9000, 9999), (-9999, -9000))
     """
     if bin_number == 0:
-        return 999
-    size = abs(bin_number)
-    exponent, eighth = size // 8 - 1, size % 8
-    low = 2.0**exponent * (1 + eighth / 8)
-    high = 2.0**exponent * (1 + (eighth + 1) / 8)
-    if bin_number > 0:
-        return int(np.ceil(high) * 1_000) - 1
-    return -int(np.ceil(low)) * 1_000
+        return -999, 999
+    octave, eighth = divmod(abs(bin_number), 8)
+    low, high = (2.0 ** (octave - 1) * (1 + part / 8) for part in (eighth, eighth + 1))
+    nearest, farthest = int(np.ceil(low)) * 1_000, int(np.ceil(high)) * 1_000 - 1
+    return (nearest, farthest) if bin_number > 0 else (-farthest, -nearest)
 
 
 def summarize(

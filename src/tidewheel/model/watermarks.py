@@ -1,0 +1,233 @@
+"""Watermarks: how far event time has come, decided from summaries alone.
+
+A watermark W says that everything before W was seen; an event is late if its time is before W. A strategy says how W
+follows from what a batch holds. It is asked when a batch is planned, so it sees summaries, never records, and its whole
+memory is a JSON object that is kept with the batch's offsets: a batch that is planned again gets the same watermark.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from tidewheel.errors import DefinitionError
+from tidewheel.model.summary import Summary, merge, skew_bounds
+from tidewheel.model.time import Duration, Instant, duration, format_duration
+
+__all__ = [
+    "Bounded",
+    "Percentile",
+    "Punctuated",
+    "Strategy",
+    "advance",
+    "bounded",
+    "from_json",
+    "monotonic",
+    "percentile",
+    "punctuated",
+]
+
+_FUTURE: Duration = 60_000_000
+_SKEW_MEMORY = 1_000_000  # when more events than this are remembered, all are halved: the recent count more
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy(ABC):
+    """How the watermark of one input follows from its records.
+
+    `idle`: after so long without data the watermark moves with the wall clock, so that the last window of a quiet
+    stream closes, and the input no longer holds others back. `future`: event times further than this ahead of the
+    log's clock do not move the watermark; None trusts every clock (for replays that run ahead of time).
+    """
+
+    kind: ClassVar[str]
+
+    idle: Duration | None = None
+    future: Duration | None = _FUTURE
+
+    def __post_init__(self) -> None:
+        for name in ("idle", "future"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise DefinitionError(f"watermark: {name} must not be negative, got {format_duration(value)}")
+
+    @abstractmethod
+    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+        """The watermark after records with this summary; may keep what it needs in `state`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """What `from_json` reads."""
+        return {"kind": self.kind, **asdict(self)}
+
+    def _highest(self, summary: Summary) -> Instant | None:
+        """The highest event time that may be believed."""
+        if self.future is None or summary.max_event_time is None:
+            return summary.max_event_time
+        limit = summary.append_time + self.future
+        if summary.max_event_time <= limit:
+            return summary.max_event_time
+        return None if summary.max_plausible is None else min(summary.max_plausible, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded(Strategy):
+    """No event comes more than `delay` behind the highest event time."""
+
+    kind: ClassVar[str] = "bounded"
+    delay: Duration = 0
+
+    def __post_init__(self) -> None:
+        Strategy.__post_init__(self)
+        if self.delay < 0:
+            raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(self.delay)}")
+
+    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+        """The highest believable event time less the delay."""
+        highest = self._highest(summary)
+        return None if highest is None else highest - self.delay
+
+
+@dataclass(frozen=True, slots=True)
+class Percentile(Strategy):
+    """All but the slowest events have come: those whose event time is further behind the log's clock than `percent` per
+    cent of what was seen so far are late."""
+
+    kind: ClassVar[str] = "percentile"
+    percent: float = 99.0
+
+    def __post_init__(self) -> None:
+        Strategy.__post_init__(self)
+        if not 0 < self.percent <= 100:
+            raise DefinitionError(f"watermark: percent must be above 0 and at most 100, got {self.percent}")
+
+    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+        """The log's clock plus the skew that only so many events fall behind."""
+        skew: dict[str, int] = state.setdefault("skew", {})
+        for bin_number, count in sorted(summary.skew.items()):
+            skew[str(bin_number)] = skew.get(str(bin_number), 0) + count
+        total = sum(skew.values())
+        if total > _SKEW_MEMORY:
+            skew = state["skew"] = {name: count // 2 for name, count in skew.items() if count > 1}
+            total = sum(skew.values())
+        if total == 0:
+            return None
+        behind = total * (100 - self.percent) / 100
+        for bin_number in sorted(map(int, skew)):
+            behind -= skew[str(bin_number)]
+            if behind < 0:
+                break
+        slowest = skew_bounds(bin_number)[0]
+        return summary.append_time + (slowest if self.future is None else min(slowest, self.future))
+
+
+@dataclass(frozen=True, slots=True)
+class Punctuated(Strategy):
+    """Only markers move it: each says that everything before it was sent."""
+
+    kind: ClassVar[str] = "punctuated"
+
+    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+        """The last marker's time."""
+        limit = None if self.future is None else summary.append_time + self.future
+        marks = [mark for mark in summary.punctuations if limit is None or mark <= limit]
+        return max(marks, default=None)
+
+
+def _common(idle: str | timedelta | None, future: str | timedelta | None) -> dict[str, Duration | None]:
+    return {
+        "idle": None if idle is None else duration(idle, what="watermark idle timeout"),
+        "future": None if future is None else duration(future, what="watermark future guard"),
+    }
+
+
+def bounded(
+    delay: str | timedelta | int, *, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min"
+) -> Bounded:
+    """Events come at most `delay` late.
+
+    >>> bounded("1 s", idle="10 s")
+    Bounded(idle=10000000, future=60000000, delay=1000000)
+    """
+    return Bounded(delay=duration(delay, what="watermark delay"), **_common(idle, future))
+
+
+def monotonic(*, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min") -> Bounded:
+    """Events come in the order of their times."""
+    return Bounded(delay=0, **_common(idle, future))
+
+
+def percentile(
+    percent: float, *, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min"
+) -> Percentile:
+    """All but the slowest (100 - percent) per cent of events have come, judged by those seen so far."""
+    return Percentile(percent=float(percent), **_common(idle, future))
+
+
+def punctuated(*, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min") -> Punctuated:
+    """Markers from the producers say how far they are."""
+    return Punctuated(**_common(idle, future))
+
+
+def from_json(fields: Mapping[str, Any]) -> Strategy:
+    """The strategy that `to_json` wrote.
+
+    >>> from_json(bounded("1 s").to_json()) == bounded("1 s")
+    True
+    """
+    kinds: dict[str, type[Strategy]] = {cls.kind: cls for cls in (Bounded, Percentile, Punctuated)}
+    options = dict(fields)
+    kind = options.pop("kind", None)
+    if kind not in kinds:
+        raise DefinitionError(f"watermark: unknown kind {kind!r}, use one of {', '.join(kinds)}")
+    try:
+        return kinds[kind](**options)
+    except TypeError as error:
+        raise DefinitionError(f"watermark: {error}") from None
+
+
+def advance(
+    strategies: Mapping[str, Strategy],
+    state: Mapping[str, Any],
+    blocks: Mapping[tuple[str, int], Sequence[Summary]],
+    *,
+    clock: Instant,
+    behind: frozenset[tuple[str, int]] = frozenset(),
+) -> tuple[dict[str, Any], Instant | None]:
+    """The new state and the common watermark after these records: the least of all inputs', and never falling.
+
+    `state` is what the last call returned ({} at first). `blocks` holds, for every partition of every input, what the
+    batch reads of it (perhaps nothing). Partitions in `behind` have more that the batch does not read: they are not
+    idle however long they were silent.
+    """
+    partitions: dict[str, Any] = {}
+    marks: list[Instant | None] = []
+    idle_marks: list[Instant] = []
+    for (name, number), summaries in blocks.items():
+        strategy = strategies[name]
+        key = f"{name}/{number}"
+        memory: dict[str, Any] = dict(state.get("inputs", {}).get(key, {"fed": clock}))
+        mark: Instant | None = memory.get("mark")
+        if summaries:
+            memory["fed"] = clock
+            found = strategy.of(memory, merge(summaries))
+            if found is not None:
+                mark = memory["mark"] = found if mark is None else max(mark, found)
+        partitions[key] = memory
+        silent = clock - memory["fed"]
+        if strategy.idle is not None and silent >= strategy.idle and (name, number) not in behind:
+            if mark is not None:
+                idle_marks.append(mark + silent)
+        else:
+            marks.append(mark)
+    common: Instant | None = None
+    if marks:
+        common = None if None in marks else min(mark for mark in marks if mark is not None)
+    elif idle_marks:
+        common = max(idle_marks)
+    before: Instant | None = state.get("watermark")
+    if before is not None:
+        common = before if common is None else max(before, common)
+    return {"inputs": partitions, "watermark": common}, common

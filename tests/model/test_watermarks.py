@@ -1,0 +1,163 @@
+"""How far event time has come."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidewheel.errors import DefinitionError
+from tidewheel.model import watermarks
+from tidewheel.model.summary import merge, skew_bins, skew_bounds, summarize
+from tidewheel.model.watermarks import advance
+
+S = 1_000_000
+T = 1_600_000_000 * S  # an instant to count from
+HERE = ("a", 0)
+
+
+def block(*event_times, at=T, future=60 * S, marks=()):
+    return summarize(np.array(event_times, np.int64), append_time=at, future_tolerance=future, punctuations=marks)
+
+
+def follow(strategy, batches, clocks=None):
+    """The watermark after each batch of blocks of one partition; its memory goes through JSON as in a checkpoint."""
+    state, marks = {}, []
+    for number, blocks in enumerate(batches):
+        clock = clocks[number] if clocks else T + number
+        state, mark = advance({"a": strategy}, state, {HERE: blocks}, clock=clock)
+        state = json.loads(json.dumps(state))
+        marks.append(mark)
+    return marks
+
+
+def test_bounded_stays_behind_the_highest_event_time():
+    strategy = watermarks.bounded("1 s")
+    assert follow(strategy, [[block(T)], [block(T - 5 * S)], [block(T + 2 * S, T)]]) == [T - S, T - S, T + S]
+
+
+def test_monotonic_is_the_highest_event_time_itself():
+    assert follow(watermarks.monotonic(), [[block(T, T + 1)]]) == [T + 1]
+
+
+def test_nothing_is_known_before_the_first_event():
+    assert follow(watermarks.bounded("1 s"), [[], [block()], [block(T)]]) == [None, None, T - S]
+
+
+def test_one_clock_from_the_future_does_not_move_it():
+    far = T + 3600 * S
+    assert follow(watermarks.bounded("1 s"), [[block(T, far)]]) == [T - S]
+    assert follow(watermarks.bounded("1 s", future=None), [[block(T, far)]]) == [far - S]
+    assert follow(watermarks.bounded("1 s"), [[block(far)]]) == [None]
+
+
+def test_a_guard_stricter_than_the_blocks_holds_all_the_same():
+    assert follow(watermarks.monotonic(future="5 s"), [[block(T, T + 30 * S)]]) == [T + 5 * S]
+
+
+def test_punctuated_moves_by_markers_alone():
+    strategy = watermarks.punctuated()
+    assert follow(strategy, [[block(T)], [block(T, marks=[T - 3 * S, T - 9 * S])], [block(T + S)]]) == [
+        None,
+        T - 3 * S,
+        T - 3 * S,
+    ]
+
+
+@given(st.lists(st.integers(-30_000, 500), min_size=200, max_size=600), st.sampled_from([50.0, 90.0, 99.0]))
+def test_percentile_leaves_about_so_many_behind(skews_ms, percent):
+    skews = np.array(skews_ms, np.int64) * 1_000
+    (mark,) = follow(watermarks.percentile(percent), [[block(*(T + skews), at=T)]])
+    late = np.mean(T + skews < mark)
+    assert late <= (100 - percent) / 100
+    # a bin is at most an eighth wide: a watermark an eighth (and a millisecond) later would leave too many behind
+    later = mark + abs(mark - T) // 7 + 2_000
+    assert np.mean(T + skews < later) >= (100 - percent) / 100 - 1 / len(skews) or later > T
+
+
+def test_percentile_forgets_slowly():
+    strategy = watermarks.percentile(90)
+    slow, quick = np.full(1_000, T - 20 * S), np.full(60_000, T)
+    marks = follow(strategy, [[block(*slow)], *[[block(*quick)]] * 30])
+    assert marks[0] < T - 19 * S
+    assert marks[-1] > T - S
+
+
+def test_the_common_watermark_is_the_least_and_never_falls():
+    strategies = {"a": watermarks.monotonic(), "b": watermarks.monotonic()}
+    state, mark = advance(strategies, {}, {("a", 0): [block(T)], ("b", 0): []}, clock=T)
+    assert mark is None  # nothing is known of b
+    state, mark = advance(strategies, state, {("a", 0): [], ("b", 0): [block(T - 5)]}, clock=T)
+    assert mark == T - 5
+    state, mark = advance(strategies, state, {("a", 0): [], ("b", 0): [], ("b", 1): [block(T - 9)]}, clock=T)
+    assert mark == T - 5
+
+
+def test_an_idle_input_moves_with_the_clock_and_holds_nobody_back():
+    strategies = {name: watermarks.monotonic(idle="10 s") for name in "ab"}
+    state, _ = advance(strategies, {}, {("a", 0): [block(T)], ("b", 0): [block(T)]}, clock=T)
+    state, mark = advance(strategies, state, {("a", 0): [block(T + 9 * S)], ("b", 0): []}, clock=T + 9 * S)
+    assert mark == T  # b may still come
+    state, mark = advance(strategies, state, {("a", 0): [block(T + 10 * S)], ("b", 0): []}, clock=T + 10 * S)
+    assert mark == T + 10 * S  # b is idle
+    state, mark = advance(strategies, state, {("a", 0): [], ("b", 0): []}, clock=T + 25 * S)
+    assert mark == T + 25 * S  # all are
+
+
+def test_an_input_with_more_to_read_is_not_idle():
+    strategies = {name: watermarks.monotonic(idle="10 s") for name in "ab"}
+    state, _ = advance(strategies, {}, {("a", 0): [block(T)], ("b", 0): [block(T)]}, clock=T)
+    _, mark = advance(
+        strategies,
+        state,
+        {("a", 0): [block(T + 60 * S)], ("b", 0): []},
+        clock=T + 60 * S,
+        behind=frozenset({("b", 0)}),
+    )
+    assert mark == T
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: watermarks.bounded("-1 s"),
+        lambda: watermarks.bounded("soon"),
+        lambda: watermarks.bounded(None),
+        lambda: watermarks.percentile(0),
+        lambda: watermarks.percentile(101),
+        lambda: watermarks.bounded("1 s", idle="-1 s"),
+        lambda: watermarks.from_json({"kind": "magic"}),
+        lambda: watermarks.from_json({"kind": "bounded", "dealy": 5}),
+    ],
+)
+def test_strategies_that_make_no_sense_are_refused(make):
+    with pytest.raises(DefinitionError, match="watermark"):
+        make()
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [watermarks.bounded("1 s", idle="3 s"), watermarks.percentile(95, future=None), watermarks.punctuated()],
+)
+def test_a_strategy_survives_json(strategy):
+    assert watermarks.from_json(json.loads(json.dumps(strategy.to_json()))) == strategy
+
+
+INSTANTS = st.integers(-(2**63) + 1, 2**63 - 1)
+
+
+@given(st.lists(st.lists(INSTANTS, max_size=20), min_size=1, max_size=5))
+def test_merged_summaries_equal_the_summary_of_all(groups):
+    whole = block(*[time for group in groups for time in group])
+    assert merge([block(*group) for group in groups]) == whole
+    assert sum(whole.skew.values()) == whole.count
+
+
+@given(st.integers(-(2**55), 2**55))
+def test_a_skew_lies_within_its_bin(skew):
+    low, high = skew_bounds(int(skew_bins(np.array([skew]))[0]))
+    assert low <= skew <= high
+    assert high - low <= max(2_000, abs(skew) // 7 + 2_000)
