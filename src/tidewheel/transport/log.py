@@ -7,6 +7,7 @@ deletion except by retention and by compaction to the latest record of each key.
 from __future__ import annotations
 
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ __all__ = [
     "Start",
     "Topic",
     "TopicInfo",
+    "check_topic_name",
     "open_log",
     "records",
 ]
@@ -57,6 +59,8 @@ FETCHED = pa.schema(
     ]
 )
 """What is read."""
+
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 Partition: TypeAlias = tuple[str, int]
 """Topic and partition number."""
@@ -163,11 +167,16 @@ class Producer(ABC):
 
     @abstractmethod
     def append(
-        self, batches: Mapping[str, pa.RecordBatch], *, sequence: int | None = None, state: bytes | None = None
+        self,
+        batches: Mapping[str, pa.RecordBatch],
+        *,
+        sequence: int | None = None,
+        state: bytes | None = None,
     ) -> Receipt:
         """Append records (schema `RECORDS`) to topics, all or nothing, durable on return.
 
         `sequence` defaults to the next one; one that is not higher than the last is a retry and changes nothing.
+        So an append that raised may or may not have been done: repeat it, with the same number, before the next.
         `state` is kept with the append, in the same transaction: a connector's note to its own successor.
         Missing topics are made. Records with a key go to the partition of the key's hash.
         """
@@ -185,7 +194,7 @@ class Log(ABC):
     def create_topic(
         self, name: str, *, partitions: int = 1, retention: Retention | None = None, compact: bool = False
     ) -> TopicInfo:
-        """Make a topic, or change the retention and compaction of one that is there (its partitions stay)."""
+        """Make a topic, or set the retention and compaction of one that is there to these (its partitions stay)."""
 
     @abstractmethod
     def delete_topic(self, name: str) -> None:
@@ -202,11 +211,11 @@ class Log(ABC):
     @abstractmethod
     def producer(self, name: str, *, fence: bool = True) -> Producer:
         """Open the producer of this name. `fence=False` only joins it: for writers whose sequence numbers alone
-        tell repeats (the Spark sink), where several objects of one name are no mistake."""
+        tell repeats (the Spark sink), where several objects of one name are no mistake; it must give them."""
 
     @abstractmethod
     def append(self, topic: str, batch: pa.RecordBatch) -> Receipt:
-        """Append without a name: for writers that never retry."""
+        """Append without a name: for writers that never retry. The receipt's sequence is -1."""
 
     @abstractmethod
     def position(self, topic: str, partition: int, start: Start) -> int:
@@ -216,8 +225,8 @@ class Log(ABC):
     def blocks(
         self, topic: str, partition: int, start: int, *, end: int | None = None, limit: int | None = None
     ) -> list[Block]:
-        """The blocks that hold records from offset `start` on (and before `end`), as many as hold `limit` records
-        but at least one. `DataLossError` if records from `start` on have left by retention."""
+        """The blocks that hold records from offset `start` on (and before `end`), as many as hold at most `limit` of
+        them but at least one. `DataLossError` if records from `start` on have left by retention."""
 
     @abstractmethod
     def read(
@@ -276,13 +285,22 @@ class Topic:
         return f"{self.log!r}.topic({self.name!r})"
 
 
+def check_topic_name(name: str) -> None:
+    """Refuse a name that a topic cannot have."""
+    if not isinstance(name, str) or not _TOPIC_NAME.fullmatch(name):
+        raise DefinitionError(
+            f"a topic's name is 1 to 249 letters, digits, dots, hyphens and underscores, such as input.arrival; "
+            f"got {name!r}"
+        )
+
+
 def open_log(address: str | os.PathLike[str], **options: Any) -> Log:
     """Open a log by its address: the path of a SQLite file, which is made if it is missing.
 
-    >>> open_log("kafka://localhost:9092")
+    >>> open_log("kafka://here")
     Traceback (most recent call last):
     ...
-    tidewheel.errors.DefinitionError: no log implementation for 'kafka://localhost:9092'; give the path of a file, such as city.tw
+    tidewheel.errors.DefinitionError: no log implementation for 'kafka://here'; give the path of a file, such as city.tw
     """
     text = os.fspath(address)
     if "://" in text:

@@ -1,0 +1,387 @@
+"""Events to bytes and back: whole columns at once, or one at a time; binary, or JSON for people.
+
+A reader tells the two encodings apart by the first byte: JSON begins with a brace, which no envelope in binary does.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from tidewheel.errors import DefinitionError, MalformedError
+from tidewheel.model.time import Instant
+from tidewheel.transport.event_pb2 import Event, Punctuation
+from tidewheel.transport.log import records
+from tidewheel.transport.registry import TypeRegistry, type_name, types
+
+__all__ = [
+    "ENVELOPE_COLUMNS",
+    "Decoded",
+    "Envelopes",
+    "decode",
+    "decode_columns",
+    "decode_envelopes",
+    "encode",
+    "encode_columns",
+    "pack",
+    "punctuation",
+    "timestamp",
+    "unpack",
+]
+
+ENVELOPE_COLUMNS = ("event_time", "ingestion_time")
+_TYPE_PREFIX = "/"  # the shortest that `Any` allows: it stands in every event
+_INSTANTS = pa.timestamp("us", "UTC")
+_MARKER = type_name(Punctuation)
+_M = TypeVar("_M", bound=Message)
+
+
+def timestamp(instant: Instant) -> Timestamp:
+    """The protobuf form of an instant."""
+    seconds, micros = divmod(instant, 1_000_000)
+    return Timestamp(seconds=seconds, nanos=micros * 1_000)
+
+
+def pack(message: Message, *, event_time: Instant | None, ingestion_time: Instant | None = None) -> Event:
+    """An event that carries the message.
+
+    >>> pack(Punctuation(epoch="monday"), event_time=1_000_000).details.type_url
+    '/tidewheel.v1.Punctuation'
+    """
+    event = Event()
+    if event_time is not None:
+        event.event_time.CopyFrom(timestamp(event_time))
+    if ingestion_time is not None:
+        event.ingestion_time.CopyFrom(timestamp(ingestion_time))
+    event.details.Pack(message, type_url_prefix="")
+    return event
+
+
+def unpack(event: Event, *, registry: TypeRegistry = types) -> Message:
+    """The message that an event carries; `UnknownTypeError` if the registry does not know its type."""
+    name = event.details.type_url.rpartition("/")[2]
+    return _parse(registry.message_class(name), event.details.value)
+
+
+def encode(event: Event, *, format: Literal["binary", "json"] = "binary", registry: TypeRegistry = types) -> bytes:
+    """One event as bytes. JSON names the fields as the columns are named; what JSON cannot show (fields and types
+    of a newer version) is in it as base64, so that it survives."""
+    if format == "binary":
+        return event.SerializeToString(deterministic=True)
+    if format != "json":
+        raise DefinitionError(f'format must be "binary" or "json", got {format!r}')
+    return json.dumps(_to_json(event, registry), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode(value: bytes, *, registry: TypeRegistry = types) -> Event:
+    """One event from its bytes in either encoding; `MalformedError` says what is wrong with them."""
+    return _from_json(value, registry) if value[:1] == b"{" else _parse(Event, value)
+
+
+def punctuation(at: Instant, *, epoch: str = "") -> pa.RecordBatch:
+    """A marker, ready to be appended: its sender promises that everything before `at` has been sent."""
+    value = encode(pack(Punctuation(epoch=epoch), event_time=at))
+    return records([value], punctuations=[at])
+
+
+def encode_columns(
+    of: str | type[Message],
+    columns: pa.RecordBatch | pl.DataFrame,
+    *,
+    event_time: pa.Array,
+    ingestion_time: pa.Array | Instant | None = None,
+    registry: TypeRegistry = types,
+) -> pa.Array:
+    """Events from columns named like the message's fields; nulls and missing columns are unset fields.
+
+    >>> from tidewheel.transport.event_pb2 import DeadLetter
+    >>> values = encode_columns(DeadLetter, pl.DataFrame({"reason": ["too long"]}), event_time=pa.array([0]))
+    >>> decode_columns(DeadLetter, values).columns["reason"].to_pylist()
+    ['too long']
+    """
+    handler = registry.handler(of)
+    batch = _fitted(type_name(of), _as_batch(columns), registry.schema(of))
+    count = batch.num_rows
+    details = handler.record_batch_to_array(batch)
+    if not isinstance(ingestion_time, (pa.Array, pa.ChunkedArray)):
+        ingestion_time = pa.repeat(pa.scalar(ingestion_time, pa.int64()), count)
+    envelope = pa.RecordBatch.from_arrays(
+        [
+            _instants(event_time),
+            _instants(ingestion_time),
+            pa.StructArray.from_arrays(
+                [pa.repeat(_TYPE_PREFIX + type_name(of), count), details],
+                fields=[pa.field("type_url", pa.string(), False), pa.field("value", pa.binary(), False)],
+            ),
+        ],
+        names=["event_time", "ingestion_time", "details"],
+    )
+    return registry.handler(Event).record_batch_to_array(envelope)
+
+
+@dataclass(frozen=True, slots=True)
+class Envelopes:
+    """The envelopes of a batch. `columns`: event_time, ingestion_time, type, details (bytes), for the good rows, whose
+    places in the input are `rows`; `errors`: place and reason of each of the others."""
+
+    columns: pa.RecordBatch
+    rows: pa.Array
+    errors: Sequence[tuple[int, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The events of a batch in columns: event_time, ingestion_time, then the message's fields, for the good rows, whose
+    places in the input are `rows`; `errors`: place and reason of each that is malformed or of another type. Markers
+    (`Punctuation`) are neither: they are only counted."""
+
+    columns: pa.RecordBatch
+    rows: pa.Array
+    errors: Sequence[tuple[int, str]]
+    markers: int = 0
+
+
+def decode_envelopes(values: pa.Array, *, registry: TypeRegistry = types) -> Envelopes:
+    """Open the envelopes of a batch in either encoding, whatever they carry."""
+    values, errors = _binary(values, registry)
+    batch, rows, bad = _tolerant(registry.handler(Event), values)
+    details = batch.column("details")
+    url = pc.fill_null(pc.struct_field(details, "type_url"), "")
+    columns = pa.RecordBatch.from_arrays(
+        [
+            batch.column("event_time"),
+            batch.column("ingestion_time"),
+            _type_names(url),
+            pc.fill_null(pc.struct_field(details, "value"), b""),
+        ],
+        names=["event_time", "ingestion_time", "type", "details"],
+    )
+    if errors:  # the rows that failed as JSON stand in `values` as nulls and came out as empty envelopes
+        keep = pc.invert(pc.is_in(rows, value_set=pa.array(list(errors), pa.int64())))
+        columns, rows = columns.filter(keep), rows.filter(keep)
+    return Envelopes(columns, rows, sorted({**bad, **errors}.items()))
+
+
+def decode_columns(of: str | type[Message], values: pa.Array, *, registry: TypeRegistry = types) -> Decoded:
+    """Decode a batch of events that carry one type."""
+    wanted = type_name(of)
+    handler = registry.handler(of)
+    taken = set(ENVELOPE_COLUMNS).intersection(registry.schema(of).names)
+    if taken:
+        raise DefinitionError(f"{wanted} has a field {', '.join(sorted(taken))}, which is the envelope's; rename it")
+    envelopes = decode_envelopes(values, registry=registry)
+    columns, rows, errors = envelopes.columns, envelopes.rows, dict(envelopes.errors)
+    markers = 0
+    fits = pc.equal(columns.column("type"), wanted)
+    if not pc.all(fits, min_count=0).as_py():
+        strange = columns.filter(pc.invert(fits)).column("type").to_pylist()
+        for row, name in zip(rows.filter(pc.invert(fits)).to_pylist(), strange, strict=True):
+            if name == _MARKER:
+                markers += 1
+            else:
+                errors[row] = f"carries {name or 'nothing'}, expected {wanted}"
+        columns, rows = columns.filter(fits), rows.filter(fits)
+    batch, good, bad = _tolerant(handler, columns.column("details"))
+    if bad:
+        for row, reason in bad.items():
+            errors[rows[row].as_py()] = f"{wanted}: {reason}"
+        columns, rows = columns.take(good), rows.take(good)
+    return Decoded(
+        pa.RecordBatch.from_arrays(
+            [columns.column("event_time"), columns.column("ingestion_time"), *batch.columns],
+            names=[*ENVELOPE_COLUMNS, *batch.schema.names],
+        ),
+        rows,
+        sorted(errors.items()),
+        markers,
+    )
+
+
+def _parse(cls: type[_M], value: bytes) -> _M:
+    try:
+        return cls.FromString(value)
+    except DecodeError as error:
+        raise MalformedError(f"not a {cls.DESCRIPTOR.full_name}: {error}") from None
+
+
+def _tolerant(handler: Any, values: pa.Array) -> tuple[pa.RecordBatch, pa.Array, dict[int, str]]:
+    """Decode what can be decoded: the columns, their places in `values`, and the reason for each of the others.
+
+    One malformed message fails its whole array, so it is found by halving: only its neighbours are decoded again.
+    """
+    parts: list[pa.RecordBatch] = []
+    places: list[range] = []
+    bad: dict[int, str] = {}
+
+    def attempt(start: int, end: int) -> None:
+        try:
+            parts.append(handler.array_to_record_batch(values.slice(start, end - start)))
+            places.append(range(start, end))
+        except ValueError as error:
+            if end - start == 1:
+                bad[start] = str(error)
+            else:
+                middle = (start + end) // 2
+                attempt(start, middle)
+                attempt(middle, end)
+
+    attempt(0, len(values))
+    if not bad:
+        return parts[0], pa.array(places[0], pa.int64()), bad
+    if not parts:
+        return handler.array_to_record_batch(values.slice(0, 0)), pa.array([], pa.int64()), bad
+    table = pa.Table.from_batches(parts).combine_chunks()
+    (batch,) = table.to_batches() or [handler.array_to_record_batch(values.slice(0, 0))]
+    return batch, pa.array([place for some in places for place in some], pa.int64()), bad
+
+
+def _binary(values: pa.Array, registry: TypeRegistry) -> tuple[pa.Array, dict[int, str]]:
+    """All events in binary; those that fail as JSON become null and have their reason."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    is_json = pc.fill_null(pc.starts_with(values, pattern=b"{"), False)
+    if not pc.any(is_json, min_count=0).as_py():
+        return values, {}
+    errors: dict[int, str] = {}
+    changed: list[bytes | None] = values.to_pylist()
+    for row in pc.indices_nonzero(is_json).to_pylist():
+        try:
+            changed[row] = encode(_from_json(changed[row] or b"", registry))
+        except MalformedError as error:
+            errors[row] = str(error)
+            changed[row] = None
+    return pa.array(changed, pa.binary()), errors
+
+
+def _type_names(url: pa.Array) -> pa.Array:
+    encoded = url.dictionary_encode()
+    names = pa.array([text.rpartition("/")[2] for text in encoded.dictionary.to_pylist()], pa.string())
+    return names.take(encoded.indices)
+
+
+def _as_batch(columns: pa.RecordBatch | pl.DataFrame) -> pa.RecordBatch:
+    if isinstance(columns, pl.DataFrame):
+        table = columns.to_arrow().combine_chunks()
+        return pa.RecordBatch.from_arrays(
+            [column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for column in table.columns],
+            names=table.column_names,
+        )
+    return columns
+
+
+def _fitted(name: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns in the message's own types: ptars would pass over in silence what does not fit."""
+    names, known = batch.schema.names, set(schema.names)
+    strange = [column for column in names if column not in known]
+    if strange:
+        raise DefinitionError(
+            f"{name} has no field {', '.join(map(repr, strange))}; its fields: {', '.join(schema.names)}"
+        )
+    arrays = []
+    for column in names:
+        wanted = schema.field(column).type
+        array = batch.column(column)
+        if array.type != wanted:
+            try:
+                array = array.cast(wanted)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise DefinitionError(f"column {column!r} of {name} must be {wanted}: {error}") from None
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _instants(values: pa.Array) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    return values if values.type == _INSTANTS else values.cast(_INSTANTS)
+
+
+def _to_json(event: Event, registry: TypeRegistry) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    try:
+        for name in ENVELOPE_COLUMNS:
+            if event.HasField(name):
+                fields[name] = getattr(event, name).ToJsonString()
+        hidden = _hidden(event)
+    except ValueError:  # an instant beyond the year 9999
+        hidden = event.SerializeToString(deterministic=True)
+    if event.HasField("details"):
+        url, value = event.details.type_url, event.details.value
+        details: dict[str, Any] = {"@type": url}
+        name = url.rpartition("/")[2]
+        exact = False
+        if name in registry:
+            cls = registry.message_class(name)
+            try:
+                details |= json_format.MessageToDict(cls.FromString(value), preserving_proto_field_name=True)
+                # What JSON cannot show: unknown fields, and numbers at the edge that it rounds beyond it.
+                again = json_format.ParseDict({key: shown for key, shown in details.items() if key != "@type"}, cls())
+                exact = again.SerializeToString(deterministic=True) == value
+            except (DecodeError, ValueError, json_format.ParseError):
+                pass
+        if not exact:
+            details["@bytes"] = base64.b64encode(value).decode()
+        fields["details"] = details
+    if hidden is not None:
+        fields["@bytes"] = base64.b64encode(hidden).decode()
+    return fields
+
+
+def _hidden(message: Message) -> bytes | None:
+    """All of the message's bytes if it has fields that its definition here does not know."""
+    known = type(message)()
+    known.CopyFrom(message)
+    known.DiscardUnknownFields()
+    return None if known.ByteSize() == message.ByteSize() else message.SerializeToString(deterministic=True)
+
+
+def _from_json(value: bytes, registry: TypeRegistry) -> Event:
+    try:
+        fields = json.loads(value)
+        # Half a surrogate pair is no text: protobuf breaks down on it instead of refusing it.
+        json.dumps(fields, ensure_ascii=False).encode()
+        if "@bytes" in fields:
+            return _parse(Event, base64.b64decode(fields["@bytes"], validate=True))
+        strange = fields.keys() - {*ENVELOPE_COLUMNS, "details"}
+        if strange:
+            raise MalformedError(f"an event has no field {', '.join(map(repr, sorted(strange)))}")
+        event = Event()
+        for name in ENVELOPE_COLUMNS:
+            if fields.get(name) is not None:
+                getattr(event, name).FromJsonString(fields[name])
+        details = fields.get("details")
+        if details is not None:
+            url = details.pop("@type")
+            if "@bytes" in details:
+                payload = base64.b64decode(details["@bytes"], validate=True)
+            else:
+                cls = registry.message_class(url.rpartition("/")[2])
+                payload = json_format.ParseDict(details, cls()).SerializeToString(deterministic=True)
+            event.details.type_url, event.details.value = url, payload
+        return event
+    except MalformedError:
+        raise
+    except KeyError as error:
+        reason = "details without @type" if error.args == ("@type",) else str(error)
+        raise MalformedError(f"not an event as JSON: {reason}") from None
+    except (
+        ValueError,
+        TypeError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+        binascii.Error,
+        json_format.ParseError,
+    ) as error:
+        raise MalformedError(f"not an event as JSON: {error}") from None

@@ -1,0 +1,118 @@
+"""A consumer: reads topics from where its group left off, and follows them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from tidewheel.errors import DefinitionError, TopicNotFoundError
+from tidewheel.transport.log import Batch, Log, Partition, Start
+
+__all__ = ["Consumer"]
+
+_FOLLOW_SECONDS = 1.0
+_FOLLOW_RECORDS = 10_000
+_DISCOVERY_SECONDS = 0.1
+
+
+class Consumer:
+    """Reads topics of a log in the order of each partition; works with every implementation of `Log`.
+
+    It begins where its `group` last committed, and elsewhere at `start`, which is looked up when the consumer is
+    made. A topic that is not there yet is read from its beginning once it appears. `partitions` restricts it to
+    these numbers, for several consumers that share a topic; nobody shares the partitions out by itself.
+    A consumer belongs to one thread.
+
+    >>> import tempfile
+    >>> from tidewheel.transport.log import open_log, records
+    >>> log = open_log(tempfile.mkdtemp() + "/city.tw")
+    >>> receipt = log.append("news", records([b"one", b"two"]))
+    >>> consumer = Consumer(log, "news", group="readers", start="earliest")
+    >>> [batch.records.column("value").to_pylist() for batch in consumer.poll(timeout=0)]
+    [[b'one', b'two']]
+    >>> consumer.commit()
+    >>> Consumer(log, "news", group="readers").positions
+    {('news', 0): 2}
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        topics: str | Sequence[str],
+        *,
+        group: str | None = None,
+        start: Start = "latest",
+        partitions: Sequence[int] | None = None,
+    ) -> None:
+        self.log = log
+        self.group = group
+        self._start = start
+        self._partitions = partitions
+        self._positions: dict[Partition, int] = {}
+        self._awaited = [topics] if isinstance(topics, str) else list(dict.fromkeys(topics))
+        if not self._awaited:
+            raise DefinitionError("a consumer needs at least one topic")
+        self._discover(start)
+
+    @property
+    def positions(self) -> dict[Partition, int]:
+        """The offset of the next record to be handed out, for each partition that is there."""
+        return dict(self._positions)
+
+    def poll(self, timeout: float, *, limit: int = 10_000) -> list[Batch]:
+        """What has come, at most `limit` records of each partition; waits up to `timeout` seconds if nothing has."""
+        if limit < 1:
+            raise DefinitionError(f"limit must be at least 1, got {limit}")
+        if not self._wait(timeout):
+            return []
+        batches = list(self._available(limit))
+        for batch in batches:
+            self._advance(batch)
+        return batches
+
+    def commit(self) -> None:
+        """Note for the group that all that was handed out is done with."""
+        if self.group is None:
+            raise DefinitionError("a consumer without a group cannot commit; give it group=")
+        self.log.commit(self.group, self._positions)
+
+    def __iter__(self) -> Iterator[Batch]:
+        """Every batch, now and in the future: never ends by itself."""
+        while True:
+            if self._wait(_FOLLOW_SECONDS):
+                for batch in self._available(_FOLLOW_RECORDS):
+                    self._advance(batch)
+                    yield batch
+
+    def _available(self, limit: int) -> Iterator[Batch]:
+        for (topic, partition), position in self.positions.items():
+            yield from self.log.read(topic, partition, position, limit=limit)
+
+    def _advance(self, batch: Batch) -> None:
+        self._positions[batch.topic, batch.partition] = batch.records.column("offset")[-1].as_py() + 1
+
+    def _wait(self, timeout: float) -> bool:
+        deadline = time.monotonic() + timeout
+        while True:
+            # Whatever a new topic holds came after the consumer was made.
+            self._discover("earliest" if self._start == "latest" else self._start)
+            left = max(deadline - time.monotonic(), 0)
+            if self.log.wait(self._positions, min(left, _DISCOVERY_SECONDS) if self._awaited else left):
+                return True
+            if time.monotonic() >= deadline:
+                return False
+
+    def _discover(self, start: Start) -> None:
+        """Take up the awaited topics that are there by now."""
+        missing = []
+        for topic in self._awaited:
+            try:
+                count = self.log.topic_info(topic).partitions
+            except TopicNotFoundError:
+                missing.append(topic)
+                continue
+            committed = {} if self.group is None else self.log.committed(self.group)
+            for number in range(count) if self._partitions is None else self._partitions:
+                at = committed.get((topic, number))
+                self._positions[topic, number] = self.log.position(topic, number, start if at is None else at)
+        self._awaited = missing

@@ -1,0 +1,282 @@
+"""The embedded log: one SQLite file, no server. Any number of processes of one machine read and write it at once."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+
+from tidewheel.errors import DefinitionError, LogError
+from tidewheel.model.time import Instant, duration, instant
+from tidewheel.model.time import now as wall_clock
+from tidewheel.transport.block import decode_header
+from tidewheel.transport.log import (
+    Batch,
+    Block,
+    Log,
+    Partition,
+    Positions,
+    Producer,
+    Receipt,
+    Retention,
+    Start,
+    TopicInfo,
+    check_topic_name,
+)
+from tidewheel.transport.sqlite_blocks import block_after, headers_after
+from tidewheel.transport.sqlite_database import Database
+from tidewheel.transport.sqlite_maintenance import Maintenance
+from tidewheel.transport.sqlite_producer import Appender, SqliteProducer
+from tidewheel.transport.sqlite_topics import (
+    PartitionRow,
+    check_offset,
+    find_partition,
+    insert_topic,
+    topic_infos,
+)
+
+__all__ = ["SqliteLog"]
+
+_POLL_SECONDS = (0.02, 0.05)
+_END = 2**63 - 1
+
+
+class SqliteLog(Log):
+    """A log in a SQLite file, which is made if it is missing (unless `create` is False).
+
+    `sync="full"` keeps what was appended through a power failure; `"normal"` only through the death of processes,
+    and is faster. `future_tolerance`: how far an event's time may be ahead of the clock and still be believed by
+    watermarks. `clock` gives the append times.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        sync: Literal["full", "normal"] = "full",
+        future_tolerance: str | timedelta | int = "1 min",
+        clock: Callable[[], Instant] = wall_clock,
+        create: bool = True,
+    ) -> None:
+        if sync not in ("full", "normal"):
+            raise DefinitionError(f'sync must be "full" or "normal", got {sync!r}')
+        tolerance = duration(future_tolerance, what="future_tolerance")
+        self._given = os.fspath(path)
+        self.address = str(Path(self._given).absolute())
+        self._clock = clock
+        if not create and not Path(self.address).exists():
+            raise LogError(
+                f"there is no log at {self.address}; check the path (a relative one begins where Spark started)"
+            )
+        self._database = Database(Path(self.address), sync=sync)
+        self.identity = self._database.identity
+        self._maintenance = Maintenance(self._database)
+        self._appender = Appender(self._database, self._maintenance, clock=clock, future_tolerance=tolerance)
+
+    def __repr__(self) -> str:
+        return f"open_log({self._given!r})"
+
+    def create_topic(
+        self, name: str, *, partitions: int = 1, retention: Retention | None = None, compact: bool = False
+    ) -> TopicInfo:
+        """Make a topic, or set the retention and compaction of one that is there to these (its partitions stay)."""
+        check_topic_name(name)
+        if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
+            raise DefinitionError(f"topic {name!r} needs at least 1 partition, got {partitions!r}")
+        retention = retention or Retention()
+        for what, limit in (("age", retention.age), ("size", retention.size)):
+            if limit is not None and (not isinstance(limit, int) or limit < 0):
+                raise DefinitionError(f"retention {what} of topic {name!r} must be 0 or more, or None, got {limit!r}")
+        with self._database.writing() as connection:
+            changed = connection.execute(
+                "UPDATE topic SET retention_age = ?, retention_size = ?, compact = ? WHERE name = ?",
+                (retention.age, retention.size, compact, name),
+            )
+            if changed.rowcount == 0:
+                insert_topic(connection, name, partitions=partitions, retention=retention, compact=compact)
+            return topic_infos(connection, name)[0]
+
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic with all that is in it, and the positions of all groups in it."""
+        with self._database.writing() as connection:
+            topic_infos(connection, name)
+            (number,) = connection.execute("SELECT id FROM topic WHERE name = ?", (name,)).fetchone()
+            connection.execute("DELETE FROM cursor WHERE topic = ?", (number,))
+            connection.execute("UPDATE topic SET name = NULL WHERE id = ?", (number,))
+        self._maintenance.purge(number)
+
+    def topics(self) -> list[TopicInfo]:
+        """All topics by name."""
+        with self._database.reading() as connection:
+            return topic_infos(connection)
+
+    def topic_info(self, name: str) -> TopicInfo:
+        """One topic; `TopicNotFoundError` names those there are."""
+        with self._database.reading() as connection:
+            return topic_infos(connection, name)[0]
+
+    def producer(self, name: str, *, fence: bool = True) -> Producer:
+        """Open the producer of this name (see `Log.producer`)."""
+        return SqliteProducer(self._database, self._appender, name, fence=fence)
+
+    def append(self, topic: str, batch: pa.RecordBatch) -> Receipt:
+        """Append without a name: for writers that never retry. The receipt's sequence is -1."""
+        return self._appender.append({topic: batch})
+
+    def position(self, topic: str, partition: int, start: Start) -> int:
+        """The offset at which reading from `start` begins."""
+        with self._database.reading() as connection:
+            row = find_partition(connection, topic, partition)
+            if start == "earliest":
+                return row.first_offset
+            if start == "latest":
+                return row.next_offset
+            if isinstance(start, datetime):
+                return _first_since(connection, row, partition, instant(start))
+        if isinstance(start, bool) or not isinstance(start, int):
+            raise DefinitionError(f"start must be 'earliest', 'latest', a datetime or an offset, got {start!r}")
+        check_offset(row, topic, partition, start)
+        if start > row.next_offset:
+            raise LogError(
+                f"{topic!r} partition {partition} ends at offset {row.next_offset}, got {start}; 'latest' is its end"
+            )
+        return start
+
+    def blocks(
+        self, topic: str, partition: int, start: int, *, end: int | None = None, limit: int | None = None
+    ) -> list[Block]:
+        """The blocks that hold records from offset `start` on (see `Log.blocks`)."""
+        _check_limit(limit)
+        result: list[Block] = []
+        count = 0
+        with self._database.reading() as connection:
+            row = find_partition(connection, topic, partition)
+            check_offset(row, topic, partition, start)
+            last = _END if end is None else end
+            for first, after, held, size, header in headers_after(connection, row.topic, partition, start, last):
+                count += min(held, after - start)
+                if limit is not None and count > limit and result:
+                    break
+                result.append(Block(topic, partition, first, after, size, decode_header(header)))
+        return result
+
+    def read(
+        self, topic: str, partition: int, start: int, *, end: int | None = None, limit: int | None = None
+    ) -> Iterator[Batch]:
+        """The records from offset `start` on (and before `end`, at most `limit`), a block at a time.
+
+        Ends at what was the partition's end when it was called.
+        """
+        _check_limit(limit)
+        with self._database.reading() as connection:
+            row = find_partition(connection, topic, partition)
+        check_offset(row, topic, partition, start)
+        last = row.next_offset if end is None else min(end, row.next_offset)
+        return self._read(topic, partition, row.topic, start, last, limit)
+
+    def _read(
+        self, topic: str, partition: int, number: int, position: int, end: int, limit: int | None
+    ) -> Iterator[Batch]:
+        while position < end and limit != 0:
+            with self._database.reading() as connection:
+                row = find_partition(connection, topic, partition)
+                if row.topic != number:
+                    raise LogError(f"topic {topic!r} was deleted and made anew while it was read")
+                check_offset(row, topic, partition, position)
+                block = block_after(connection, number, partition, position, end)
+            if block is None:
+                return
+            records = block.records()
+            offsets = records.column("offset").to_numpy()
+            first, after = offsets.searchsorted([position, end]).tolist()
+            count = after - first if limit is None else min(after - first, limit)
+            position = block.next_offset
+            if count:
+                yield Batch(topic, partition, records.slice(first, count))
+            if limit is not None:
+                limit -= count
+
+    def commit(self, group: str, positions: Positions) -> None:
+        """Note how far a consumer group has come."""
+        if not isinstance(group, str) or not group:
+            raise DefinitionError(f"a consumer group's name is text that is not empty, got {group!r}")
+        with self._database.writing() as connection:
+            for (topic, partition), position in positions.items():
+                row = find_partition(connection, topic, partition)
+                if position < 0:
+                    raise DefinitionError(
+                        f"a position is 0 or more, got {position} for {topic!r} partition {partition}"
+                    )
+                connection.execute(
+                    "INSERT OR REPLACE INTO cursor VALUES (?, ?, ?, ?)", (group, row.topic, partition, position)
+                )
+
+    def committed(self, group: str) -> dict[Partition, int]:
+        """How far a consumer group has come; empty if it never committed."""
+        with self._database.reading() as connection:
+            rows = connection.execute(
+                "SELECT topic.name, partition, position FROM cursor JOIN topic ON topic.id = cursor.topic "
+                "WHERE consumer_group = ? ORDER BY topic.name, partition",
+                (group,),
+            ).fetchall()
+        return {(topic, partition): position for topic, partition, position in rows}
+
+    def groups(self) -> list[str]:
+        """The consumer groups that have committed."""
+        with self._database.reading() as connection:
+            return [
+                group
+                for (group,) in connection.execute("SELECT DISTINCT consumer_group FROM cursor ORDER BY consumer_group")
+            ]
+
+    def forget(self, group: str) -> None:
+        """Remove a consumer group's positions."""
+        with self._database.writing() as connection:
+            connection.execute("DELETE FROM cursor WHERE consumer_group = ?", (group,))
+
+    def maintain(self, *, now: Instant | None = None) -> None:
+        """Apply retention and compaction. Appending does it by itself, at most once a minute."""
+        self._maintenance.run(self._clock() if now is None else now)
+
+    def wait(self, positions: Positions, timeout: float) -> bool:
+        """Until some partition has records at or beyond its position, or `timeout` seconds have passed."""
+        deadline = time.monotonic() + timeout
+        pause, longest = _POLL_SECONDS
+        while not self._readable(positions):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.1, longest)
+        return True
+
+    def _readable(self, positions: Positions) -> bool:
+        with self._database.reading() as connection:
+            return any(
+                find_partition(connection, topic, partition).next_offset > position
+                for (topic, partition), position in positions.items()
+            )
+
+    def close(self) -> None:
+        """Release what the object holds. The log stays."""
+        self._database.close()
+
+
+def _first_since(connection: sqlite3.Connection, row: PartitionRow, partition: int, since: Instant) -> int:
+    found = connection.execute(
+        "SELECT first_offset FROM block WHERE topic = ? AND partition = ? AND append_time >= ? "
+        "ORDER BY append_time, first_offset LIMIT 1",
+        (row.topic, partition, since),
+    ).fetchone()
+    return int(found[0]) if found else row.next_offset
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 0:
+        raise DefinitionError(f"limit must be 0 or more, or None, got {limit}")

@@ -1,0 +1,34 @@
+"""What the tests of the log use."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterator
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+import pytest
+from log_kinds import LOGS
+
+from tidewheel.transport.log import Log
+
+
+@pytest.fixture(params=LOGS, scope="session")
+def make_log(request: pytest.FixtureRequest) -> Callable[[Path], Log]:
+    """Makes empty logs, one in each folder it is given."""
+    return LOGS[request.param]
+
+
+@pytest.fixture
+def log(make_log: Callable[[Path], Log], tmp_path: Path) -> Iterator[Log]:
+    """An empty log."""
+    with make_log(tmp_path) as log:
+        yield log
+
+
+@pytest.fixture(scope="session")
+def processes() -> ForkServerContext:
+    """Starts processes that share nothing with this one, within milliseconds; their functions are in log_workers."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tidewheel.transport.consumer", "tidewheel.transport.sqlite"])
+    return context

@@ -1,0 +1,132 @@
+"""A consumer follows topics from where its group left off."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+from log_reading import offsets, values
+
+from tidewheel.errors import DataLossError, DefinitionError, LogError
+from tidewheel.transport.consumer import Consumer
+from tidewheel.transport.log import Log, Retention, open_log, records
+
+
+def test_it_begins_at_the_end_or_where_it_is_told(log: Log) -> None:
+    log.append("news", records([b"0", b"1", b"2"]))
+    newest, earliest, second = (
+        Consumer(log, "news"),
+        Consumer(log, "news", start="earliest"),
+        Consumer(log, "news", start=2),
+    )
+    log.append("news", records([b"3"]))
+    assert values(newest.poll(timeout=0)) == [b"3"]
+    assert values(earliest.poll(timeout=0)) == [b"0", b"1", b"2", b"3"]
+    assert values(second.poll(timeout=0)) == [b"2", b"3"]
+    assert values(earliest.poll(timeout=0)) == []
+    assert earliest.positions == {("news", 0): 4}
+
+
+def test_a_group_goes_on_where_it_committed(log: Log) -> None:
+    log.create_topic("news", partitions=2)
+    for number in range(4):
+        log.append("news", records([b"%d" % number]))
+    first = Consumer(log, "news", group="readers", start="earliest")
+    assert len(values(first.poll(timeout=0))) == 4
+    first.commit()
+    log.append("news", records([b"4"]))
+    assert values(first.poll(timeout=0)) == [b"4"], "read, but not committed"
+    with open_log(log.address) as other:
+        assert values(Consumer(other, "news", group="readers").poll(timeout=0)) == [b"4"]
+    assert len(values(Consumer(log, "news", group="others", start="earliest").poll(timeout=0))) == 5
+
+
+def test_a_poll_takes_a_limited_number_of_each_partition(log: Log) -> None:
+    log.create_topic("news", partitions=2)
+    keys = [b"a", b"b", b"c", b"d"] * 10
+    log.append("news", records([b"%d" % number for number in range(40)], keys=keys))
+    consumer = Consumer(log, "news", start="earliest")
+    polls = [consumer.poll(timeout=0, limit=7) for _ in range(10)]
+    assert all(batch.records.num_rows <= 7 for poll in polls for batch in poll)
+    assert sorted(int(value) for poll in polls for value in values(poll)) == list(range(40))
+
+
+def test_a_topic_that_is_made_later_is_read_from_its_beginning(log: Log) -> None:
+    log.append("old", records([b"before"]))
+    consumer = Consumer(log, ["old", "new", "newer"])
+    assert consumer.poll(timeout=0) == []
+    log.create_topic("new", partitions=3)
+    for number in range(3):
+        log.append("new", records([b"%d" % number]))
+    log.append("old", records([b"after"]))
+    assert sorted(values(consumer.poll(timeout=0))) == [b"0", b"1", b"2", b"after"]
+    log.append("newer", records([b"last"]))
+    assert values(consumer.poll(timeout=60)) == [b"last"]
+
+
+def test_a_waiting_poll_wakes_for_a_topic_that_is_made_meanwhile(log: Log) -> None:
+    consumer = Consumer(log, "news")
+    writer = threading.Thread(target=log.append, args=("news", records([b"hello"])))
+    writer.start()
+    assert values(consumer.poll(timeout=60)) == [b"hello"]
+    writer.join()
+
+
+def test_consumers_share_a_topic_by_its_partitions(log: Log) -> None:
+    log.create_topic("news", partitions=3)
+    log.append("news", records([b"%d" % number for number in range(30)], keys=[b"%d" % n for n in range(30)]))
+    parts = [Consumer(log, "news", start="earliest", partitions=numbers) for numbers in ([0, 2], [1])]
+    found = [values(part.poll(timeout=0)) for part in parts]
+    assert sorted(int(value) for some in found for value in some) == list(range(30))
+    assert all(found)
+    with pytest.raises(LogError, match="partitions 0 to 2, got 3"):
+        Consumer(log, "news", partitions=[3])
+
+
+def test_iterating_follows_the_topic_and_commits_only_what_was_handed_out(log: Log) -> None:
+    for start in range(0, 6, 2):
+        log.append("news", records([b"%d" % start, b"%d" % (start + 1)]))
+    consumer = Consumer(log, "news", group="readers", start="earliest")
+    following = iter(consumer)
+    assert offsets([next(following)]) == [0, 1]
+    consumer.commit()
+    assert log.committed("readers") == {("news", 0): 2}
+    assert offsets(list(itertools.islice(following, 2))) == [2, 3, 4, 5]
+    writer = threading.Thread(target=log.append, args=("news", records([b"6"])))
+    writer.start()
+    assert offsets([next(following)]) == [6]
+    writer.join()
+
+
+def test_gaps_of_compaction_are_passed_over(log: Log) -> None:
+    log.create_topic("state", compact=True)
+    for number in range(5):
+        log.append("state", records([b"%d" % number], keys=[b"a"]))
+    consumer = Consumer(log, "state", start=1)
+    log.maintain()
+    assert offsets(consumer.poll(timeout=0)) == [4]
+    assert consumer.poll(timeout=0) == []
+
+
+def test_records_that_left_unread_are_an_error(log: Log) -> None:
+    log.append("news", records([b"0"]))
+    consumer = Consumer(log, "news", group="readers", start="earliest")
+    consumer.commit()
+    log.append("news", records([b"1"]))
+    log.create_topic("news", retention=Retention(size=0))
+    log.maintain()
+    with pytest.raises(DataLossError, match="records 0 to 0 have left"):
+        consumer.poll(timeout=0)
+    with pytest.raises(DataLossError):
+        Consumer(log, "news", group="readers")
+
+
+def test_what_makes_no_sense_is_refused(log: Log) -> None:
+    log.create_topic("news")
+    with pytest.raises(DefinitionError, match="at least one topic"):
+        Consumer(log, [])
+    with pytest.raises(DefinitionError, match="without a group"):
+        Consumer(log, "news").commit()
+    with pytest.raises(DefinitionError, match="limit must be at least 1"):
+        Consumer(log, "news").poll(timeout=0, limit=0)
