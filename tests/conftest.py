@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+
+from tidewheel.engine.session import session
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -16,3 +20,11 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("no ../shared beside the checkout: recordings and conformance cases are not here")
     return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Spark, started once."""
+    spark = session()
+    yield spark
+    spark.stop()

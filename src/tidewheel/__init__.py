@@ -1,3 +1,56 @@
 """Tidewheel: correct event-stream analytics for PySpark, from the sensor to the browser."""
 
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from tidewheel import errors
+from tidewheel.model import watermarks
+
+if TYPE_CHECKING:
+    from tidewheel.engine.job import Job, job
+    from tidewheel.engine.options import reader_function
+    from tidewheel.engine.run import Progress, Run, start
+    from tidewheel.engine.session import session
+    from tidewheel.transport.log import Log, open_log
+    from tidewheel.transport.registry import TypeRegistry, types
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "Job",
+    "Log",
+    "Progress",
+    "Run",
+    "TypeRegistry",
+    "errors",
+    "job",
+    "open_log",
+    "reader_function",
+    "session",
+    "start",
+    "types",
+    "watermarks",
+]
+
+# Spark takes a second to import: a program that only looks at a log should not wait for it.
+_HOMES = {
+    "Job": "engine.job",
+    "job": "engine.job",
+    "reader_function": "engine.options",
+    "Progress": "engine.run",
+    "Run": "engine.run",
+    "start": "engine.run",
+    "session": "engine.session",
+    "Log": "transport.log",
+    "open_log": "transport.log",
+    "TypeRegistry": "transport.registry",
+    "types": "transport.registry",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,1 @@
+"""The engine: the model on Spark, and Spark's way in and out of the log."""

@@ -1,0 +1,142 @@
+"""A job's checkpoint folder: who may use it, and for what."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from tidewheel.errors import CheckpointError
+
+__all__ = ["Checkpoint"]
+
+_VERSION = 1
+_GRACE = 30.0  # seconds that the rest of a killed run gets to end
+
+
+class Checkpoint:
+    """A checkpoint folder, held by one run at a time.
+
+    The folder says for which job it was made; another job is refused. While it is held no other run gets it: neither a
+    second one, nor one that follows a killed run whose Java process is still dying and might still write.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).absolute()
+        self._lock: TextIO | None = None
+
+    @property
+    def spark_folder(self) -> str:
+        """Where Spark keeps its part."""
+        return str(self.folder / "spark")
+
+    @property
+    def stop_file(self) -> Path:
+        """While this file is there, no new batch begins."""
+        return self.folder / "stop"
+
+    def acquire(self, purpose: Mapping[str, Any], *, accept_changes: bool = False) -> None:
+        """Take the folder for this purpose (a JSON object that describes the job), or say why it cannot be had."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        lock = open(self.folder / "lock", "a+", encoding="utf-8")  # noqa: SIM115  # held as long as the run
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            holder = lock.read().strip() or "?"
+            lock.close()
+            raise CheckpointError(
+                f"checkpoint {self.folder} is in use by process {holder.split()[0]}; stop that run first, or give this "
+                "one a checkpoint of its own"
+            ) from None
+        try:
+            self._await_previous(lock)
+            self._check(purpose, accept_changes)
+        except BaseException:
+            lock.close()
+            raise
+        lock.seek(0)
+        lock.truncate()
+        lock.write(str(os.getpid()))
+        lock.flush()
+        self._lock = lock
+        self.stop_file.unlink(missing_ok=True)
+
+    def note_helper(self, pid: int) -> None:
+        """A process that works on the folder for this run (Spark's Java) and may outlive it for a moment."""
+        assert self._lock is not None
+        self._lock.write(f" {pid} {_started(pid)}")
+        self._lock.flush()
+
+    def release(self) -> None:
+        """Let others have it."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            self.stop_file.unlink(missing_ok=True)
+            lock.seek(0)
+            lock.truncate()
+            lock.close()
+
+    def _await_previous(self, lock: TextIO) -> None:
+        lock.seek(0)
+        noted = lock.read().split()[1:3]
+        if len(noted) < 2:
+            return
+        pid, started = int(noted[0]), noted[1]
+        deadline = time.monotonic() + _GRACE
+        while _started(pid) == started:
+            if time.monotonic() > deadline:
+                raise CheckpointError(
+                    f"checkpoint {self.folder}: the Java process {pid} of an earlier run is still there after "
+                    f"{_GRACE:g} s and may still write; end it with: kill -9 {pid}"
+                )
+            time.sleep(0.05)
+
+    def _check(self, purpose: Mapping[str, Any], accept_changes: bool) -> None:
+        path = self.folder / "tidewheel.json"
+        wanted = {"version": _VERSION, **purpose}
+        if path.exists():
+            try:
+                found = json.loads(path.read_text(encoding="utf-8"))
+            except ValueError:
+                raise CheckpointError(
+                    f"{path} cannot be read; the checkpoint is damaged. Start with a new one"
+                ) from None
+            names = sorted(found.keys() | wanted.keys())
+            changes = [
+                f"{name} was {json.dumps(found.get(name))} and is {json.dumps(wanted.get(name))}"
+                for name in names
+                if found.get(name) != wanted.get(name)
+            ]
+            fixed = [name for name in ("version", "job", "log") if found.get(name) != wanted.get(name)]
+            if not changes:
+                return
+            if fixed or not accept_changes:
+                mend = "use another checkpoint" + (
+                    "" if fixed else ", or accept the change if the old results may stay"
+                )
+                raise CheckpointError(f"checkpoint {self.folder} does not fit this job: {'; '.join(changes)}. {mend}")
+        elif (self.folder / "spark").exists() or (self.folder / "offsets").exists():
+            raise CheckpointError(
+                f"{self.folder} holds a Spark checkpoint that no Tidewheel job made; use another folder for this job"
+            )
+        fresh = path.with_suffix(".new")
+        with open(fresh, "w", encoding="utf-8") as file:
+            json.dump(wanted, file, indent=2, sort_keys=True)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+
+
+def _started(pid: int) -> str | None:
+    """When the process began, in the kernel's own count; None if there is no such process (or it is a zombie)."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    state, *rest = text.rpartition(")")[2].split()
+    return None if state in "ZX" else rest[18]

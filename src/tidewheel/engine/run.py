@@ -1,0 +1,273 @@
+"""Running a job: checkpoint, exactly-once sink, progress, graceful stop."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidewheel.engine.checkpoint import Checkpoint
+from tidewheel.engine.job import Job
+from tidewheel.engine.offset import Offset
+from tidewheel.engine.session import session
+from tidewheel.errors import (
+    CheckpointError,
+    DataLossError,
+    DefinitionError,
+    JobError,
+    LogError,
+    MalformedError,
+    TopicNotFoundError,
+)
+from tidewheel.model.time import Instant, now
+from tidewheel.transport.log import Log, Topic
+from tidewheel.transport.registry import type_name, types
+from tidewheel.transport.type_topic import publish_types
+
+__all__ = ["Progress", "Run", "start"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How a run is doing. `lag`: records in the input topics that it has not finished. Rates are per second.
+    `observed`: what the job itself counts (`DataFrame.observe`), summed over the run."""
+
+    batches: int = 0
+    events: int = 0
+    rate: float = 0.0
+    batch_ms: float = 0.0
+    lag: int = 0
+    watermark: Instant | None = None
+    clock: Instant | None = None
+    observed: Mapping[str, int] = field(default_factory=dict)
+
+
+class Run:
+    """A job at work. It goes on until `stop`, until an `available_now` run has read all, or until it fails."""
+
+    def __init__(self, job: Job, log: Log, query: StreamingQuery, checkpoint: Checkpoint) -> None:
+        self.job = job
+        self.query = query
+        self._log = log
+        self._checkpoint = checkpoint
+        self._counted = -1
+        self._events = 0
+        self._observed: dict[str, int] = {}
+        self._lock = threading.Lock()
+        # Spark remembers only the last hundred batches: they must be counted before they are forgotten.
+        threading.Thread(target=self._watch, name=f"progress of {job.name}", daemon=True).start()
+
+    @property
+    def active(self) -> bool:
+        """Is it still running?"""
+        return bool(self.query.isActive)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until it has ended, or `timeout` seconds have passed: has it ended? `JobError` if it failed."""
+        try:
+            # Spark's own declaration says whole seconds; it takes fractions.
+            ended = self.query.awaitTermination(timeout)  # type: ignore[arg-type]
+        except PySparkException as error:
+            self._end()
+            raise _explained(self.job, error) from error
+        if timeout is None or ended:
+            self._end()
+            return True
+        return False
+
+    def stop(self, timeout: float = 60.0) -> None:
+        """Finish the batch at hand and end. A batch that takes longer than `timeout` seconds is left unfinished: the
+        next run repeats it."""
+        if self.query.isActive:
+            self._checkpoint.stop_file.touch()
+            deadline = time.monotonic() + timeout
+            quiet = 0
+            while self.query.isActive and quiet < 3 and time.monotonic() < deadline:
+                status = self.query.status
+                idle = not status["isDataAvailable"] and status["message"].startswith("Waiting")
+                quiet = quiet + 1 if idle else 0
+                time.sleep(0.05)
+            self.query.stop()
+        self.wait(0.1)
+        self._end()
+
+    def progress(self) -> Progress:
+        """How it is doing now. Also notes in the log how far it has come, as the consumer group of the job's name."""
+        with self._lock:
+            last = self._count()
+        if last is None:
+            return Progress(lag=self._lag({}))
+        positions: dict[tuple[str, int], int] = {}
+        watermark = clock = None
+        for source in last["sources"]:
+            end = source.get("endOffset")
+            if end:
+                offset = Offset.from_json(json.loads(end) if isinstance(end, str) else end)
+                positions.update(offset.positions)
+                watermark, clock = offset.watermark, offset.clock
+        if positions:
+            self._log.commit(self.job.name, positions)
+        return Progress(
+            batches=int(last["batchId"]) + 1,
+            events=self._events,
+            rate=float(last.get("processedRowsPerSecond") or 0.0),
+            batch_ms=float(last.get("durationMs", {}).get("triggerExecution", 0)),
+            lag=self._lag(positions),
+            watermark=watermark,
+            clock=clock,
+            observed=dict(self._observed),
+        )
+
+    def _count(self) -> Mapping[str, Any] | None:
+        """Add up what the batches since the last call did; returns the last batch's report."""
+        last: Mapping[str, Any] | None = None
+        for report in self.query.recentProgress:
+            fields = json.loads(report.json)
+            if fields["numInputRows"] > 0 and fields["batchId"] > self._counted:
+                self._counted = fields["batchId"]
+                self._events += int(fields["numInputRows"])
+                for counts in fields.get("observedMetrics", {}).values():
+                    for name, count in counts.items():
+                        self._observed[name] = self._observed.get(name, 0) + int(count or 0)
+            last = fields
+        return last
+
+    def _watch(self) -> None:
+        with suppress(Py4JError, PySparkException, LogError):  # Spark or the log was closed under the run: it is over
+            while self.query.isActive:
+                self.progress()
+                time.sleep(1)
+            self._end()
+
+    def _lag(self, positions: Mapping[tuple[str, int], int]) -> int:
+        known = positions or self._log.committed(self.job.name)
+        lag = 0
+        for topic in self.job.reads:
+            info = self._log.topic_info(topic)
+            for number, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
+                lag += max(0, end - known.get((topic, number), first))
+        return lag
+
+    def _end(self) -> None:
+        if not self.query.isActive:
+            self.progress()
+            self._checkpoint.release()
+
+    def __repr__(self) -> str:
+        return f"<Run of {self.job.name}: {'running' if self.active else 'ended'}>"
+
+
+def start(
+    job: Job,
+    log: Log,
+    *,
+    checkpoint: str | Path,
+    results: Topic | None = None,
+    spark: SparkSession | None = None,
+    available_now: bool = False,
+    begin: str = "earliest",
+    max_events_per_batch: int = 100_000,
+    accept_changes: bool = False,
+    **parameters: Any,
+) -> Run:
+    """Start a job on a log. It goes on where the checkpoint says; a new checkpoint begins at `begin`.
+
+    With `available_now` it reads what is there and ends. Malformed records go to `dead.<job>`.
+    """
+    values = job.configured(parameters)
+    results = results or log.topic(job.topic)
+    if results.log.identity != log.identity:
+        raise DefinitionError("the results of a job go to the log that it reads: give a topic of that log")
+    held = Checkpoint(checkpoint)
+    held.acquire(
+        {
+            "job": job.name,
+            "log": log.identity,
+            "reads": {topic: type_name(of) for topic, of in job.reads.items()},
+            "writes": type_name(job.writes),
+            "to": results.name,
+            "parameters": values,
+        },
+        accept_changes=accept_changes,
+    )
+    try:
+        for topic in (*job.reads, results.name):
+            try:
+                log.topic_info(topic)
+            except TopicNotFoundError:
+                log.create_topic(topic)
+        names = [type_name(of) for of in (*job.reads.values(), job.writes)]
+        types.register(*job.reads.values(), job.writes)
+        publish_types(log, types, names)
+        spark = session(spark)
+        held.note_helper(_java_pid(spark))
+        frames = [_read(spark, job, log, topic, held, begin, max_events_per_batch) for topic in job.reads]
+        rows = job(*frames, **values)
+        writer = (
+            rows.writeStream.format("tidewheel")
+            .queryName(f"{job.name} {now()}")
+            .outputMode("append")
+            .option("log", log.address)
+            .option("topic", results.name)
+            .option("type", type_name(job.writes))
+            .option("key", ",".join(job.key))
+            .option("checkpointLocation", held.spark_folder)
+        )
+        query = writer.trigger(availableNow=True).start() if available_now else writer.start()
+    except BaseException as error:
+        held.release()
+        if isinstance(error, PySparkException):
+            raise _explained(job, error) from error
+        raise
+    return Run(job, log, query, held)
+
+
+def _read(
+    spark: SparkSession, job: Job, log: Log, topic: str, held: Checkpoint, begin: str, max_events: int
+) -> DataFrame:
+    return (
+        spark.readStream.format("tidewheel")
+        .option("log", log.address)
+        .option("topics", topic)
+        .option("type", type_name(job.reads[topic]))
+        .option("start", begin)
+        .option("maxEventsPerBatch", max_events)
+        .option("watermark", json.dumps(job.watermark.to_json()))
+        .option("malformed", "dead")
+        .option("group", job.name)
+        .option("metadata", "_clock")
+        .option("stopFile", str(held.stop_file))
+        .load()
+    )
+
+
+def _java_pid(spark: SparkSession) -> int:
+    java = spark.sparkContext._jvm
+    assert java is not None
+    return int(java.java.lang.ProcessHandle.current().pid())
+
+
+_OURS = re.compile(r"tidewheel\.errors\.(\w+): (.*)")
+_KINDS = {kind.__name__: kind for kind in (CheckpointError, DataLossError, DefinitionError, MalformedError)}
+
+
+def _explained(job: Job, error: PySparkException) -> Exception:
+    """What broke the job, without the layers that carried it."""
+    text = str(error)
+    ours = _OURS.findall(text)
+    if ours:
+        name, message = ours[-1]
+        return _KINDS.get(name, JobError)(f"job {job.name}: {message}")
+    lines = [line.strip() for line in text.splitlines() if re.match(r"^\w[\w.]*(Error|Exception): ", line.strip())]
+    return JobError(f"job {job.name} failed: {lines[-1] if lines else text.splitlines()[0]}")

@@ -1,0 +1,112 @@
+"""A SparkSession that just works."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.resources import files
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from tidewheel.engine.java import find_java, spark_home
+from tidewheel.engine.source import TidewheelSource
+
+__all__ = ["LOCAL_SETTINGS", "SETTINGS", "end_spark", "session"]
+
+SETTINGS: Mapping[str, str] = {
+    # Larger Arrow batches: what is aggregated before a shuffle is aggregated per Arrow batch.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # JVM and Python workers over Unix sockets: half the time of a small batch.
+    "spark.python.unix.domain.socket.enabled": "true",
+    # Transforming state needs RocksDB; the changelog makes its commits small.
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+"""What every session gets. What the caller gives comes on top."""
+
+LOCAL_SETTINGS: Mapping[str, str] = {
+    # On a local disk the default manager starts some 40 processes a batch. This one renames instead; that two drivers
+    # never write one checkpoint is held by the job's lock.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+}
+"""What a session on this machine gets besides."""
+
+
+def session(
+    spark: SparkSession | None = None,
+    *,
+    name: str = "tidewheel",
+    master: str = "local[*]",
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A SparkSession on which `format("tidewheel")` reads and writes logs.
+
+    Without arguments it starts Spark on this machine: with the Python that runs now, a Java that is found or brought,
+    state in RocksDB, and quiet logs. A session of your own is taken as it is and only learns the format.
+    """
+    if spark is None:
+        java_home = os.environ.get("JAVA_HOME")
+        cores = os.cpu_count() or 1
+        chosen = {**SETTINGS, "spark.sql.shuffle.partitions": str(cores)}
+        if master.startswith("local"):
+            java_home = str(spark_home(find_java()))
+            quiet = files("tidewheel.engine").joinpath("log4j2.properties")
+            chosen |= {**LOCAL_SETTINGS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}"}
+        chosen |= settings or {}
+        # Workers would take whatever python3 the PATH has.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        builder = SparkSession.builder.appName(name).master(master)
+        for key, value in chosen.items():
+            builder = builder.config(key, value)
+        with _environment(JAVA_HOME=java_home):
+            spark = builder.getOrCreate()
+    spark.dataSource.register(TidewheelSource)
+    return spark
+
+
+def end_spark(*, timeout: float = 30.0) -> None:
+    """Stop the Spark that `session` started, and its Java, and wait until it is gone (at most `timeout` seconds)."""
+    gateway = SparkContext._gateway
+    if gateway is not None:
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.stop()
+        gateway.shutdown()
+        gateway.proc.stdin.close()  # what it ends on
+        with suppress(subprocess.TimeoutExpired):
+            gateway.proc.wait(timeout)
+
+
+@contextmanager
+def _environment(**values: str | None) -> Iterator[None]:
+    """These variables for a while: what Spark's launcher needs is nobody else's business."""
+    before = {name: os.environ.get(name) for name in values}
+
+    def put(wanted: Mapping[str, str | None]) -> None:
+        for name, value in wanted.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+    put(values)
+    try:
+        yield
+    finally:
+        put(before)

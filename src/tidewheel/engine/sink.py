@@ -1,0 +1,177 @@
+"""The log as a Spark sink that writes each batch once: `df.writeStream.format("tidewheel")`."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from tidewheel.engine.columns import arrow_schema
+from tidewheel.engine.options import WriteOptions
+from tidewheel.engine.workers import registry_for, settle, shared_log
+from tidewheel.errors import DefinitionError, LogError
+from tidewheel.transport.codec import ENVELOPE_COLUMNS, encode_columns
+from tidewheel.transport.log import Log, records
+from tidewheel.transport.registry import types
+from tidewheel.transport.type_topic import publish_types
+
+__all__ = ["BatchSink", "StreamSink"]
+
+_SPECIAL = (*ENVELOPE_COLUMNS, "_topic", "_key")
+_PACKED = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+@dataclass
+class _Written(WriterCommitMessage):
+    """What one task has encoded: it reaches the log only when all have."""
+
+    query: str | None
+    topics: dict[str, bytes]
+
+
+class _Sink:
+    """What both sinks do: tasks encode, the driver appends everything in one transaction."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise DefinitionError('a topic can only be appended to; use .mode("append") or outputMode("append")')
+        self._options = WriteOptions.of(options)
+        self._columns = _fields(self._options, arrow_schema(schema))
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Runs in the workers."""
+        settle()
+        context = TaskContext.get()
+        query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
+        parts: dict[str, list[pa.RecordBatch]] = {}
+        for batch in iterator:
+            if batch.num_rows:
+                encoded, topics = self._encode(batch)
+                for topic, some in _by_topic(encoded, topics, self._options.topic):
+                    parts.setdefault(topic, []).append(some)
+        return _Written(query, {topic: _dump(batches) for topic, batches in sorted(parts.items())})
+
+    def _encode(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        count = batch.num_rows
+        event_time = columns.get("event_time", pa.nulls(count, pa.timestamp("us", "UTC")))
+        if self._options.type is None:
+            values = columns["value"]
+            if values.null_count:
+                raise LogError("a row to be written has no value (null); leave such rows out, or give them one")
+        else:
+            values = encode_columns(
+                self._options.type,
+                batch.select(self._columns),
+                event_time=event_time,
+                ingestion_time=columns.get("ingestion_time"),
+                registry=registry_for(self._options.log, self._options.type),
+            )
+        keys = columns.get("_key")
+        if self._options.key:
+            texts = [columns[name].cast(pa.string()) for name in self._options.key]
+            keys = pc.binary_join_element_wise(*texts, "/").cast(pa.binary())
+        return records(values, keys=keys, event_times=event_time), columns.get("_topic")
+
+    def _append(self, messages: list[WriterCommitMessage | None], batch_id: int | None) -> None:
+        written = [message for message in messages if isinstance(message, _Written)]
+        merged: dict[str, list[pa.RecordBatch]] = {}
+        for message in written:
+            for topic, data in message.topics.items():
+                merged.setdefault(topic, []).extend(_load(data))
+        if not merged:
+            return
+        batches = {topic: pa.concat_batches(parts) for topic, parts in merged.items()}
+        log = shared_log(self._options.log, create=True)
+        query = next((message.query for message in written if message.query), None)
+        # A batch write has no identity that would outlive it: nobody repeats it but the user.
+        name = f"spark:{query}" if batch_id is not None and query else f"spark:{uuid.uuid4()}"
+        producer = log.producer(name, fence=False)
+        if producer.sequence < 0:
+            self._publish(log)
+        producer.append(batches, sequence=batch_id or 0)
+
+    def _publish(self, log: Log) -> None:
+        if self._options.type is not None:
+            publish_types(log, types, [self._options.type])
+
+
+class StreamSink(_Sink, DataSourceStreamArrowWriter):
+    """Appends a batch and its identity (query, batch number) in one transaction: a batch that Spark repeats after a
+    crash is recognised and not written again."""
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Runs on the driver when all tasks have ended well."""
+        self._append(messages, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Nothing has reached the log yet."""
+
+
+class BatchSink(_Sink, DataSourceArrowWriter):
+    """Appends a DataFrame, all of it or nothing."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Runs on the driver when all tasks have ended well."""
+        self._append(messages, None)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Nothing has reached the log yet."""
+
+
+def _fields(options: WriteOptions, schema: pa.Schema) -> list[str]:
+    """The columns that fill the message; all that is wrong with the rows is said before the first comes."""
+    names = schema.names
+    if options.topic is None and "_topic" not in names:
+        raise DefinitionError('where to? Give the option "topic", or a column _topic')
+    missing = [name for name in options.key if name not in names]
+    if missing:
+        raise DefinitionError(f"the key names a column {missing[0]!r} that is not there; there are {', '.join(names)}")
+    if options.type is None:
+        if "value" not in names:
+            raise DefinitionError('without the option "type" the rows need a binary column value')
+        return []
+    if "event_time" not in names:
+        raise DefinitionError("the rows need a column event_time: every event has one")
+    fields = registry_for(options.log, options.type).schema(options.type)
+    columns = [name for name in names if name not in _SPECIAL]
+    strange = [name for name in columns if name not in fields.names]
+    if strange:
+        raise DefinitionError(
+            f"{options.type} has no field {', '.join(map(repr, strange))}; its fields: {', '.join(fields.names)}"
+        )
+    return columns
+
+
+def _by_topic(
+    encoded: pa.RecordBatch, topics: pa.Array | None, default: str | None
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The records of each topic; a row's own topic goes before the sink's."""
+    if topics is None:
+        yield str(default), encoded
+        return
+    if default is not None:
+        topics = pc.fill_null(topics, default)
+    if topics.null_count:
+        raise LogError('a row to be written has no topic: its _topic is null and the option "topic" is not given')
+    for topic in pc.unique(topics).to_pylist():
+        yield topic, encoded.filter(pc.equal(topics, topic))
+
+
+def _dump(batches: list[pa.RecordBatch]) -> bytes:
+    buffer = pa.BufferOutputStream()
+    with pa.ipc.new_stream(buffer, batches[0].schema, options=_PACKED) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return bytes(buffer.getvalue())
+
+
+def _load(data: bytes) -> list[pa.RecordBatch]:
+    with pa.ipc.open_stream(data) as stream:
+        return list(stream)

@@ -1,0 +1,157 @@
+"""The log as a Spark data source: `spark.readStream.format("tidewheel")`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from tidewheel.engine.columns import arrow_schema
+from tidewheel.engine.offset import Offset
+from tidewheel.engine.options import ReadOptions
+from tidewheel.engine.planning import Piece, first_offset, plan_batch, split
+from tidewheel.engine.reading import ReadInfo, read_pieces
+from tidewheel.engine.sink import BatchSink, StreamSink
+from tidewheel.engine.workers import shared_log
+from tidewheel.model.time import now
+from tidewheel.transport.log import Log, Partition
+
+__all__ = ["TidewheelSource"]
+
+
+@dataclass
+class _Share(InputPartition):
+    """What one task reads."""
+
+    pieces: Sequence[Piece]
+    info: ReadInfo
+
+    def __init__(self, pieces: Sequence[Piece], info: ReadInfo) -> None:
+        super().__init__(None)
+        self.pieces = pieces
+        self.info = info
+
+
+class TidewheelSource(DataSource):
+    """Reads and writes topics of a log. The options are those of `ReadOptions` and `WriteOptions`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "tidewheel"
+
+    def schema(self) -> StructType | str:
+        """The columns that come out: see `ReadOptions`."""
+        return ReadOptions.of(self.options).schema()
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For `spark.read`: what the topics hold now."""
+        return _TopicReader(ReadOptions.of(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For `spark.readStream`."""
+        return _TopicStreamReader(ReadOptions.of(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        """For `df.write`."""
+        return BatchSink(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """For `df.writeStream`."""
+        return StreamSink(self.options, schema, overwrite=overwrite)
+
+
+class _Reading:
+    """What both readers do."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+
+    @property
+    def _log(self) -> Log:
+        return shared_log(self._options.log)
+
+    def _shares(self, before: Offset, after: Offset) -> list[_Share]:
+        options = self._options
+        shares = split(self._log, before, after, tasks=options.tasks, worth=options.worth)
+        if not shares:
+            shares = [[]]  # a batch that only moves the clock still has to tell it
+        return [
+            _Share(pieces, ReadInfo(before.watermark, after.watermark, after.clock, number, len(shares)))
+            for number, pieces in enumerate(shares)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Runs in the workers."""
+        assert isinstance(partition, _Share)
+        return read_pieces(self._log, self._options, partition.pieces, partition.info, arrow_schema(self._schema))
+
+
+class _TopicReader(_Reading, DataSourceReader):
+    """A bounded read: everything between the start and the end of the topics at planning."""
+
+    def partitions(self) -> list[InputPartition]:
+        clock = now()
+        before = first_offset(self._log, self._options.topics, self._options.start, clock=clock)
+        after = plan_batch(self._log, self._options.watermark, before, limit=None, clock=clock, tick=0)
+        return list(self._shares(before, after))
+
+
+class _TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream. Spark makes this object anew as it likes: the truth is in the offsets."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._until: Mapping[Partition, int] | None = None
+
+    def initialOffset(self) -> dict[str, Any]:
+        clock = now()
+        return first_offset(self._log, self._options.topics, self._options.start, clock=clock).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._options.max_events)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        log = self._log
+        self._until = {
+            (topic, number): end
+            for topic in self._options.topics
+            for number, end in enumerate(log.topic_info(topic).next_offsets)
+        }
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        options = self._options
+        if options.stop_file is not None and Path(options.stop_file).exists():
+            return start
+        if isinstance(limit, ReadMaxRows):
+            most: int | None = limit.max_rows
+        elif isinstance(limit, ReadAllAvailable):
+            most = None
+        else:
+            most = options.max_events
+        before = Offset.from_json(start)
+        after = plan_batch(
+            self._log, options.watermark, before, limit=most, clock=now(), tick=options.tick, until=self._until
+        )
+        return start if after is before else after.to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        return list(self._shares(Offset.from_json(start), Offset.from_json(end)))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        if self._options.group is not None:
+            self._log.commit(self._options.group, Offset.from_json(end).positions)

@@ -1,0 +1,79 @@
+"""What a Python worker process keeps between batches."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import traceback
+from types import TracebackType
+from typing import Any
+
+from tidewheel.transport.log import Log, open_log
+from tidewheel.transport.registry import TypeRegistry, types
+from tidewheel.transport.type_topic import load_types
+
+__all__ = ["registry_for", "settle", "shared_log"]
+
+_HANG_UPS = (BrokenPipeError, ConnectionResetError, EOFError)
+_settled = False
+_logs: dict[str, tuple[tuple[int, int], Log]] = {}
+
+
+def shared_log(address: str, *, create: bool = False) -> Log:
+    """The log at this address, opened once in each process: Spark's workers live on from batch to batch."""
+    held = _logs.get(address)
+    # A file that was removed and made anew under the same name is another log.
+    if held is not None and held[0] == _file(address):
+        return held[1]
+    log = open_log(address, create=create)
+    _logs[address] = _file(address), log
+    settle()
+    return log
+
+
+def settle() -> None:
+    """What a worker does once, when it has imported all that it needs."""
+    global _settled
+    if not _settled and "pyspark" in _program():
+        _settled = True
+        # Workers collect garbage after every task; all that was imported stays for good and need not be looked at.
+        gc.freeze()
+        _hang_up_quietly()
+
+
+def _hang_up_quietly() -> None:
+    """A query that is stopped closes the pipes that its workers use, and each would print pages about it."""
+    print_exc, excepthook = traceback.print_exc, sys.excepthook
+
+    def quiet_print_exc(*args: Any, **options: Any) -> None:
+        if not isinstance(sys.exc_info()[1], _HANG_UPS):
+            print_exc(*args, **options)
+
+    def quiet_excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, _HANG_UPS):
+            excepthook(kind, error, trace)
+
+    traceback.print_exc, sys.excepthook = quiet_print_exc, quiet_excepthook
+
+
+def _program() -> str:
+    """What this process runs: Spark starts its workers as modules of PySpark."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec.name if spec is not None else ""
+
+
+def _file(address: str) -> tuple[int, int]:
+    try:
+        status = os.stat(address)
+    except FileNotFoundError:
+        return (0, 0)
+    return status.st_dev, status.st_ino
+
+
+def registry_for(address: str, name: str) -> TypeRegistry:
+    """The registry, which knows the type: a worker has not seen what the user's program registered, so what is not
+    installed comes from the log."""
+    if name not in types and os.path.exists(address):
+        load_types(shared_log(address), types)
+    return types

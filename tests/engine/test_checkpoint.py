@@ -1,0 +1,97 @@
+"""Who may use a checkpoint folder, and for what."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from tidewheel.engine.checkpoint import Checkpoint
+from tidewheel.errors import CheckpointError
+
+PURPOSE = {"job": "cells", "log": "L", "parameters": {"resolution": 9}}
+
+
+def hold(folder, **changes):
+    checkpoint = Checkpoint(folder)
+    checkpoint.acquire({**PURPOSE, **changes})
+    return checkpoint
+
+
+def test_a_second_run_is_refused_while_the_first_holds_it(tmp_path):
+    first = hold(tmp_path)
+    with pytest.raises(CheckpointError, match=rf"in use by process {os.getpid()}"):
+        hold(tmp_path)
+    first.release()
+    hold(tmp_path).release()
+
+
+def test_a_killed_holder_leaves_it_free(tmp_path):
+    code = (
+        "import sys, time; from tidewheel.engine.checkpoint import Checkpoint;"
+        f"held = Checkpoint({str(tmp_path)!r}); held.acquire({PURPOSE!r}); print('held', flush=True); time.sleep(600)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(CheckpointError, match=f"in use by process {holder.pid}"):
+        hold(tmp_path)
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    holder.stdout.close()
+    hold(tmp_path).release()
+
+
+def test_what_a_killed_run_left_behind_is_waited_for(tmp_path):
+    helper = subprocess.Popen(["sleep", "600"])
+    first = hold(tmp_path)
+    first.note_helper(helper.pid)
+    os.close(first._lock.fileno())  # as when the process dies: the lock is gone, the note is not
+    taken = threading.Event()
+    thread = threading.Thread(target=lambda: (hold(tmp_path).release(), taken.set()))
+    thread.start()
+    assert not taken.wait(0.3)
+    helper.kill()
+    helper.wait()
+    assert taken.wait(20)
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"job": "other"}, r'job was "cells" and is "other".*another checkpoint$'),
+        ({"log": "M"}, r'log was "L" and is "M"'),
+        ({"parameters": {"resolution": 8}}, r'parameters was \{"resolution": 9\}.*accept the change'),
+        ({"reads": ["more"]}, r'reads was null and is \["more"\]'),
+    ],
+)
+def test_a_checkpoint_of_something_else_is_refused(tmp_path, changes, message):
+    hold(tmp_path).release()
+    with pytest.raises(CheckpointError, match=message):
+        hold(tmp_path, **changes)
+    hold(tmp_path).release()
+
+
+def test_changed_parameters_can_be_accepted_but_not_another_job(tmp_path):
+    hold(tmp_path).release()
+    changed = Checkpoint(tmp_path)
+    changed.acquire({**PURPOSE, "parameters": {"resolution": 8}}, accept_changes=True)
+    changed.release()
+    assert json.loads((tmp_path / "tidewheel.json").read_text())["parameters"] == {"resolution": 8}
+    with pytest.raises(CheckpointError, match="job was"):
+        changed.acquire({**PURPOSE, "job": "other"}, accept_changes=True)
+
+
+def test_a_damaged_or_foreign_folder_is_refused(tmp_path):
+    hold(tmp_path / "damaged").release()
+    (tmp_path / "damaged" / "tidewheel.json").write_text("{")
+    with pytest.raises(CheckpointError, match="damaged"):
+        hold(tmp_path / "damaged")
+    (tmp_path / "foreign" / "offsets").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match="no Tidewheel job"):
+        hold(tmp_path / "foreign")

@@ -1,0 +1,156 @@
+"""What a batch reads, and what time it is in it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from engine_data import START, positions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidewheel.engine.offset import Offset
+from tidewheel.engine.planning import first_offset, plan_batch, split
+from tidewheel.errors import CheckpointError, TopicNotFoundError
+from tidewheel.model import watermarks
+from tidewheel.transport.log import open_log
+
+S = 1_000_000
+TRUSTING = watermarks.bounded("1 s", future=None)
+
+
+def plan(log, before, *, topics=("a",), limit=None, clock=10, tick=0, until=None, strategy=TRUSTING):
+    strategies = dict.fromkeys(topics, strategy)
+    return plan_batch(log, strategies, before, limit=limit, clock=clock, tick=tick, until=until)
+
+
+def begin(log, *topics):
+    return first_offset(log, topics or ["a"], "earliest", clock=0)
+
+
+def test_a_backlog_is_worked_off_in_even_batches_of_whole_blocks(log):
+    for number in range(10):
+        log.append("a", positions(range(number * 100, number * 100 + 100)))
+    offset, ends = begin(log), []
+    while (after := plan(log, offset, limit=250)) is not offset:
+        offset = after
+        ends.append(offset.positions["a", 0])
+    assert ends == [200, 400, 600, 800, 1_000]
+
+
+def test_a_block_larger_than_the_limit_is_read_alone(log):
+    log.append("a", positions(range(300)))
+    log.append("a", positions(range(300, 310)))
+    first = plan(log, begin(log), limit=5)
+    assert first.positions["a", 0] == 300
+    assert plan(log, first, limit=5).positions["a", 0] == 310
+
+
+def test_topics_are_read_in_the_order_of_appending(log):
+    for number in range(4):
+        log.append("a", positions(range(number * 10, number * 10 + 10)))
+        log.append("b", positions(range(number * 10, number * 10 + 10)))
+    half = plan(log, begin(log, "a", "b"), topics="ab", limit=40)
+    assert half.positions == {("a", 0): 20, ("b", 0): 20}
+
+
+def test_the_watermark_moves_in_the_batch_that_holds_the_data(log):
+    log.append("a", positions(range(10)))
+    after = plan(log, begin(log), clock=77)
+    assert (after.watermark, after.clock) == (START + 8 * S, 77)
+
+
+def test_the_common_watermark_waits_for_the_slowest_topic(log):
+    log.append("a", positions(range(10)))
+    log.create_topic("b")
+    after = plan(log, begin(log, "a", "b"), topics="ab")
+    assert after.watermark is None
+    log.append("b", positions(range(5)))
+    assert plan(log, after, topics="ab").watermark == START + 3 * S
+
+
+def test_without_news_there_is_no_batch(log):
+    log.append("a", positions(range(10)))
+    after = plan(log, begin(log))
+    assert plan(log, after, clock=10**12) is after
+
+
+def test_an_idle_stream_moves_its_watermark_by_the_clock_once_a_tick(log):
+    strategy = watermarks.bounded("1 s", idle="5 s", future=None)
+    log.append("a", positions(range(10)))
+    read = plan(log, begin(log), clock=100 * S, strategy=strategy)
+    assert plan(log, read, clock=104 * S, strategy=strategy) is read
+    idle = plan(log, read, clock=106 * S, tick=S, strategy=strategy)
+    assert idle.positions == read.positions
+    assert idle.watermark == read.watermark + 6 * S
+    assert plan(log, idle, clock=106 * S + S // 2, tick=S, strategy=strategy) is idle
+    assert plan(log, idle, clock=107 * S, tick=S, strategy=strategy).watermark == read.watermark + 7 * S
+
+
+def test_the_clock_never_goes_back(log):
+    log.append("a", positions(range(10)))
+    after = plan(log, begin(log), clock=500)
+    log.append("a", positions(range(10, 20)))
+    assert plan(log, after, clock=300).clock == 500
+
+
+def test_until_is_the_end(log):
+    log.append("a", positions(range(10)))
+    until = {("a", 0): 10}
+    log.append("a", positions(range(10, 20)))
+    after = plan(log, begin(log), until=until)
+    assert after.positions["a", 0] == 10
+    assert plan(log, after, until=until) is after
+
+
+def test_an_offset_survives_json(log):
+    log.append("a", positions(range(10)))
+    after = plan(log, begin(log), strategy=watermarks.percentile(99))
+    again = Offset.from_json(json.loads(json.dumps(after.to_json())))
+    assert again == after
+    assert again.to_json() == after.to_json()
+
+
+def test_an_offset_of_another_version_is_refused():
+    with pytest.raises(CheckpointError, match="version 99"):
+        Offset.from_json({"version": 99})
+
+
+def test_the_positions_of_another_log_are_refused(log, tmp_path):
+    log.append("a", positions(range(10)))
+    with open_log(tmp_path / "other.tw") as other:
+        other.append("a", positions(range(10)))
+        with pytest.raises(CheckpointError, match="another log"):
+            plan(other, begin(log))
+
+
+def test_a_missing_topic_is_named(log):
+    log.create_topic("input.arrival")
+    with pytest.raises(TopicNotFoundError, match=r"input\.arival.*input\.arrival"):
+        begin(log, "input.arival")
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 60)), min_size=1, max_size=12),
+    st.integers(1, 100),
+    st.integers(1, 5),
+    st.integers(1, 50),
+)
+@settings(max_examples=40, deadline=None)
+def test_batches_and_their_shares_cover_every_record_once(tmp_path_factory, appends, limit, tasks, worth):
+    with open_log(tmp_path_factory.mktemp("plan") / "x.tw", sync="normal") as log:
+        ends = {"a": 0, "b": 0}
+        for topic in ends:
+            log.create_topic(topic)
+        for topic, count in appends:
+            log.append(topic, positions(range(count)))
+            ends[topic] += count
+        offset = begin(log, "a", "b")
+        seen = []
+        while (after := plan(log, offset, topics="ab", limit=limit)) is not offset:
+            shares = split(log, offset, after, tasks=tasks, worth=worth)
+            assert 1 <= len(shares) <= tasks
+            for pieces in shares:
+                seen += [(piece.topic, number) for piece in pieces for number in range(piece.start, piece.end)]
+            offset = after
+        assert sorted(seen) == sorted((topic, number) for topic, end in ends.items() for number in range(end))

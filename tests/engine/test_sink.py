@@ -1,0 +1,152 @@
+"""DataFrames to topics, each batch once."""
+
+from __future__ import annotations
+
+import shutil
+
+import pyarrow as pa
+import pytest
+from engine_data import START, positions
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+from test_source import POSITION, reader
+
+from tidewheel.engine.columns import spark_schema
+from tidewheel.engine.sink import StreamSink
+from tidewheel.errors import TidewheelError
+from tidewheel.transport import codec
+from tidewheel.transport.log import open_log
+
+CELL = "tidewheel.transit.v1.VehicleCell"
+
+
+def values(log, topic):
+    return [
+        value
+        for partition in range(log.topic_info(topic).partitions)
+        for batch in log.read(topic, partition, 0)
+        for value in batch.records["value"].to_pylist()
+    ]
+
+
+def decoded(log, topic):
+    return [codec.unpack(codec.decode(value)) for value in values(log, topic)]
+
+
+def cells(frame):
+    return frame.select("event_time", f.col("vehicle").cast("long").alias("cell"), "operator", "vehicle", "mode")
+
+
+def write_stream(frame, log, folder, **options):
+    writer = frame.writeStream.format("tidewheel").option("log", log.address)
+    for name, value in {"topic": "out", "type": CELL, "checkpointLocation": str(folder), **options}.items():
+        writer = writer.option(name, value)
+    writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def test_rows_become_events(spark, log, tmp_path):
+    log.append("a", positions(range(100)))
+    write_stream(cells(reader(spark, log, stream=True)), log, tmp_path / "c", key="operator,vehicle")
+    events = [codec.decode(value) for value in values(log, "out")]
+    assert sorted(codec.unpack(event).vehicle for event in events) == list(range(100))
+    seventh = next(event for event in events if codec.unpack(event).vehicle == 7)
+    assert seventh.event_time.ToMicroseconds() == START + 7_000_000
+    assert not seventh.HasField("ingestion_time")
+    keys = [key for batch in log.read("out", 0, 0) for key in batch.records["key"].to_pylist()]
+    assert b"1/7" in keys
+
+
+def test_a_batch_that_is_run_again_is_written_once_and_has_the_same_bytes(spark, log, tmp_path):
+    for number in range(4):
+        log.append("a", positions(range(number * 50, number * 50 + 50)))
+    clocked = reader(spark, log, stream=True, maxEventsPerBatch=100, metadata="_clock").select(
+        "event_time", f.col("_clock").alias("ingestion_time"), f.col("vehicle").cast("long").alias("cell"), "vehicle"
+    )
+    write_stream(clocked, log, tmp_path / "c")
+    before = values(log, "out")
+    assert len(before) == 200
+    # As after a crash between the sink's commit and Spark's: the last batch is run again.
+    for name in ("1", ".1.crc"):
+        (tmp_path / "c" / "commits" / name).unlink()
+    again = tmp_path / "again"
+    shutil.copytree(tmp_path / "c", again)
+    write_stream(clocked, log, tmp_path / "c")
+    assert values(log, "out") == before
+    # What was run again: a sink that does not know the batch yet gets it.
+    with open_log(tmp_path / "other.tw") as other:
+        write_stream(clocked, other, again)
+        assert values(other, "out") == before[100:]
+
+
+def test_a_new_query_is_not_taken_for_a_repetition(spark, log, tmp_path):
+    log.append("a", positions(range(10)))
+    for folder in ("one", "two"):
+        write_stream(cells(reader(spark, log, stream=True)), log, tmp_path / folder)
+    assert len(values(log, "out")) == 20
+
+
+def test_rows_go_to_the_topic_that_they_name(spark, log, tmp_path):
+    log.append("a", positions(range(10)))
+    frame = cells(reader(spark, log, stream=True)).withColumn(
+        "_topic", f.when(f.col("vehicle") < 3, "few").when(f.col("vehicle") < 5, None).otherwise("many")
+    )
+    write_stream(frame, log, tmp_path / "c", topic="rest")
+    counts = {topic: len(values(log, topic)) for topic in ("few", "rest", "many")}
+    assert counts == {"few": 3, "rest": 2, "many": 5}
+
+
+def test_a_dataframe_is_appended_as_a_whole(spark, log):
+    log.append("a", positions(range(10)))
+    writer = cells(reader(spark, log)).write.format("tidewheel").option("log", log.address)
+    writer.option("topic", "out").option("type", CELL).mode("append").save()
+    assert sorted(message.vehicle for message in decoded(log, "out")) == list(range(10))
+
+
+def test_raw_values_are_written_as_they_are(spark, log):
+    frame = spark.createDataFrame([(b"one", b"k"), (b"two", None)], "value binary, _key binary").coalesce(1)
+    frame.write.format("tidewheel").option("log", log.address).option("topic", "raw").mode("append").save()
+    (batch,) = log.read("raw", 0, 0)
+    assert batch.records["value"].to_pylist() == [b"one", b"two"]
+    assert batch.records["key"].to_pylist() == [b"k", None]
+
+
+TIME = pa.timestamp("us", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"event_time": TIME, "vehicle": pa.int32()}, {"topic": ""}, "where to"),
+        ({"event_time": TIME, "latitude": pa.float64()}, {}, "no field 'latitude'"),
+        ({"vehicle": pa.int32()}, {}, "event_time"),
+        ({"event_time": TIME, "vehicle": pa.int32()}, {"key": "operator"}, "'operator'"),
+        ({"event_time": TIME, "vehicle": pa.int32()}, {"type": ""}, "value"),
+        ({"event_time": TIME, "vehicle": pa.int32()}, {"type": "no.such.Type"}, r"no\.such\.Type"),
+        ({"event_time": TIME, "vehicle": pa.int32()}, {"kye": "vehicle"}, "no option 'kye'"),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused(log, columns, options, message):
+    given = {"log": log.address, "topic": "out", "type": CELL, **options}
+    with pytest.raises(TidewheelError, match=message):
+        StreamSink(given, spark_schema(pa.schema(columns)), overwrite=False)
+
+
+def test_a_refusal_comes_before_the_first_row_is_written(spark, log, tmp_path):
+    log.append("a", positions(range(3)))
+    with pytest.raises(PySparkException, match="no field 'lat2'"):
+        write_stream(reader(spark, log, stream=True).selectExpr("event_time", "lat as lat2"), log, tmp_path / "c")
+    assert "out" not in [info.name for info in log.topics()]
+
+
+def test_overwriting_a_topic_is_refused(spark, log):
+    log.append("a", positions(range(3)))
+    writer = cells(reader(spark, log)).write.format("tidewheel").option("log", log.address)
+    with pytest.raises(PySparkException, match="append"):
+        writer.option("topic", "out").option("type", CELL).mode("overwrite").save()
+
+
+def test_the_type_of_what_was_written_is_in_the_log(spark, log, tmp_path):
+    log.append("a", positions(range(3)))
+    write_stream(cells(reader(spark, log, stream=True)), log, tmp_path / "c")
+    assert POSITION not in [message.name for message in decoded(log, "__types")]
+    assert CELL in [message.name for message in decoded(log, "__types")]
