@@ -35,7 +35,8 @@ class Processed:
     @property
     def count(self) -> int:
         """How many messages are accounted for."""
-        return sum(batch.num_rows for batch in self.topics.values()) + sum(self.filtered.values()) + len(self.dead)
+        written = sum(int(batch.num_rows) for batch in self.topics.values())
+        return written + sum(self.filtered.values()) + len(self.dead)
 
 
 @runtime_checkable

@@ -1,0 +1,136 @@
+"""The event processor: messages that are events already, in the envelope of the log."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from google.protobuf.message import Message as ProtobufMessage
+from msgspec import Raw
+from msgspec.json import Decoder
+
+from tidewheel.errors import DefinitionError, MalformedError
+from tidewheel.ingest.message import Message
+from tidewheel.ingest.processor import Dead, Processed
+from tidewheel.model.time import Instant
+from tidewheel.transport import codec
+from tidewheel.transport.event_pb2 import Event, Punctuation
+from tidewheel.transport.log import records
+from tidewheel.transport.registry import TypeRegistry, type_name, types
+
+__all__ = ["EventProcessor"]
+
+_INPUT: Final = re.compile(r"input\.[a-z0-9][a-z0-9.-]{0,190}")
+_MARKER: Final = type_name(Punctuation)
+_STRICT: Final = Decoder(Raw)
+
+
+class EventProcessor:
+    """Takes events in their envelope, binary or JSON, told apart, and appends them as they are, in binary.
+
+    An event goes to the topic that `topics` names for its message type; otherwise to the one that its message was
+    published to, or whose name is the last level of that: `input.order` and `shop/input.order` are the same. Only
+    topics that begin with `input.` can be reached so: the others are written by jobs and pipelines.
+
+    Events of known types must be whole; those of unknown types, and fields of a newer version, are kept as they are.
+    An event without an ingestion time gets the time of its arrival. Records have no key.
+
+    >>> EventProcessor(topics={Punctuation: "input.marks"})
+    EventProcessor(topics={'tidewheel.v1.Punctuation': 'input.marks'}, subscriptions=('tidewheel/+',))
+    """
+
+    name = "events"
+
+    def __init__(
+        self,
+        *,
+        topics: Mapping[type[ProtobufMessage], str] | None = None,
+        subscriptions: Sequence[str] = ("tidewheel/+",),
+        registry: TypeRegistry = types,
+    ) -> None:
+        if isinstance(subscriptions, str):
+            raise DefinitionError(f"subscriptions must be a list of MQTT topic filters, got {subscriptions!r}")
+        self.subscriptions: Sequence[str] = tuple(subscriptions)
+        self.types: Sequence[type[ProtobufMessage]] = tuple(topics or ())
+        self._topics = {type_name(of): topic for of, topic in (topics or {}).items()}
+        self._registry = registry
+        registry.register(*self.types)
+
+    def process(self, messages: Sequence[Message]) -> Processed:
+        """Each event to its topic; kinds of dead letters: `bad-event` (no envelope, or one without time or details),
+        `bad-details` (not what their type says), `bad-topic` (no topic for it)."""
+        refused: dict[int, tuple[str, str]] = {}
+        values = pa.array([self._binary(place, each, refused) for place, each in enumerate(messages)], pa.binary())
+        envelopes = codec.decode_envelopes(values, registry=self._registry)
+        refused |= {place: ("bad-event", reason) for place, reason in envelopes.errors if place not in refused}
+
+        places: list[int] = envelopes.rows.to_pylist()
+        names: list[str] = envelopes.columns.column("type").to_pylist()
+        times: list[Instant | None] = envelopes.columns.column("event_time").cast(pa.int64()).to_pylist()
+        arrived: list[Instant | None] = envelopes.columns.column("ingestion_time").cast(pa.int64()).to_pylist()
+        of_type: dict[str, list[int]] = {}
+        of_topic: dict[str, list[int]] = {}
+        for row, (place, name, time) in enumerate(zip(places, names, times, strict=True)):
+            if place in refused:
+                continue
+            topic = self._topics.get(name) or messages[place].topic.rpartition("/")[2]
+            if not name:
+                refused[place] = ("bad-event", "the event has no details")
+            elif time is None:
+                refused[place] = ("bad-event", "the event has no event_time")
+            elif name not in self._topics and not _INPUT.fullmatch(topic):
+                refused[place] = ("bad-topic", f"no topic for {name}: {topic!r:.200} does not look like input.name")
+            else:
+                of_type.setdefault(name, []).append(place)
+                of_topic.setdefault(topic, []).append(row)
+        self._check_details(values, of_type, refused)
+
+        appended = {}
+        for topic, rows in of_topic.items():
+            good = [row for row in rows if places[row] not in refused]
+            if good:
+                appended[topic] = records(
+                    [_stamped(values[places[row]].as_py(), arrived[row], messages[places[row]]) for row in good],
+                    event_times=[times[row] for row in good],
+                    punctuations=[times[row] if names[row] == _MARKER else None for row in good],
+                )
+        dead = [Dead(messages[place], *why) for place, why in sorted(refused.items())]
+        return Processed(topics=appended, dead=dead)
+
+    def _binary(self, place: int, message: Message, refused: dict[int, tuple[str, str]]) -> bytes:
+        """The event in binary; one that is no event as JSON is refused."""
+        if message.payload[:1] != b"{":
+            return message.payload
+        try:
+            # Half a character, escaped or not, in the name of a field is more than protobuf's JSON reader can bear.
+            _STRICT.decode(message.payload.decode())
+            return codec.encode(codec.decode(message.payload, registry=self._registry))
+        except MalformedError as error:
+            refused[place] = ("bad-event", str(error))
+        except (ValueError, RecursionError) as error:
+            refused[place] = ("bad-event", f"not an event as JSON: {error}")
+        return b""
+
+    def _check_details(
+        self, values: pa.Array, of_type: Mapping[str, Sequence[int]], refused: dict[int, tuple[str, str]]
+    ) -> None:
+        for name, places in of_type.items():
+            if name not in self._registry:
+                continue
+            try:
+                errors = codec.decode_columns(name, values.take(pa.array(places)), registry=self._registry).errors
+            except DefinitionError as error:  # a message that cannot be an event, such as the envelope itself
+                errors = [(row, str(error)) for row in range(len(places))]
+            refused |= {places[row]: ("bad-details", reason) for row, reason in errors}
+
+    def __repr__(self) -> str:
+        return f"EventProcessor(topics={self._topics!r}, subscriptions={self.subscriptions!r})"
+
+
+def _stamped(value: bytes, ingestion_time: Instant | None, message: Message) -> bytes:
+    """With the time of arrival as its ingestion time if it has none: a field appended to a message is a field of it."""
+    if ingestion_time is not None:
+        return value
+    return value + Event(ingestion_time=codec.timestamp(message.received_at)).SerializeToString()

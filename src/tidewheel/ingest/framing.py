@@ -1,0 +1,106 @@
+"""Messages in the body of a request: as JSON lines or as protobuf, compressed or not, within limits."""
+
+from __future__ import annotations
+
+import io
+import zlib
+
+from google.protobuf import proto
+from google.protobuf.message import DecodeError
+
+from tidewheel.errors import MalformedError
+from tidewheel.ingest.ingest_pb2 import RawMessage
+from tidewheel.ingest.message import Message
+from tidewheel.ingest.recording import BadLine, read_line
+from tidewheel.model.time import Instant, instant
+
+__all__ = ["Gunzip", "TooLargeError", "parse_json_lines", "parse_protobuf"]
+
+_EARLIEST, _LATEST = instant("0001-01-01T00:00:00Z"), instant("9999-12-31T23:59:59Z")
+
+
+class TooLargeError(MalformedError):
+    """More than the limits allow."""
+
+
+class Gunzip:
+    """Opens a gzip stream piece by piece and never gives more than `limit` bytes in all, whatever it claims to hold.
+
+    >>> import gzip
+    >>> Gunzip(limit=100).feed(gzip.compress(b"hello"))
+    b'hello'
+    >>> Gunzip(limit=100).feed(gzip.compress(bytes(1_000_000)))
+    Traceback (most recent call last):
+    ...
+    tidewheel.ingest.framing.TooLargeError: more than 100 bytes when decompressed
+    """
+
+    def __init__(self, *, limit: int) -> None:
+        self._limit = limit
+        self._left = limit
+        self._member = zlib.decompressobj(wbits=31)
+        self._begun = False
+
+    def feed(self, data: bytes) -> bytes:
+        """What these bytes hold; `MalformedError` if they are no gzip."""
+        parts = []
+        while data:
+            if self._member.eof:
+                self._member, self._begun = zlib.decompressobj(wbits=31), False
+            self._begun = True
+            try:
+                part = self._member.decompress(data, self._left + 1)
+            except zlib.error as error:
+                raise MalformedError(f"not gzip: {error}") from None
+            self._left -= len(part)
+            if self._left < 0:
+                raise TooLargeError(f"more than {self._limit} bytes when decompressed")
+            parts.append(part)
+            data = self._member.unused_data
+        return b"".join(parts)
+
+    def end(self) -> None:
+        """`MalformedError` if something is missing."""
+        if not (self._begun and self._member.eof):
+            raise MalformedError("not gzip: it is cut off")
+
+
+def parse_json_lines(body: bytes, *, max_message: int, received_at: Instant) -> list[Message]:
+    """The messages of JSON lines as in recordings; those without a time of arrival get `received_at`.
+
+    >>> parse_json_lines(b'{"topic": "a", "payload": {"x": 1}}', max_message=100, received_at=5)
+    [Message(topic='a', payload=b'{"x": 1}', received_at=5)]
+    """
+    messages = []
+    for number, line in enumerate(body.split(b"\n"), 1):
+        if not line or line.isspace():
+            continue
+        if len(line) > max_message:
+            raise TooLargeError(f"line {number} has {len(line)} bytes, at most {max_message} are taken")
+        read = read_line(line, f"line {number}")
+        if isinstance(read, BadLine):
+            raise MalformedError(f"{read.place}: {read.reason}")
+        messages.append(
+            Message(read.topic, read.payload, received_at if read.received_at is None else read.received_at)
+        )
+    return messages
+
+
+def parse_protobuf(body: bytes, *, max_message: int, received_at: Instant) -> list[Message]:
+    """The messages of `RawMessage`s, each after its length; those without a time of arrival get `received_at`."""
+    messages: list[Message] = []
+    stream = io.BytesIO(body)
+    while stream.tell() < len(body):
+        place = f"message {len(messages) + 1}, at byte {stream.tell()}"
+        begin = stream.tell()
+        try:
+            raw = proto.parse_length_prefixed(RawMessage, stream)
+        except (DecodeError, ValueError, OverflowError, EOFError, IndexError) as error:
+            raise MalformedError(f"{place}: not a RawMessage after its length: {error}") from None
+        if stream.tell() - begin > max_message:
+            raise TooLargeError(f"{place}: it has {stream.tell() - begin} bytes, at most {max_message} are taken")
+        at = raw.received_at if raw.HasField("received_at") else received_at
+        if not _EARLIEST <= at <= _LATEST:
+            raise MalformedError(f"{place}: received_at must be microseconds since 1970 up to the year 9999, got {at}")
+        messages.append(Message(raw.topic, raw.payload, at))
+    return messages

@@ -1,0 +1,256 @@
+"""The pipeline: messages through a processor to the log, and in the same transaction the account of every one."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+import pyarrow as pa
+
+from tidewheel.errors import DefinitionError, FencedError, LogError, MalformedError, UnknownTypeError
+from tidewheel.ingest.connector import Delivered
+from tidewheel.ingest.ingest_pb2 import PipelineState
+from tidewheel.ingest.message import Message
+from tidewheel.ingest.processor import Dead, Processed, Processor
+from tidewheel.model.time import Duration, Instant, duration, instant, now
+from tidewheel.transport import codec
+from tidewheel.transport.event_pb2 import DeadLetter, IngestReport
+from tidewheel.transport.log import RECORDS, Log, Producer, Receipt, check_topic_name, records
+from tidewheel.transport.registry import TypeRegistry, type_name, types
+from tidewheel.transport.type_topic import TYPES_TOPIC, publish_types
+
+__all__ = ["Pipeline", "read_reports"]
+
+_logger = logging.getLogger(__name__)
+_EARLIEST, _LATEST = instant("0001-01-01T00:00:00Z"), instant("9999-12-31T23:59:59Z")
+
+
+class Pipeline:
+    """Takes messages through a processor to the log. It is what a connector delivers to (see `Deliver`).
+
+    Every delivery is one append, all or nothing: the processor's records, the dead letters (`dead.<processor>`, with
+    the reason and the raw bytes) and the running totals (`metrics.<processor>`, key: the source). So
+    received = topics + filtered + dead holds in the log at every moment, also after a crash.
+
+    `source` names this instance: processes that ingest side by side need different ones, and one that starts under
+    the name of another takes over from it, totals included. One connector per pipeline. When the log cannot be
+    written (locked, disk full), an append is tried again for as long as `patience` says; then the delivery fails.
+    """
+
+    _report: IngestReport
+    _connector_state: bytes
+    _sequence: int
+
+    def __init__(
+        self,
+        log: Log,
+        processor: Processor,
+        *,
+        source: str = "main",
+        patience: str | timedelta | Duration = "30 s",
+        registry: TypeRegistry = types,
+    ) -> None:
+        self.name = f"{processor.name}:{source}"
+        self.dead_topic = f"dead.{processor.name}"
+        self.metrics_topic = f"metrics.{processor.name}"
+        self._log = log
+        self._processor = processor
+        self._key = source.encode()
+        self._patience = duration(patience, what="patience") / 1_000_000
+        self._lock = threading.Lock()
+        self._certain = True
+        registry.register(*processor.types)
+        publish_types(log, registry, [type_name(each) for each in processor.types])
+        if self.metrics_topic not in {topic.name for topic in log.topics()}:
+            log.create_topic(self.metrics_topic, compact=True)
+        self._producer = log.producer(f"ingest:{self.name}")
+        self._load(self._producer)
+
+    @property
+    def state(self) -> bytes:
+        """What the connector's last delivery left for the next, even if that delivery raised but was done after all."""
+        with self._lock:
+            self._make_certain()
+            return self._connector_state
+
+    def report(self) -> IngestReport:
+        """The totals of this source, those of its earlier processes included."""
+        copy = IngestReport()
+        copy.CopyFrom(self._report)
+        return copy
+
+    def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: bytes | None = None) -> Delivered:
+        """Process the messages and append what became of them; returns when the log has it (see `Deliver`)."""
+        return self._deliver(self._process(messages), repeated=repeated, state=state)
+
+    def deliver_processed(self, processed: Processed, *, received: int, state: bytes | None = None) -> Delivered:
+        """Append what is processed already, from so many messages: for sources that make events themselves."""
+        problem = self._problem(processed, received)
+        if problem:
+            raise DefinitionError(f"{self.name} was given what cannot be appended: {problem}")
+        return self._deliver(processed, repeated=0, state=state)
+
+    def _deliver(self, processed: Processed, *, repeated: int, state: bytes | None) -> Delivered:
+        topics = {topic: batch.num_rows for topic, batch in processed.topics.items() if batch.num_rows}
+        filtered = {rule: count for rule, count in processed.filtered.items() if count}
+        dead = Counter(_text(each.kind) for each in processed.dead)
+        with self._lock:
+            self._make_certain()
+            if not (processed.count or repeated or state is not None):
+                return Delivered(Receipt(self._sequence))
+            report = self.report()
+            report.received += processed.count
+            report.repeated += repeated
+            for totals, added in ((report.topics, topics), (report.filtered, filtered), (report.dead, dead)):
+                for name, count in added.items():
+                    totals[name] += count
+            kept = PipelineState(report=report, connector=self._connector_state if state is None else state)
+            batches = {topic: processed.topics[topic] for topic in topics}
+            if processed.dead:
+                batches[self.dead_topic] = self._dead_letters(processed.dead)
+            batches[self.metrics_topic] = self._metrics(report)
+            receipt = self._append(batches, kept.SerializeToString(deterministic=True))
+            self._report, self._connector_state, self._sequence = report, kept.connector, receipt.sequence
+        return Delivered(receipt, topics, filtered, dict(dead))
+
+    def _append(self, batches: Mapping[str, pa.RecordBatch], state: bytes) -> Receipt:
+        """With one sequence number for all attempts, so that it is done once however often it is tried."""
+        sequence = self._sequence + 1
+        deadline = time.monotonic() + self._patience
+        wait = 0.05
+        self._certain = False
+        while True:
+            try:
+                receipt = self._producer.append(batches, sequence=sequence, state=state)
+            except FencedError:
+                raise
+            except (LogError, OSError) as error:
+                if time.monotonic() + wait > deadline:
+                    raise
+                _logger.warning("%s: the log did not take an append, trying again: %s", self.name, error)
+                time.sleep(wait)
+                wait = min(2 * wait, 5.0)
+            else:
+                self._certain = True
+                return receipt
+
+    def _make_certain(self) -> None:
+        """After an append that failed without telling whether it was done: the log knows."""
+        if not self._certain:
+            self._load(self._log.producer(self._producer.name, fence=False))
+
+    def _load(self, producer: Producer) -> None:
+        kept = PipelineState.FromString(producer.state)
+        self._report = IngestReport(source=self.name)
+        self._report.MergeFrom(kept.report)
+        self._connector_state = kept.connector
+        self._sequence = producer.sequence
+        self._certain = True
+
+    def _process(self, messages: Sequence[Message]) -> Processed:
+        """A processor that fails must not lose messages: they are processed one by one, and the culprits are dead."""
+        if not messages:
+            return Processed()
+        try:
+            processed = self._processor.process(messages)
+            problem = self._problem(processed, len(messages))
+        except Exception as error:
+            problem = f"it raised {type(error).__name__}: {error}"
+        if problem is None:
+            return processed
+        if len(messages) > 1:
+            return _joined([self._process([message]) for message in messages])
+        reason = f"processor {self._processor.name} failed: {problem}"
+        _logger.error("%s: a message goes to %s: %s", self.name, self.dead_topic, reason)
+        return Processed(dead=[Dead(messages[0], "processor-failed", reason)])
+
+    def _problem(self, processed: Processed, expected: int) -> str | None:
+        """What is wrong with it, if anything."""
+        if processed.count != expected:
+            return f"it accounts for {processed.count} of {expected} messages"
+        if any(count < 0 for count in processed.filtered.values()):
+            return f"it filtered less than nothing: {dict(processed.filtered)}"
+        for topic, batch in processed.topics.items():
+            if topic in (self.dead_topic, self.metrics_topic, TYPES_TOPIC):
+                return f"it writes to {topic}, which is the pipeline's"
+            if batch.schema.names != RECORDS.names or batch.schema.types != RECORDS.types:
+                return f"its records for {topic} do not have the columns of RECORDS; make them with records(...)"
+            if batch.column("value").null_count:
+                return f"its records for {topic} have no value"
+            try:
+                check_topic_name(topic)
+            except DefinitionError as error:
+                return str(error)
+        return None
+
+    def _dead_letters(self, dead: Sequence[Dead]) -> pa.RecordBatch:
+        ingested_at = now()
+        values, times = [], []
+        for each in dead:
+            received_at = min(max(each.message.received_at, _EARLIEST), _LATEST)
+            letter = DeadLetter(
+                source=_text(self._processor.name),
+                reason=_text(each.reason),
+                topic=_text(each.message.topic),
+                raw=each.message.payload,
+                received_at=codec.timestamp(received_at),
+            )
+            values.append(codec.encode(codec.pack(letter, event_time=received_at, ingestion_time=ingested_at)))
+            times.append(received_at)
+        return records(values, event_times=times)
+
+    def _metrics(self, report: IngestReport) -> pa.RecordBatch:
+        at: Instant = now()
+        return records(
+            [codec.encode(codec.pack(report, event_time=at, ingestion_time=at))], keys=[self._key], event_times=[at]
+        )
+
+
+def read_reports(log: Log) -> list[IngestReport]:
+    """The latest totals of every source that ever ingested into the log, by name (`<processor>:<source>`)."""
+    latest: dict[tuple[str, bytes], bytes] = {}
+    for topic in log.topics():
+        if not topic.name.startswith("metrics."):
+            continue
+        for partition in range(topic.partitions):
+            for batch in log.read(topic.name, partition, log.position(topic.name, partition, "earliest")):
+                columns = batch.records
+                for key, value in zip(columns["key"].to_pylist(), columns["value"].to_pylist(), strict=True):
+                    latest[topic.name, key] = value
+    found = []
+    for value in latest.values():
+        try:
+            message = codec.unpack(codec.decode(value))
+        except (MalformedError, UnknownTypeError):
+            continue
+        if isinstance(message, IngestReport):
+            found.append(message)
+    return sorted(found, key=lambda report: report.source)
+
+
+def _joined(parts: Sequence[Processed]) -> Processed:
+    batches: dict[str, list[pa.RecordBatch]] = {}
+    filtered: Counter[str] = Counter()
+    for part in parts:
+        filtered.update(part.filtered)
+        for topic, batch in part.topics.items():
+            batches.setdefault(topic, []).append(batch)
+    return Processed(
+        {topic: _concatenated(some) for topic, some in batches.items()},
+        filtered,
+        [dead for part in parts for dead in part.dead],
+    )
+
+
+def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    columns = [pa.concat_arrays([batch.column(place) for batch in batches]) for place in range(len(RECORDS))]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+
+
+def _text(value: str) -> str:
+    """What protobuf can hold: JSON may have brought halves of characters."""
+    return value.encode(errors="replace").decode()

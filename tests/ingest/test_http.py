@@ -1,0 +1,443 @@
+"""Messages over HTTP: answered for when the log has them, refused with a reason when it cannot."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from google.protobuf import proto
+from hypothesis import given
+from hypothesis import strategies as st
+from ingest_support import NumberProcessor, dead_letters, numbers_in
+
+from tidewheel.errors import DefinitionError, FencedError, MalformedError, SetupError
+from tidewheel.ingest.connector import Deliver, Delivered
+from tidewheel.ingest.framing import Gunzip, parse_json_lines, parse_protobuf
+from tidewheel.ingest.http import HttpConnector
+from tidewheel.ingest.ingest_pb2 import RawMessage
+from tidewheel.ingest.message import Message
+from tidewheel.ingest.pipeline import Pipeline, read_reports
+from tidewheel.transport.event_pb2 import IngestReport
+from tidewheel.transport.log import Log, Receipt, open_log
+
+NDJSON = {"Content-Type": "application/x-ndjson"}
+PROTOBUF = {"Content-Type": "application/x-protobuf"}
+MESSAGES = "/v1/messages"
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "city.tw") as opened:
+        yield opened
+
+
+@contextmanager
+def served(deliver: Deliver, **options: Any) -> Iterator[httpx.Client]:
+    """A client of a real server on a port of its own."""
+    connector = HttpConnector(port=0, **options)
+    stop = threading.Event()
+    errors: list[Exception] = []
+
+    def run() -> None:
+        try:
+            connector.run(deliver, stop)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    try:
+        assert connector.ready.wait(30)
+        with httpx.Client(base_url=connector.name, timeout=60) as client:
+            yield client
+    finally:
+        stop.set()
+        thread.join(60)
+        assert not thread.is_alive(), "the connector does not stop"
+    if errors:
+        raise errors[0]
+
+
+@pytest.fixture
+def client(log: Log) -> Iterator[httpx.Client]:
+    with served(Pipeline(log, NumberProcessor()), max_body=1_000_000, max_message=50_000) as opened:
+        yield opened
+
+
+def lines(*numbers: int) -> bytes:
+    return b"\n".join(json.dumps({"topic": "numbers/x", "payload": {"n": n}}).encode() for n in numbers)
+
+
+def delimited(*messages: RawMessage) -> bytes:
+
+    stream = io.BytesIO()
+    for message in messages:
+        proto.serialize_length_prefixed(message, stream)
+    return stream.getvalue()
+
+
+def numbered(producer: str, sequence: int) -> dict[str, str]:
+    return {**NDJSON, "Tidewheel-Producer": producer, "Tidewheel-Sequence": str(sequence)}
+
+
+def test_json_lines_are_in_the_log_when_they_are_answered(client: httpx.Client, log: Log) -> None:
+    body = lines(1, 2, 3) + b'\n\n  \n{"topic": "t", "payload": {"skip": "rule"}}\n{"topic": "t", "payload": "?"}\n'
+    answer = client.post(MESSAGES, content=body, headers=NDJSON)
+    assert answer.status_code == 200
+    assert numbers_in(log) == [1, 2, 3]
+    assert answer.json() == {
+        "received": 5,
+        "topics": {"input.odd": 2, "input.even": 1},
+        "filtered": {"rule": 1},
+        "dead": {"no-number": 1},
+        "duplicate": False,
+    }
+    assert [(letter.topic, letter.raw) for letter in dead_letters(log)] == [("t", b"?")]
+
+
+def test_protobuf_is_taken_as_well(client: httpx.Client, log: Log) -> None:
+    body = delimited(
+        RawMessage(topic="numbers/x", payload=b'{"n": 1}'),
+        RawMessage(),
+        RawMessage(topic="numbers/x", payload=b"\xff\x00", received_at=1_000_000),
+    )
+    answer = client.post(MESSAGES, content=body, headers=PROTOBUF)
+    assert answer.status_code == 200
+    assert answer.json()["received"] == 3
+    assert numbers_in(log) == [1]
+    assert [letter.raw for letter in dead_letters(log)] == [b"", b"\xff\x00"]
+    assert dead_letters(log)[1].received_at.ToMicroseconds() == 1_000_000
+
+
+def test_an_empty_body_is_no_message(client: httpx.Client, log: Log) -> None:
+    for headers in (NDJSON, PROTOBUF):
+        answer = client.post(MESSAGES, content=b"", headers=headers)
+        assert (answer.status_code, answer.json()["received"]) == (200, 0)
+    assert read_reports(log) == []
+
+
+def test_gzip_is_opened(client: httpx.Client, log: Log) -> None:
+    packed = gzip.compress(lines(1) + b"\n") + gzip.compress(lines(2))
+    answer = client.post(MESSAGES, content=packed, headers={**NDJSON, "Content-Encoding": "gzip"})
+    assert answer.status_code == 200
+    assert numbers_in(log) == [1, 2]
+
+
+def test_a_content_type_may_have_parameters(client: httpx.Client) -> None:
+    headers = {"Content-Type": "Application/X-NDJSON; charset=utf-8"}
+    assert client.post(MESSAGES, content=lines(1), headers=headers).status_code == 200
+
+
+REFUSED: dict[str, tuple[int, dict[str, str], Callable[[], bytes], str]] = {
+    "not JSON": (400, NDJSON, lambda: lines(1) + b"\n\n{nonsense\n" + lines(2), "line 3"),
+    "no topic": (400, NDJSON, lambda: b'{"payload": {}}', "line 1"),
+    "no payload": (400, NDJSON, lambda: b'{"topic": "a"}', "line 1"),
+    "cut protobuf": (400, PROTOBUF, lambda: delimited(RawMessage(topic="a"), RawMessage(topic="b"))[:-1], "message 2"),
+    "no protobuf": (400, PROTOBUF, lambda: b"\x02\xff\xff", "message 1"),
+    "endless length": (400, PROTOBUF, lambda: b"\xff" * 20, "message 1"),
+    "absurd time": (400, PROTOBUF, lambda: delimited(RawMessage(received_at=2**62)), "received_at"),
+    "not gzip": (400, {**NDJSON, "Content-Encoding": "gzip"}, lambda: lines(1), "not gzip"),
+    "cut gzip": (400, {**NDJSON, "Content-Encoding": "gzip"}, lambda: gzip.compress(lines(1))[:-3], "cut off"),
+    "no gzip at all": (400, {**NDJSON, "Content-Encoding": "gzip"}, lambda: b"", "cut off"),
+    "large body": (413, NDJSON, lambda: lines(*range(40_000)), "at most 1000000"),
+    "large line": (413, NDJSON, lambda: lines(1) + b"\n" + b"x" * 60_000, "line 2"),
+    "large message": (413, PROTOBUF, lambda: delimited(RawMessage(payload=b"x" * 60_000)), "message 1"),
+    "bomb": (413, {**NDJSON, "Content-Encoding": "gzip"}, lambda: gzip.compress(bytes(50_000_000)), "decompressed"),
+    "no type": (415, {}, lambda: lines(1), "Content-Type"),
+    "other type": (415, {"Content-Type": "application/json"}, lambda: lines(1), "application/json"),
+    "other encoding": (415, {**NDJSON, "Content-Encoding": "br"}, lambda: lines(1), "br"),
+    "half an identity": (400, {**NDJSON, "Tidewheel-Producer": "a"}, lambda: lines(1), "belong together"),
+    "no name": (400, {**NDJSON, "Tidewheel-Producer": "a b", "Tidewheel-Sequence": "1"}, lambda: lines(1), "visible"),
+    "no number": (
+        400,
+        {**NDJSON, "Tidewheel-Producer": "a", "Tidewheel-Sequence": "-1"},
+        lambda: lines(1),
+        "Tidewheel-Sequence",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_request_says_why_and_appends_nothing(client: httpx.Client, log: Log, case: str) -> None:
+    status, headers, body, reason = REFUSED[case]
+    answer = client.post(MESSAGES, content=body(), headers=headers)
+    assert answer.status_code == status
+    assert reason in answer.json()["error"]
+    assert numbers_in(log) == []
+    assert read_reports(log) == []
+    assert client.post(MESSAGES, content=lines(9), headers=NDJSON).status_code == 200
+
+
+def test_a_body_of_unknown_length_is_limited_too(client: httpx.Client, log: Log) -> None:
+    def endless() -> Iterator[bytes]:
+        for n in range(0, 100_000, 100):
+            yield lines(*range(n, n + 100)) + b"\n"
+
+    assert client.post(MESSAGES, content=endless(), headers=NDJSON).status_code == 413
+    assert numbers_in(log) == []
+
+
+def test_other_paths_and_methods_are_refused(client: httpx.Client) -> None:
+    assert client.get(MESSAGES).status_code == 405
+    assert client.get("/").status_code == 404
+
+
+def test_report_and_health(client: httpx.Client) -> None:
+    client.post(MESSAGES, content=lines(1, 2) + b'\n{"topic": "t", "payload": "?"}', headers=NDJSON)
+    assert client.get("/healthz").json() == {"healthy": True}
+    assert client.get("/v1/report").json() == {
+        "source": "numbers:main",
+        "received": 3,
+        "topics": {"input.odd": 1, "input.even": 1},
+        "filtered": {},
+        "dead": {"no-number": 1},
+        "repeated": 0,
+    }
+
+
+def test_a_repeated_request_is_answered_as_a_duplicate(client: httpx.Client, log: Log) -> None:
+    for sequence in range(3):
+        answers = [
+            client.post(MESSAGES, content=lines(sequence, 100), headers=numbered("bus", sequence)) for _ in range(3)
+        ]
+        assert [answer.status_code for answer in answers] == [200, 200, 200]
+        assert [answer.json()["duplicate"] for answer in answers] == [False, True, True]
+        assert [answer.json()["received"] for answer in answers] == [2, 0, 0]
+    assert numbers_in(log) == [0, 1, 2, 100, 100, 100]
+    assert client.get("/v1/report").json()["repeated"] == 2 * 2 * 3
+
+
+def test_the_same_text_without_a_number_is_new(client: httpx.Client, log: Log) -> None:
+    for _ in range(3):
+        assert client.post(MESSAGES, content=lines(5), headers=NDJSON).json()["duplicate"] is False
+    assert numbers_in(log) == [5, 5, 5]
+
+
+def test_a_number_used_for_something_else_is_a_conflict(client: httpx.Client, log: Log) -> None:
+    assert client.post(MESSAGES, content=lines(1), headers=numbered("bus", 5)).status_code == 200
+    for sequence, content in ((5, lines(2)), (4, lines(1)), (0, lines(3))):
+        answer = client.post(MESSAGES, content=content, headers=numbered("bus", sequence))
+        assert answer.status_code == 409
+        assert answer.json()["last_sequence"] == 5
+    assert client.post(MESSAGES, content=lines(2), headers=numbered("tram", 5)).status_code == 200
+    assert client.post(MESSAGES, content=lines(3), headers=numbered("bus", 9)).status_code == 200
+    assert numbers_in(log) == [1, 2, 3]
+
+
+def test_repeats_are_known_again_by_the_next_process(log: Log) -> None:
+    for duplicate in (False, True, True):
+        with served(Pipeline(log, NumberProcessor())) as client:
+            answer = client.post(MESSAGES, content=lines(1), headers=numbered("bus", 0))
+            assert answer.json()["duplicate"] is duplicate
+    assert numbers_in(log) == [1]
+
+
+def test_the_producers_that_wrote_last_are_remembered(log: Log) -> None:
+    with served(Pipeline(log, NumberProcessor()), max_producers=2) as client:
+        for name, sequence in (("a", 0), ("b", 0), ("a", 1), ("c", 0)):
+            client.post(MESSAGES, content=lines(1), headers=numbered(name, sequence))
+        known = [
+            client.post(MESSAGES, content=lines(1), headers=numbered(name, sequence)).json()["duplicate"]
+            for name, sequence in (("a", 1), ("c", 0), ("b", 0))
+        ]
+    assert known == [True, True, False]
+
+
+class Gate:
+    """A log that takes nothing until it is let go."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.entered = threading.Event()
+        self.messages: list[Message] = []
+        self.error: Exception | None = None
+        self.state = b""
+
+    def report(self) -> IngestReport:
+        return IngestReport()
+
+    def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: bytes | None = None) -> Delivered:
+        self.entered.set()
+        assert self.go.wait(60)
+        if self.error is not None:
+            raise self.error
+        self.messages += messages
+        return Delivered(Receipt(0))
+
+
+def test_requests_beyond_what_may_wait_are_put_off() -> None:
+    gate = Gate()
+    with served(gate, max_waiting=1) as client, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(client.post, MESSAGES, content=lines(1), headers=NDJSON)
+        assert gate.entered.wait(30)
+        refused = client.post(MESSAGES, content=lines(2), headers=NDJSON)
+        assert refused.status_code == 429
+        assert int(refused.headers["Retry-After"]) > 0
+        assert client.get("/healthz").status_code == 200
+        gate.go.set()
+        assert waiting.result(60).status_code == 200
+        assert client.post(MESSAGES, content=lines(3), headers=NDJSON).status_code == 200
+    assert [message.payload for message in gate.messages] == [b'{"n": 1}', b'{"n": 3}']
+
+
+def test_a_log_that_fails_is_503_and_the_repeat_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidewheel.transport.sqlite_database._BUSY_SECONDS", 0)
+    log = open_log(tmp_path / "city.tw")
+    with served(Pipeline(log, NumberProcessor(), patience=0)) as client:
+        assert client.post(MESSAGES, content=lines(1), headers=numbered("bus", 1)).status_code == 200
+        lock = sqlite3.connect(tmp_path / "city.tw", isolation_level=None)
+        lock.execute("BEGIN IMMEDIATE")
+        answer = client.post(MESSAGES, content=lines(2), headers=numbered("bus", 2))
+        assert answer.status_code == 503
+        assert int(answer.headers["Retry-After"]) > 0
+        assert client.get("/healthz").status_code == 503
+        lock.execute("ROLLBACK")
+        lock.close()
+        assert client.post(MESSAGES, content=lines(1), headers=numbered("bus", 1)).json()["duplicate"] is True
+        assert client.post(MESSAGES, content=lines(2), headers=numbered("bus", 2)).json()["duplicate"] is False
+        assert client.post(MESSAGES, content=lines(2), headers=numbered("bus", 2)).json()["duplicate"] is True
+        assert client.get("/healthz").status_code == 200
+    assert numbers_in(log) == [1, 2]
+
+
+def test_who_is_taken_over_stops(log: Log) -> None:
+    def post_to_the_older() -> None:
+        with served(Pipeline(log, NumberProcessor())) as client:
+            Pipeline(log, NumberProcessor())
+            assert client.post(MESSAGES, content=lines(1), headers=NDJSON).status_code == 503
+
+    with pytest.raises(FencedError):
+        post_to_the_older()
+    assert numbers_in(log) == []
+
+
+def test_a_body_that_does_not_come_is_given_up(log: Log) -> None:
+    with (
+        served(Pipeline(log, NumberProcessor()), body_timeout="200 ms", max_waiting=1) as client,
+        socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=30) as slow,
+    ):
+        slow.sendall(
+            b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+            b"Content-Length: 99\r\n\r\n{"
+        )
+        assert b" 408 " in slow.recv(1_000)
+        assert client.post(MESSAGES, content=lines(1), headers=NDJSON).status_code == 200
+
+
+def test_what_is_under_way_is_answered_when_the_server_stops(log: Log) -> None:
+    gate = Gate()
+    with ThreadPoolExecutor(1) as pool:
+        with served(gate) as client:
+            address = str(client.base_url.join(MESSAGES))
+            posted = pool.submit(httpx.post, address, content=lines(1), headers=NDJSON, timeout=60)
+            assert gate.entered.wait(30)
+            threading.Timer(0.3, gate.go.set).start()
+        assert posted.result(60).status_code == 200
+    assert len(gate.messages) == 1
+
+
+def test_a_port_in_use_is_a_clear_error(log: Log) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        connector = HttpConnector(port=taken.getsockname()[1])
+        with pytest.raises(SetupError, match="choose another port"):
+            connector.run(Pipeline(log, NumberProcessor()), threading.Event())
+
+
+def test_settings_that_make_no_sense_are_refused() -> None:
+    for wrong in ({"port": 70_000}, {"max_body": 0}, {"max_waiting": 0}, {"max_message": -1}, {"max_producers": 0}):
+        with pytest.raises(DefinitionError):
+            HttpConnector(**wrong)
+    assert HttpConnector().host == "127.0.0.1"
+
+
+CHILD = """
+import sys, threading
+sys.path.insert(0, sys.argv[2])
+from ingest_support import NumberProcessor
+from tidewheel.ingest.http import HttpConnector
+from tidewheel.ingest.pipeline import Pipeline
+from tidewheel.transport.log import open_log
+
+pipeline = Pipeline(open_log(sys.argv[1]), NumberProcessor())
+connector = HttpConnector(port=0)
+threading.Thread(target=lambda: connector.ready.wait() and print(connector.name, flush=True), daemon=True).start()
+connector.run(pipeline, threading.Event())
+"""
+
+
+@pytest.mark.slow
+def test_a_client_that_repeats_itself_to_a_server_that_is_killed_writes_once(log: Log) -> None:
+    sequence, first, kills = 0, 0, 0
+    while kills < 5:
+        process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, log.address, str(Path(__file__).parent)], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        with process.stdout as said:
+            address = said.readline().strip()
+        killer: threading.Timer | None = None
+        with httpx.Client(base_url=address, timeout=30) as client:
+            try:
+                while True:
+                    content = lines(*range(first, first + 20))
+                    assert client.post(MESSAGES, content=content, headers=numbered("bus", sequence)).status_code == 200
+                    sequence, first = sequence + 1, first + 20
+                    if killer is None:
+                        killer = threading.Timer(0.05 * (1 + kills), process.send_signal, [signal.SIGKILL])
+                        killer.start()
+            except httpx.TransportError:
+                assert process.wait(30) == -signal.SIGKILL
+                kills += 1
+    there = numbers_in(log)
+    assert there == list(range(len(there)))
+    assert len(there) - first in (0, 20), "what was answered is there, and of what was not at most one request"
+    (report,) = read_reports(log)
+    assert report.received == len(there)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_messages_or_malformed(body: bytes) -> None:
+    for parse in (parse_json_lines, parse_protobuf):
+        try:
+            messages = parse(body, max_message=1_000, received_at=1)
+        except MalformedError:
+            continue
+        assert all(isinstance(message, Message) for message in messages)
+
+
+@given(
+    st.lists(st.tuples(st.text(st.characters(codec="utf-8")), st.binary(), st.integers(0, 2**48))), st.integers(1, 50)
+)
+def test_protobuf_round_trips_in_pieces_of_gzip(content: list[tuple[str, bytes, int]], size: int) -> None:
+    body = delimited(*(RawMessage(topic=topic, payload=payload, received_at=at) for topic, payload, at in content))
+    packed = gzip.compress(body)
+    opener = Gunzip(limit=len(body))
+    opened = b"".join(opener.feed(packed[place : place + size]) for place in range(0, len(packed), size))
+    opener.end()
+    assert [
+        (message.topic, message.payload, message.received_at)
+        for message in parse_protobuf(opened, max_message=1_000_000, received_at=1)
+    ] == content
+
+
+def test_a_line_is_read_like_a_recording() -> None:
+    (message,) = parse_json_lines(
+        b'{"received_at": "1970-01-01T00:00:02Z", "topic": "a", "payload_base64": "/wA="}',
+        max_message=99,
+        received_at=1,
+    )
+    assert message == Message("a", b"\xff\x00", 2_000_000)
