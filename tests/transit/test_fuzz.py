@@ -1,0 +1,189 @@
+"""Fuzzed messages into every processor and the decoder: nothing crashes, and every one is accounted for."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from importlib.metadata import entry_points
+
+import pyarrow as pa
+import pytest
+from hfp_messages import BODY, STOP_TIMES, topic
+
+from tidewheel.apps.transit.hfp import HfpProcessor
+from tidewheel.apps.transit.topics import EVENTS, TOPICS
+from tidewheel.apps.transit.transit_pb2 import Arrival, VehiclePosition
+from tidewheel.errors import MalformedError
+from tidewheel.ingest.message import Message
+from tidewheel.ingest.processor import Processor, Replayable
+from tidewheel.transport import codec
+from tidewheel.transport.event_pb2 import Event, Punctuation
+
+PER_PROCESSOR = 50_000
+PER_DECODER = 20_000
+BATCH = 500
+
+NUMBERS = ("1e999", "-1e999", "NaN", "Infinity", "1e-400", "0.1e+3", "-0", "00", "1.", "1.5", "91", "2147483648")
+TIMES = "2026-13-45T99:99:99Z 0001-01-01T00:00:00+23:59 9999-12-31T23:59:59.999999999Z 1969-12-31T23:59:59Z 2026-03-02"
+ABSURD = [
+    *NUMBERS,
+    *(str(2**63), str(2**64), "9" * 30, "-" + "9" * 20, "9" * 5_000),
+    *(f'"{time}"' for time in TIMES.split()),
+    *("true", "null", "null", '""', '"x"', "[]", "{}", '"\\ud800"', '"\\u0000"', "[[[[[[", '{"a":{"b":[1]}}'),
+]
+PIECES = [b'"', b"{", b"}", b",", b":", b"\\", b"\x00", b"\xff", b"\xed\xa0\x80", b"null", b"1e309", b"\n", b"[" * 999]
+LEVELS = ["", "x", "+", "#", "0", "99999", "²", "٣٣٣٣", "\ud800", "\x00", "a" * 500, "vp", "deadrun", "upcoming"]
+
+
+def hfp_topic(choose: random.Random, event: str) -> str:
+    name = topic(
+        event,
+        journey=choose.choice(["journey"] * 4 + ["deadrun"]),
+        temporal=choose.choice(["ongoing"] * 9 + ["upcoming"]),
+        mode=choose.choice(["bus", "tram"]),
+        vehicle=f"{choose.randrange(2_000):05d}",
+    )
+    if choose.random() < 0.7:
+        return name
+    levels = name.split("/")
+    for _ in range(choose.randint(1, 3)):
+        place = choose.randrange(len(levels))
+        levels[place : place + choose.randint(0, 2)] = choose.choices(LEVELS, k=choose.randint(0, 2))
+    return "/".join(levels)
+
+
+def hfp_payload(choose: random.Random, event: str) -> bytes:
+    fields = {name: json.dumps(value) for name, value in (BODY | STOP_TIMES).items()}
+    for _ in range(choose.choice([0, 1, 1, 2, 5])):
+        fields[choose.choice([*fields, "strange"])] = choose.choice(ABSURD)
+    if choose.random() < 0.02:
+        fields["tst"] = fields["tsi"] = "null"
+    body = ",".join(f'"{name}":{value}' for name, value in fields.items())
+    return f'{{"{event.upper()}":{{{body}}}}}'.encode()
+
+
+def envelope(choose: random.Random) -> bytes:
+    message = choose.choice(
+        [VehiclePosition(mode="bus", lat=60.1, route="1071"), Arrival(stop="12"), Punctuation(epoch="x")]
+    )
+    event = codec.pack(message, event_time=choose.choice([0, 1_772_432_130_250_000, -1, 2**55, None]))
+    if choose.random() < 0.2:
+        event.event_time.nanos = choose.choice([-1, 10**9, 2**31 - 1])
+    if choose.random() < 0.1:
+        event.event_time.seconds = choose.choice([2**63 - 1, -(2**63), 2**40])
+    if choose.random() < 0.1:
+        event.details.type_url = choose.choice(["", "x", "type.googleapis.com/no.Such", "/tidewheel.v1.Event"])
+    return codec.encode(event, format="json") if choose.random() < 0.1 else event.SerializeToString()
+
+
+def mutated(choose: random.Random, payload: bytes) -> bytes:
+    """Cut, flipped, spliced, or as it is."""
+    what = choose.randrange(6)
+    place = choose.randrange(len(payload) + 1)
+    if what == 0:
+        return payload[:place]
+    if what == 1:
+        return payload[place:]
+    if what == 2 and payload:
+        changed = bytearray(payload)
+        for _ in range(choose.randint(1, 4)):
+            changed[choose.randrange(len(changed))] ^= 1 << choose.randrange(8)
+        return bytes(changed)
+    if what == 3:
+        return payload[:place] + choose.choice(PIECES) + payload[place + choose.randint(0, 3) :]
+    return payload
+
+
+def fuzzed(choose: random.Random) -> Message:
+    kind = choose.random()
+    event = choose.choice(["vp", "vp", *EVENTS])
+    if kind < 0.15:
+        payload = choose.randbytes(choose.randrange(200))
+    elif kind < 0.55:
+        payload = mutated(choose, hfp_payload(choose, event))
+    else:
+        payload = mutated(choose, envelope(choose))
+    name = choose.choice([lambda: hfp_topic(choose, event), lambda: "input.fuzz", lambda: choose.choice(LEVELS)])
+    return Message(name() if kind >= 0.55 else hfp_topic(choose, event), payload, 1_772_432_130_250_000)
+
+
+def _processors() -> dict[str, Callable[[], Processor]]:
+    installed = {point.name: point.load() for point in entry_points(group="tidewheel.processors")}
+    assert {"hfp", "events"} <= installed.keys()
+    return installed
+
+
+@pytest.mark.parametrize("name", sorted(_processors()))
+def test_every_processor_accounts_for_every_fuzzed_message(name):
+    processor = _processors()[name]()
+    choose = random.Random(f"fuzz {name}")
+    outcomes: Counter[str] = Counter()
+    for _ in range(PER_PROCESSOR // BATCH):
+        messages = [fuzzed(choose) for _ in range(BATCH)]
+        processed = processor.process(messages)
+        assert processed.count == len(messages)
+        outcomes["filtered"] += sum(processed.filtered.values())
+        for dead in processed.dead:
+            assert dead.kind
+            assert dead.reason
+            outcomes[dead.kind] += 1
+        left = Counter(dead.message for dead in processed.dead)
+        assert left <= Counter(messages)
+        for topic_name, batch in processed.topics.items():
+            outcomes["topics"] += batch.num_rows
+            values = batch.column("value")
+            assert not codec.decode_envelopes(values).errors
+            if topic_name in TOPICS:
+                assert not codec.decode_columns(TOPICS[topic_name], values).errors
+        if isinstance(processor, Replayable):
+            for message in messages[:50]:
+                processor.event_time(message)
+                processor.moved(message, by=123_456_789, copy=7)
+    assert sum(outcomes.values()) == PER_PROCESSOR
+    assert outcomes["topics"] > PER_PROCESSOR // 50  # or the fuzz would be too wild to reach what is behind the checks
+    assert len(outcomes) >= 4
+
+
+def test_the_processor_finds_each_kind_of_fault():
+    choose = random.Random("kinds")
+    kinds = {dead.kind for dead in HfpProcessor().process([fuzzed(choose) for _ in range(5_000)]).dead}
+    assert kinds == {"bad-topic", "unknown-event", "unknown-mode"} | {
+        "bad-json",
+        "bad-value",
+        "event-mismatch",
+        "no-time",
+    }
+
+
+def test_the_decoder_accounts_for_every_fuzzed_value():
+    choose = random.Random("fuzz decoder")
+    good = 0
+    for _ in range(PER_DECODER // BATCH):
+        values = [fuzzed(choose).payload for _ in range(BATCH)]
+        array = pa.array(values, pa.binary())
+        envelopes = codec.decode_envelopes(array)
+        assert len(envelopes.rows) + len(envelopes.errors) == BATCH
+        decoded = codec.decode_columns(VehiclePosition, array)
+        assert len(decoded.rows) + len(decoded.errors) + decoded.markers == BATCH
+        good += len(decoded.rows)
+        outcomes = Counter(_decoded(value) is not None for value in values)
+        assert outcomes[True] + outcomes[False] == BATCH
+        assert outcomes[True] > 0
+    assert good > PER_DECODER // 50
+
+
+def _decoded(value: bytes) -> Event | None:
+    """The event, or None if it is refused as it should be; anything else that is raised is a fault."""
+    try:
+        return codec.decode(value)
+    except MalformedError:
+        return None
+
+
+@pytest.mark.parametrize("name", [b'"mode\\ud800"', b'"mode\xed\xa0\x80"'], ids=["escaped", "raw"])
+def test_the_decoder_refuses_half_a_character_in_the_name_of_a_field(name):
+    event = codec.encode(codec.pack(VehiclePosition(mode="bus"), event_time=0), format="json")
+    with pytest.raises(MalformedError):
+        codec.decode(event.replace(b'"mode"', name))
