@@ -1,0 +1,70 @@
+"""What the commands that bring messages into the log share: running connectors, and telling how they are doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidewheel.cli.attending import Rate, Stop, attend, print_json
+from tidewheel.cli.common import say
+from tidewheel.model.time import Duration
+
+if TYPE_CHECKING:
+    from tidewheel.ingest.connector import Connector, Deliver
+    from tidewheel.transport.event_pb2 import IngestReport
+
+__all__ = ["Account", "account_line", "bring"]
+
+
+class Account:
+    """What became of the messages since the command began: the totals in the log also count earlier processes."""
+
+    def __init__(self, *reports: Callable[[], IngestReport]) -> None:
+        self._reports = reports
+        self._rate = Rate()
+        self._before = self._totals()
+
+    def __call__(self) -> dict[str, Any]:
+        """The counts, and how many a second came in of late."""
+        totals = {name: count - self._before[name] for name, count in self._totals().items()}
+        return {**totals, "rate": round(self._rate(totals["received"]), 1)}
+
+    def _totals(self) -> dict[str, int]:
+        reports = [report() for report in self._reports]
+        return {
+            "received": sum(report.received for report in reports),
+            "topics": sum(sum(report.topics.values()) for report in reports),
+            "filtered": sum(sum(report.filtered.values()) for report in reports),
+            "dead": sum(sum(report.dead.values()) for report in reports),
+            "repeated": sum(report.repeated for report in reports),
+        }
+
+
+def account_line(status: Mapping[str, Any]) -> str:
+    """The counts in words."""
+    repeated = f", {status['repeated']:,} repeated deliveries recognised" if status["repeated"] else ""
+    return (
+        f"{status['received']:,} messages = {status['topics']:,} in topics + {status['filtered']:,} filtered "
+        f"+ {status['dead']:,} dead letters{repeated} ({status['rate']:,.0f}/s)"
+    )
+
+
+def bring(
+    pairs: Sequence[tuple[Connector, Deliver]],
+    *,
+    stop: Stop,
+    length: Duration | None,
+    as_json: bool,
+) -> None:
+    """Run connectors, each with its own pipeline, until all have ended or the command is told to stop."""
+    from tidewheel.ingest.connector import run_all
+
+    account = Account(*(pipeline.report for _, pipeline in pairs))
+    failures = attend(
+        lambda: run_all(pairs, stop), stop=stop, status=account, line=account_line, length=length, as_json=as_json
+    )
+    if as_json:
+        print_json(account())
+    say(account_line(account()))
+    if failures:
+        raise failures[0][1]

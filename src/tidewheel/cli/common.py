@@ -1,0 +1,242 @@
+"""What all commands share: exit codes, how they speak, the log they work on, and the parts they name."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from datetime import datetime
+from enum import IntEnum
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidewheel.errors import (
+    CheckpointError,
+    DefinitionError,
+    SetupError,
+    TidewheelError,
+    TopicNotFoundError,
+)
+from tidewheel.model.time import Duration, Instant, duration, format_duration, format_instant, instant
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tidewheel.ingest.mqtt_client import Broker
+    from tidewheel.ingest.processor import Processor
+    from tidewheel.transport.log import Log
+
+__all__ = [
+    "DEFAULT_LOG",
+    "DurationOption",
+    "ExistingLogOption",
+    "ExitCode",
+    "JsonOption",
+    "LogOption",
+    "ProcessorOption",
+    "exit_code",
+    "existing_log",
+    "local_time",
+    "make_broker",
+    "make_processor",
+    "opened_log",
+    "out",
+    "parse_duration",
+    "parse_instant",
+    "parse_speed",
+    "say",
+    "taught",
+]
+
+
+class ExitCode(IntEnum):
+    """What a command tells the script that called it."""
+
+    FINE = 0
+    FAILED = 1
+    USAGE = 2
+    SETUP = 3
+    CHECKPOINT = 4
+    INTERRUPTED = 130
+
+    @property
+    def meaning(self) -> str:
+        """For the help."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.FINE: "fine; also when a command that goes on until it is stopped was stopped",
+    ExitCode.FAILED: "failed",
+    ExitCode.USAGE: "bad usage: an option, topic, job or file that is not there or makes no sense",
+    ExitCode.SETUP: "the machine lacks something: Java, a package, a broker; see tidewheel doctor",
+    ExitCode.CHECKPOINT: "the checkpoint does not fit the job, or another run holds it",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C (143: by SIGTERM) before its work was done",
+}
+
+
+def exit_code(error: TidewheelError) -> ExitCode:
+    """The exit code for an error.
+
+    >>> exit_code(SetupError("no Java"))
+    <ExitCode.SETUP: 3>
+    """
+    for kind, code in (
+        ((DefinitionError, TopicNotFoundError), ExitCode.USAGE),
+        (SetupError, ExitCode.SETUP),
+        (CheckpointError, ExitCode.CHECKPOINT),
+    ):
+        if isinstance(error, kind):
+            return code
+    return ExitCode.FAILED
+
+
+@cache
+def out(*, stderr: bool = False) -> Console:
+    """The terminal, or whatever stands in its place. Results go to standard output, all talk to standard error."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False, soft_wrap=True)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 200  # nothing is cut off where nobody looks
+    return console
+
+
+def say(text: str, *, style: str | None = None) -> None:
+    """A line of talk: text as it is, without markup, to standard error."""
+    out(stderr=True).print(text, style=style, markup=False)
+
+
+def taught(function: Any) -> str:
+    """The help of a command from its docstring: paragraphs flow, indented lines (examples) stay as they are."""
+    parts = []
+    text = (inspect.getdoc(function) or "").replace("[", "\\[")  # no markup of rich's
+    for paragraph in text.split("\n\n"):
+        if paragraph.startswith("    "):
+            parts.append("\n".join(f"[cyan]{line}[/cyan]" for line in paragraph.splitlines()))
+        else:
+            parts.append(" ".join(paragraph.split("\n")))
+    return "\n\n".join(parts)
+
+
+def local_time(when: Instant) -> str:
+    """An instant as the clock on the wall shows it: time of day to the millisecond, with the date if not today's."""
+    try:
+        local = datetime.fromtimestamp(when / 1_000_000)
+    except (OverflowError, ValueError, OSError):
+        return format_instant(when)
+    text = local.strftime("%H:%M:%S.%f")[:-3]
+    return text if local.date() == datetime.now().date() else f"{local.date()} {text}"
+
+
+def parse_duration(text: str) -> Duration:
+    """A duration of the command line, above 0."""
+    try:
+        value = duration(text)
+    except DefinitionError as error:
+        raise typer.BadParameter(str(error)) from None
+    if value <= 0:
+        raise typer.BadParameter(f"must be longer than {format_duration(0)}, got {text!r}")
+    return value
+
+
+def parse_instant(text: str) -> Instant:
+    """A time of the command line: ISO text; what names no zone is UTC."""
+    try:
+        return instant(text)
+    except DefinitionError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def parse_speed(text: str) -> float | None:
+    """How many times as fast as the clock; None for max."""
+    if text == "max":
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise typer.BadParameter(f'must be a number above 0, or "max", got {text!r}')
+    return value
+
+
+DEFAULT_LOG = "tidewheel.tw"
+
+LogOption = Annotated[
+    str, typer.Option("--log", envvar="TIDEWHEEL_LOG", metavar="PATH", help="The log: a file, made if it is missing.")
+]
+ExistingLogOption = Annotated[
+    str, typer.Option("--log", envvar="TIDEWHEEL_LOG", metavar="PATH", help="The log: a file that is there.")
+]
+
+DurationOption = Annotated[
+    int | None,
+    typer.Option("--for", metavar="DURATION", parser=parse_duration, help="Stop by itself after 30s, 5min, 2h ..."),
+]
+
+ProcessorOption = Annotated[
+    str, typer.Option("--processor", metavar="NAME", help="What reads the messages: hfp, events, or your own.")
+]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs: JSON objects, one a line.")]
+
+
+def opened_log(address: str) -> Log:
+    """The log for a command that writes; made if it is missing."""
+    from tidewheel.transport.log import open_log
+
+    return open_log(address)
+
+
+def existing_log(address: str) -> Log:
+    """The log for a command that only reads: it must be there."""
+    if "://" not in address and not os.path.exists(address):
+        raise DefinitionError(
+            f"there is no log {address}; name another with --log, or fill this one: tidewheel simulate --log {address}"
+        )
+    return opened_log(address)
+
+
+def make_broker(address: str, *, ca: str | None = None) -> Broker:
+    """An MQTT broker by its address: mqtts://user:password@host:8883, mqtt://host:1883, or host:port alone, where port
+    8883 means TLS."""
+    from urllib.parse import unquote, urlsplit
+
+    from tidewheel.ingest.mqtt_client import Broker, Tls
+
+    try:
+        parts = urlsplit(address if "://" in address else f"//{address}")
+        host, port = parts.hostname, parts.port or 0
+    except ValueError:
+        host, port = None, 0
+    if not host or parts.scheme not in ("", "mqtt", "mqtts") or parts.path.strip("/") or parts.query:
+        raise DefinitionError(
+            f"an MQTT broker's address looks like mqtts://host:8883, mqtt://host:1883 or host:port, got {address!r}"
+        )
+    secure = parts.scheme == "mqtts" or (parts.scheme == "" and port == 8883) or (ca is not None)
+    return Broker(
+        host,
+        port,
+        tls=Tls(ca=ca) if secure else None,
+        username=unquote(parts.username) if parts.username else None,
+        password=unquote(parts.password) if parts.password else None,
+    )
+
+
+def make_processor(name: str, *, modes: list[str] | None = None) -> Processor:
+    """A processor of the installed packages by its name (entry points of the group `tidewheel.processors`)."""
+    from difflib import get_close_matches
+    from importlib.metadata import entry_points
+
+    points = {point.name: point for point in entry_points(group="tidewheel.processors")}
+    if name not in points:
+        close = get_close_matches(name, points, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else "."
+        raise DefinitionError(f"no processor {name!r}{hint} There are: {', '.join(sorted(points)) or 'none'}")
+    make = points[name].load()
+    if modes and "modes" not in inspect.signature(make).parameters:
+        raise DefinitionError(f"processor {name} knows no modes; choose its part with --subscribe")
+    processor: Processor = make(modes=modes) if modes else make()
+    return processor

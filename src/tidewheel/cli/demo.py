@@ -1,0 +1,194 @@
+"""`tidewheel demo`: everything together, live in the terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidewheel.cli.attending import Stop, stoppable
+from tidewheel.cli.common import ExitCode, opened_log, out, parse_duration, say
+from tidewheel.cli.demo_parts import Part
+from tidewheel.cli.topics import adds_up
+from tidewheel.errors import JobError
+from tidewheel.model.time import Duration, Instant, now
+
+if TYPE_CHECKING:
+    from tidewheel.transport.log import Log, Positions
+
+__all__ = ["demo"]
+
+_LOOK_SECONDS = 1.0
+_PLAIN_SECONDS = 3.0
+_DRAIN_SECONDS = 120.0
+_END_SECONDS = 90.0
+
+
+def demo(
+    length: Annotated[
+        int | None,
+        typer.Option(
+            "--for", metavar="DURATION", parser=parse_duration, help="Stop by itself after 30s, 5min ... of results."
+        ),
+    ] = None,
+    rate: Annotated[float, typer.Option(min=1, help="Events a second.")] = 700,
+    log: Annotated[
+        str | None,
+        typer.Option("--log", metavar="PATH", help="The log to use.", show_default="a new one in a temporary folder"),
+    ] = None,
+) -> None:
+    """Show all of it at work: a simulated city, the log, and a job on Spark.
+
+    Starts the simulator and the job vehicle-cell (each vehicle position with its H3 cell) as processes of their own,
+    with a log between them, and shows how fast events come in and are processed, how far the job is behind, how long
+    an event takes from its ingestion to its result in the log, and the latest results. Ctrl-C ends it: the simulator
+    first, then the job when it has finished what is there. At the end it tells what was processed, and checks that all
+    of it is accounted for and that every position on a journey has its result, once.
+
+        tidewheel demo
+        tidewheel demo --for 30s
+        tidewheel demo --rate 5000 --log city.tw     (and meanwhile, elsewhere: tidewheel topics --log city.tw)
+    """
+    say("Tidewheel demo: a simulated city → log → Spark → log. Ctrl-C ends it.", style="bold")
+    with stoppable() as stop, _place(log) as address:
+        say(f"log: {address}", style="dim")
+        begin = _ends(address)
+        job = Part("run", "vehicle-cell", "--log", address)
+        simulator = Part("simulate", "--log", address, "--rate", f"{rate:g}", "--steady")
+        try:
+            with opened_log(address) as opened:
+                passed = _Demo(opened, begin, simulator, job, stop).run(length)
+        finally:
+            simulator.kill()
+            job.kill()
+    if not passed:
+        raise typer.Exit(ExitCode.FAILED)
+    if length is not None:
+        stop.unfinished()
+
+
+class _Demo:
+    """The demo from its start to the last figure."""
+
+    def __init__(self, log: Log, begin: Positions, simulator: Part, job: Part, stop: Stop) -> None:
+        # Here, not at the top: both processes are on their way before this one reads its own large libraries.
+        from tidewheel.cli.demo_view import Dashboard
+        from tidewheel.cli.demo_watch import JOB, Watch
+
+        self._log = log
+        self._simulator = simulator
+        self._job = job
+        self._stop = stop
+        self._watch = Watch(log, begin=begin)
+        self._dashboard = Dashboard(job=JOB)
+        self._began = self._printed = time.monotonic()
+        self._ready: Instant | None = None
+
+    def run(self, length: Duration | None) -> bool:
+        """All of it; False if something is missing in the end."""
+        from rich.live import Live
+
+        console = out()
+        self._live = Live(console=console, auto_refresh=False) if console.is_terminal else None
+        with self._live or nullcontext():
+            self._attend(length)
+            finished = self._end()
+            self._show("ended", always=True)
+        return self._sum_up() and finished
+
+    def _attend(self, length: Duration | None) -> None:
+        """Show it until it is to end. Its time counts from the first batch on: Spark takes a while to start."""
+        while not self._stop.wait(_LOOK_SECONDS):
+            self._check_parts()
+            status = self._job.status
+            if self._ready is None and status.get("batches"):
+                self._ready = now()
+            if self._ready is not None and length is not None and now() - self._ready >= length:
+                return
+            starting = "starting Spark ..." if status.get("state") != "running" else "first batch ..."
+            self._show("Ctrl-C ends it" if self._ready is not None else starting)
+
+    def _check_parts(self) -> None:
+        for name, part in (("simulator", self._simulator), ("job", self._job)):
+            if part.code is not None:
+                raise JobError(f"the {name} of the demo ended with exit code {part.code}:\n{part.said}")
+
+    def _end(self) -> bool:
+        """The simulator first; the job when it has finished what is there."""
+        self._simulator.stop()
+        while self._simulator.wait(_LOOK_SECONDS) is None:
+            self._show("stopping the simulator ...")
+        if self._job.status.get("state") != "running":
+            return True  # Spark is not there yet, so there is nothing to finish
+        deadline = time.monotonic() + _DRAIN_SECONDS
+        while self._watch.lag() > 0 and self._job.code is None and time.monotonic() < deadline:
+            self._show("finishing what is there ...")
+            time.sleep(_LOOK_SECONDS)
+        self._job.stop()
+        deadline = time.monotonic() + _END_SECONDS
+        while self._job.wait(_LOOK_SECONDS) is None and time.monotonic() < deadline:
+            self._show("stopping the job ...")
+        if self._job.code != ExitCode.FINE:
+            say(f"the job ended with exit code {self._job.code}:\n{self._job.said}", style="red")
+        return self._job.code == ExitCode.FINE
+
+    def _show(self, stage: str, *, always: bool = False) -> None:
+        snapshot = self._watch.look(seconds=time.monotonic() - self._began, job=self._job.status)
+        console = out()
+        if self._live is not None:
+            self._live.update(self._dashboard.draw(snapshot, height=console.height, stage=stage), refresh=True)
+        elif always or time.monotonic() - self._printed >= _PLAIN_SECONDS:
+            from tidewheel.cli.demo_view import plain
+
+            console.print(f"{plain(snapshot)} ({stage})")
+            self._printed = time.monotonic()
+
+    def _sum_up(self) -> bool:
+        """Say what was processed, and whether all of it is there."""
+        from tidewheel.cli.demo_view import summary
+
+        console = out()
+        if self._job.status.get("state") != "running":
+            console.print("Ended before Spark was there: nothing was processed.")
+            return True
+        with console.status("checking that every position has its result ..."):
+            check = self._watch.check()
+        latency = self._watch.latency(ingested_since=self._ready or now())
+        reports = self._watch.reports()
+        console.print(summary(self._job.status, reports, latency, check), soft_wrap=not console.is_terminal)
+        console.print(f"The log stays until the next demo: tidewheel topics --log {self._log.address}", style="dim")
+        return check.passed and all(adds_up(report) for report in reports)
+
+
+def _ends(address: str) -> Positions:
+    """Where the topics of a log end that is there already: what comes after that is the demo's."""
+    if not os.path.exists(address):
+        return {}
+    with opened_log(address) as log:
+        return {(info.name, number): end for info in log.topics() for number, end in enumerate(info.next_offsets)}
+
+
+@contextmanager
+def _place(log: str | None) -> Iterator[str]:
+    """The log's address. Without one a new folder, in place of those that earlier demos left."""
+    if log is not None:
+        yield os.path.abspath(log)
+        return
+    base = Path(tempfile.gettempdir()) / f"tidewheel-demo-{os.getuid()}"
+    base.mkdir(mode=0o700, exist_ok=True)
+    for old in base.iterdir():
+        with suppress(OSError), open(old / "lock", "a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if a demo is still there
+            shutil.rmtree(old)
+    folder = Path(tempfile.mkdtemp(dir=base))
+    with open(folder / "lock", "a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield str(folder / "demo.tw")

@@ -1,0 +1,85 @@
+"""The processes of the demo: each is a command of its own, and none outlives the demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import IO, Any
+
+__all__ = ["Part"]
+
+
+class Part:
+    """A command of Tidewheel in a process of its own, which tells every half second as JSON how it is doing.
+
+    Ctrl-C does not reach it: the demo decides when it ends. Its standard input is a pipe from here, and it ends when
+    that does, so also when the demo is killed.
+    """
+
+    def __init__(self, *arguments: str) -> None:
+        self.status: Mapping[str, Any] = {}
+        """The latest that it told."""
+        self._said: deque[str] = deque(maxlen=20)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tidewheel.cli", "--end-with-stdin", *arguments, "--json"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        self._readers = [
+            threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True),
+            threading.Thread(target=self._hear, args=(self._process.stderr,), daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None as long as it runs."""
+        return self._process.poll()
+
+    @property
+    def said(self) -> str:
+        """The last lines that it wrote to standard error."""
+        return "\n".join(self._said)
+
+    def stop(self) -> None:
+        """Ask it to end in good order."""
+        if self.code is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def wait(self, timeout: float) -> int | None:
+        """Its exit code once it has ended and all it told has been read; None if it has not ended in time."""
+        try:
+            code = self._process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            return None
+        for reader in self._readers:
+            reader.join(timeout=5)
+        return code
+
+    def kill(self) -> None:
+        """End it and all that it started at once."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _listen(self, stream: IO[str]) -> None:
+        for line in stream:
+            with suppress(ValueError):
+                self.status = json.loads(line)
+
+    def _hear(self, stream: IO[str]) -> None:
+        for line in stream:
+            self._said.append(line.rstrip())

@@ -1,0 +1,201 @@
+"""What the demo shows: gathered from the log, which knows everything, and from what the job tells."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition
+from tidewheel.cli.attending import Rate
+from tidewheel.errors import TopicNotFoundError
+from tidewheel.ingest.pipeline import read_reports
+from tidewheel.model.time import Duration, Instant, now
+from tidewheel.transport import codec
+from tidewheel.transport.event_pb2 import IngestReport
+from tidewheel.transport.log import Log, Partition, Positions
+
+__all__ = ["INPUT", "JOB", "RESULTS", "Check", "Quantiles", "Snapshot", "Watch"]
+
+JOB = "vehicle-cell"
+INPUT = "input.vehicle-position"
+RESULTS = f"analytics.{JOB}"
+
+_Times: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+_IDENTITY = ["operator", "vehicle", "event_time"]
+_RECENT: Duration = 10_000_000
+_MOST_MEASURED = 2_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """Latencies in seconds, and how many were measured."""
+
+    p50: float
+    p99: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """How the demo is doing."""
+
+    seconds: float
+    topics: Mapping[str, int]
+    rates: Mapping[str, float]
+    received: float
+    """Events a second that came in, of late; likewise `processed`."""
+    processed: float
+    lag: int
+    latency: Quantiles | None
+    results: int
+    latest: Sequence[Mapping[str, Any]]
+    reports: Sequence[IngestReport]
+    job: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Whether each position on a journey with a place has its result, once."""
+
+    expected: int
+    missing: int
+    twice: int
+
+    @property
+    def passed(self) -> bool:
+        """None is missing and none is there twice."""
+        return self.missing == 0 and self.twice == 0
+
+
+class Watch:
+    """Looks at what has come into the log since `begin`: what was there before is not the demo's."""
+
+    def __init__(self, log: Log, *, begin: Positions) -> None:
+        self._log = log
+        self._begin = begin
+        self._at: dict[Partition, int] = dict(begin)
+        self._in, self._done = Rate(), Rate()
+        self._by_topic: dict[str, Rate] = {}
+        self._waiting = _no_rows()
+        self._results = 0
+        self._measured: deque[_Times] = deque()
+        """When results were appended, and when what they are results of was ingested."""
+        self._latest: Sequence[Mapping[str, Any]] = []
+
+    def look(self, *, seconds: float, job: Mapping[str, Any]) -> Snapshot:
+        """How it is doing now."""
+        self._read_inputs()
+        self._read_results()
+        topics = {
+            info.name: info.count for info in self._log.topics() if info.name.startswith(("input.", "analytics."))
+        }
+        lag = self.lag()
+        return Snapshot(
+            seconds=seconds,
+            topics=topics,
+            rates={topic: self._by_topic.setdefault(topic, Rate())(count) for topic, count in topics.items()},
+            received=self._in(sum(count for topic, count in topics.items() if topic.startswith("input."))),
+            processed=self._done(sum(self._ends(INPUT).values()) - lag),
+            lag=lag,
+            latency=self._latency(lambda appended, _: appended >= now() - _RECENT),
+            results=self._results,
+            latest=self._latest,
+            reports=self.reports(),
+            job=job,
+        )
+
+    def lag(self) -> int:
+        """How many positions the job has not finished."""
+        done = self._log.committed(JOB)
+        return sum(end - done.get(part, 0) for part, end in self._ends(INPUT).items())
+
+    def reports(self) -> list[IngestReport]:
+        """The ingestion's account."""
+        return read_reports(self._log)
+
+    def latency(self, *, ingested_since: Instant) -> Quantiles | None:
+        """From ingestion to the result in the log, of what has come in since then."""
+        return self._latency(lambda _, ingested: ingested >= ingested_since)
+
+    def check(self) -> Check:
+        """Compare all that came in since the beginning with the results since then."""
+        inputs = self._rows(INPUT, self._begin, self._ends(INPUT))
+        results = self._rows(RESULTS, self._begin, self._ends(RESULTS))
+        wanted = inputs.group_by(_IDENTITY).len("wanted")
+        found = results.group_by(_IDENTITY).len("found")
+        # Results of what had been left over in the log are nobody's fault: only what came in since is compared.
+        pairs = wanted.join(found, on=_IDENTITY, how="left").select(
+            surplus=pl.col("found").fill_null(0).cast(pl.Int64) - pl.col("wanted").cast(pl.Int64)
+        )["surplus"]
+        return Check(
+            expected=inputs.height,
+            missing=-int(pairs.filter(pairs < 0).sum()),
+            twice=int(pairs.filter(pairs > 0).sum()),
+        )
+
+    def _ends(self, topic: str) -> dict[Partition, int]:
+        try:
+            return {(topic, number): end for number, end in enumerate(self._log.topic_info(topic).next_offsets)}
+        except TopicNotFoundError:
+            return {}
+
+    def _news(self, topic: str) -> pl.DataFrame:
+        """The rows that came since the last time."""
+        ends = self._ends(topic)
+        rows = self._rows(topic, self._at, ends)
+        self._at.update(ends)
+        return rows
+
+    def _read_inputs(self) -> None:
+        rows = self._news(INPUT)
+        self._waiting = pl.concat([self._waiting, rows]).unique(_IDENTITY, keep="first", maintain_order=True)
+
+    def _read_results(self) -> None:
+        rows = self._news(RESULTS)
+        if rows.is_empty():
+            return
+        self._results += rows.height
+        self._latest = rows.tail(12).reverse().to_dicts()
+        met = rows.select(*_IDENTITY, "append_time").join(self._waiting, on=_IDENTITY)
+        self._waiting = self._waiting.join(met, on=_IDENTITY, how="anti")
+        appended, ingested = (met[name].dt.epoch("us").to_numpy() for name in ("append_time", "ingestion_time"))
+        self._measured.append((appended, ingested))
+        while sum(len(each) for each, _ in self._measured) > _MOST_MEASURED:
+            self._measured.popleft()
+
+    def _latency(self, counts: Callable[..., npt.NDArray[np.bool_]]) -> Quantiles | None:
+        chosen = [(appended - ingested)[counts(appended, ingested)] for appended, ingested in self._measured]
+        taken = np.concatenate([np.empty(0, np.int64), *chosen])
+        if not len(taken):
+            return None
+        p50, p99 = np.quantile(taken, [0.5, 0.99]) / 1_000_000
+        return Quantiles(float(p50), float(p99), len(taken))
+
+    def _rows(self, topic: str, starts: Positions, ends: Positions) -> pl.DataFrame:
+        """Inputs that must have a result, or results."""
+        kind = VehiclePosition if topic == INPUT else VehicleCell
+        frames = []
+        for part, end in ends.items():
+            for batch in self._log.read(*part, starts.get(part, 0), end=end):
+                decoded = codec.decode_columns(kind, batch.records.column("value"))
+                times = batch.records.column("append_time").take(decoded.rows)
+                frame = pl.from_arrow(decoded.columns.append_column("append_time", times))
+                assert isinstance(frame, pl.DataFrame)
+                if topic == INPUT:
+                    placed = pl.col("lat").is_between(-90, 90) & pl.col("lon").is_between(-180, 180)
+                    frame = frame.filter((pl.col("journey") != "deadrun") & placed).select(_no_rows().columns)
+                frames.append(frame)
+        return pl.concat(frames) if frames else _no_rows()
+
+
+def _no_rows() -> pl.DataFrame:
+    instants = pl.Datetime("us", "UTC")
+    return pl.DataFrame(
+        schema={"operator": pl.Int32, "vehicle": pl.Int32, "event_time": instants, "ingestion_time": instants}
+    )

@@ -1,0 +1,233 @@
+"""What the doctor looks at. Each check says what it found, and how to mend it."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from pathlib import Path
+from typing import Literal
+
+from tidewheel import __version__
+from tidewheel.cli.topics import size
+from tidewheel.errors import TidewheelError
+
+__all__ = ["QUICK_CHECKS", "Check", "Finding", "check_spark_starts"]
+
+_GIGABYTE = 1 << 30
+_SPARK_SECONDS = 240
+_HTTP_PORT = 8090
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found."""
+
+    level: Literal["ok", "warning", "problem"]
+    what: str
+    found: str
+    mend: str = ""
+
+
+Check = Callable[[Path], Sequence[Finding]]
+"""A check; it is given the folder of the log."""
+
+
+def check_python(_: Path) -> list[Finding]:
+    """The interpreter and this package."""
+    found = f"{sys.version.split()[0]} ({sys.executable}), tidewheel {__version__}"
+    return [Finding("ok", "Python", found)]
+
+
+def check_installation(_: Path) -> list[Finding]:
+    """The parts that are found by entry points: they are missing if the installation is older than the code."""
+    findings = []
+    for group, needed in (("jobs", "transit"), ("processors", "hfp"), ("types", "transit")):
+        points = entry_points(group=f"tidewheel.{group}")
+        mend = "" if needed in points.names else "install the package again: pip install --editable . (or make setup)"
+        broken = []
+        for point in points:
+            try:
+                point.load()
+            except Exception as error:
+                broken.append(f"{point.name} ({error})")
+                mend = f"mend or remove the package that offers it: {point.value}"
+        found = ", ".join(sorted(points.names)) or "none"
+        found += f"; cannot be loaded: {', '.join(broken)}" if broken else ""
+        findings.append(Finding("problem" if mend else "ok", f"Installed {group}", found, mend))
+    return findings
+
+
+def check_java(_: Path) -> list[Finding]:
+    """A Java that Spark can run on, started the way Spark starts it."""
+    from tidewheel.engine.java import find_java, spark_home
+
+    try:
+        java = find_java()
+    except TidewheelError as error:
+        return [Finding("problem", "Java", "none that fits", str(error))]
+    found = f"{java.version} ({java.path}, from {java.origin})"
+    launcher = spark_home(java) / "bin" / "java"
+    try:
+        subprocess.run([launcher, "-version"], capture_output=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        mend = "programs must be allowed in the temporary folder: set TMPDIR to another one"
+        return [Finding("problem", "Java", f"{found}, but {launcher} does not run: {error}", mend)]
+    return [Finding("ok", "Java", found)]
+
+
+def check_spark(_: Path) -> list[Finding]:
+    """The version of PySpark."""
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError:
+        return [Finding("problem", "PySpark", "not installed", "pip install 'pyspark>=4.2,<5'")]
+    numbers = tuple(int(part) for part in found.split(".")[:2] if part.isdigit())
+    if not (4, 2) <= numbers < (5, 0):
+        return [Finding("problem", "PySpark", found, "Tidewheel supports 4.2 and later: pip install 'pyspark>=4.2,<5'")]
+    return [Finding("ok", "PySpark", found)]
+
+
+def check_memory(_: Path) -> list[Finding]:
+    """Memory for Spark's driver, which may take 2 GiB, and the Python workers; and the cores."""
+    cores = f"{os.cpu_count()} cores"
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable"))
+    except (OSError, StopIteration):
+        return [Finding("ok", "Memory", f"unknown here; {cores}")]
+    if free < 2 * _GIGABYTE:
+        mend = "a job takes about 2 GiB: close other programs, or run it where there is more"
+        return [Finding("warning", "Memory", f"{size(free)} free, {cores}", mend)]
+    return [Finding("ok", "Memory", f"{size(free)} free, {cores}")]
+
+
+def check_disk(folder: Path) -> list[Finding]:
+    """Room and speed where the log is."""
+    if not folder.is_dir():
+        return [Finding("problem", "Disk", f"the folder {folder} does not exist", f"make it: mkdir -p {folder}")]
+    free = shutil.disk_usage(folder).free
+    try:
+        with tempfile.TemporaryDirectory(prefix="tidewheel-doctor-", dir=folder) as place:
+            took = _sync_times(Path(place) / "written")
+            _try_log(Path(place) / "doctor.tw")
+    except (OSError, TidewheelError) as error:
+        return [Finding("problem", "Disk", f"a log cannot be written in {folder}: {error}", "choose another: --log")]
+    median = statistics.median(took) * 1_000
+    found = f"{size(free)} free in {folder}, {median:.1f} ms to write 64 KiB durably"
+    if free < _GIGABYTE:
+        level: Literal["problem", "warning"] = "problem" if free < _GIGABYTE // 10 else "warning"
+        return [Finding(level, "Disk", found, "a city's day takes about 10 GiB: free some, or put the log elsewhere")]
+    if median > 50:
+        return [Finding("warning", "Disk", found, "every append waits that long: put the log on a faster disk")]
+    return [Finding("ok", "Disk", found)]
+
+
+def check_ports(_: Path) -> list[Finding]:
+    """Spark's processes talk over the loopback; HTTP ingestion wants its port."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 5):
+            pass
+    except OSError as error:
+        mend = "Spark talks over it: allow connections on 127.0.0.1"
+        return [Finding("problem", "Loopback", f"no connection to 127.0.0.1: {error}", mend)]
+    findings = [Finding("ok", "Loopback", "connections on 127.0.0.1 work")]
+    try:
+        with socket.create_server(("127.0.0.1", _HTTP_PORT)):
+            findings.append(Finding("ok", "Ports", f"{_HTTP_PORT} is free for tidewheel ingest --http"))
+    except OSError as error:
+        mend = "give another one: tidewheel ingest --http 127.0.0.1:PORT"
+        findings.append(Finding("warning", "Ports", f"{_HTTP_PORT} cannot be had: {error}", mend))
+    return findings
+
+
+def check_packages(_: Path) -> list[Finding]:
+    """Packages that only some commands need."""
+    findings = []
+    for extra, modules, use in (
+        ("mqtt", ["paho.mqtt"], "MQTT: ingest --mqtt, record, simulate --mqtt"),
+        ("serve", ["starlette", "uvicorn"], "HTTP: ingest --http"),
+    ):
+        missing = [module for module in modules if not _installed(module)]
+        if missing:
+            mend = f"pip install 'tidewheel[{extra}]'"
+            findings.append(Finding("warning", use, f"{', '.join(missing)} not installed", mend))
+        else:
+            findings.append(Finding("ok", use, f"{', '.join(modules)} installed"))
+    return findings
+
+
+def check_spark_starts(_: Path) -> list[Finding]:
+    """Spark, a job and the log together, in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="tidewheel-doctor-") as folder:
+        log = str(Path(folder) / "doctor.tw")
+        began = time.monotonic()
+        try:
+            _command("simulate", "--log", log, "--rate", "50", "--steady", "--speed", "max", "--for", "5s")
+            told = _command("run", "vehicle-cell", "--log", log, "--available-now")
+        except subprocess.TimeoutExpired:
+            mend = "look at what the machine is doing; then: tidewheel --debug doctor"
+            return [Finding("problem", "Spark", f"no answer within {_SPARK_SECONDS} s", mend)]
+        except subprocess.CalledProcessError as error:
+            said = str(error.stderr).strip().splitlines() or [str(error)]
+            return [Finding("problem", "Spark", f"the job failed: {said[-1]}", "all of it: tidewheel run vehicle-cell")]
+    status = json.loads(told.splitlines()[-1])
+    found = f"{status['results']} results of {status['events']} events, after {time.monotonic() - began:.0f} s"
+    if not status["results"]:
+        return [Finding("problem", "Spark", found, "it runs and gives nothing; that is a mistake of Tidewheel's")]
+    return [Finding("ok", "Spark", f"starts and runs a job: {found}")]
+
+
+QUICK_CHECKS: Sequence[Check] = (
+    check_python,
+    check_installation,
+    check_java,
+    check_spark,
+    check_memory,
+    check_disk,
+    check_ports,
+    check_packages,
+)
+
+
+def _sync_times(path: Path) -> list[float]:
+    took = []
+    with open(path, "wb") as file:
+        for _ in range(20):
+            began = time.perf_counter()
+            file.write(os.urandom(1 << 16))
+            file.flush()
+            os.fsync(file.fileno())
+            took.append(time.perf_counter() - began)
+    return took
+
+
+def _try_log(path: Path) -> None:
+    """The log needs locks and shared memory that not every file system has."""
+    from tidewheel.transport.log import open_log, records
+
+    with open_log(path) as log:
+        log.append("doctor", records([b"well"]))
+        log.topic_info("doctor")
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def _command(*arguments: str) -> str:
+    command = [sys.executable, "-m", "tidewheel.cli", *arguments, "--json"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=_SPARK_SECONDS, check=True).stdout

@@ -1,0 +1,104 @@
+"""`tidewheel ingest`: messages from outside into the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tidewheel.cli.attending import stoppable
+from tidewheel.cli.bringing import bring
+from tidewheel.cli.common import (
+    DEFAULT_LOG,
+    DurationOption,
+    JsonOption,
+    LogOption,
+    ProcessorOption,
+    make_broker,
+    make_processor,
+    opened_log,
+    say,
+)
+from tidewheel.errors import DefinitionError
+
+if TYPE_CHECKING:
+    from tidewheel.ingest.connector import Connector, Deliver
+    from tidewheel.ingest.http import HttpConnector
+
+__all__ = ["ingest"]
+
+
+def ingest(
+    mqtt: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Subscribe at this broker: mqtts://host:8883 or host:port.")
+    ] = None,
+    http: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Take posted messages there: 127.0.0.1:8090.")
+    ] = None,
+    log: LogOption = DEFAULT_LOG,
+    processor: ProcessorOption = "hfp",
+    source: Annotated[
+        str, typer.Option(metavar="NAME", help="The name of this process: each that runs beside it needs its own.")
+    ] = "main",
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODE", help="Only this part of the fleet (bus, tram ...); several are possible."),
+    ] = None,
+    subscribe: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILTER", help="MQTT topic filter; several are possible.", show_default="what the processor wants"
+        ),
+    ] = None,
+    ca: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Certificates to trust with TLS.", show_default="the system's")
+    ] = None,
+    length: DurationOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring messages from MQTT and HTTP into the log, until Ctrl-C.
+
+    A message is acknowledged to its sender only when the log has it, and is in the log once, also after a crash. The
+    processor turns it into a record of an input topic, or filters it by a named rule; what is malformed goes to the
+    dead letters (dead.PROCESSOR) with the reason. When the log is slow the senders are slowed down. Several processes
+    can share a subscription, each with a part of it and a --source of its own.
+
+        tidewheel ingest --mqtt mqtts://broker.example.org
+        tidewheel ingest --mqtt localhost:1883 --http 127.0.0.1:8090
+        tidewheel ingest --mqtt localhost --mode tram --source trams
+        tidewheel ingest --http 127.0.0.1:8090 --processor events
+    """
+    if mqtt is None and http is None:
+        raise DefinitionError("nothing to bring messages from: give --mqtt ADDRESS, --http HOST:PORT, or both")
+    from tidewheel.ingest.pipeline import Pipeline
+
+    chosen = make_processor(processor, modes=mode)
+    with stoppable() as stop, opened_log(log) as opened:
+        pairs: list[tuple[Connector, Deliver]] = []
+        if mqtt is not None:
+            from tidewheel.ingest.mqtt import MqttConnector
+
+            connector = MqttConnector(
+                make_broker(mqtt, ca=ca),
+                subscribe or chosen.subscriptions,
+                # The broker keeps the session under this name: the same log and source must find it again.
+                client_id=f"tidewheel-{opened.identity}-{source}",
+            )
+            pairs.append((connector, Pipeline(opened, chosen, source=f"{source}-mqtt")))
+            say(f"{', '.join(connector.subscriptions)} of {connector.name} to {log}")
+        if http is not None:
+            listener = _listener(http)
+            pairs.append((listener, Pipeline(opened, chosen, source=f"{source}-http")))
+            say(f"what is posted to {listener.name}/v1/messages to {log}")
+        bring(pairs, stop=stop, length=length, as_json=as_json)
+        if length is not None:
+            stop.unfinished()
+
+
+def _listener(address: str) -> HttpConnector:
+    from tidewheel.ingest.http import HttpConnector
+
+    host, _, port = address.rpartition(":")
+    if not host or not port.isascii() or not port.isdigit():
+        raise DefinitionError(f"--http needs an address such as 127.0.0.1:8090, got {address!r}")
+    return HttpConnector(host=host.strip("[]"), port=int(port))

@@ -1,0 +1,143 @@
+"""`tidewheel simulate`: a city's fleet, made up, into the log or to an MQTT broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidewheel.cli.attending import Rate, attend, print_json, stoppable
+from tidewheel.cli.bringing import Account, account_line
+from tidewheel.cli.common import (
+    DEFAULT_LOG,
+    JsonOption,
+    LogOption,
+    make_broker,
+    opened_log,
+    parse_duration,
+    parse_instant,
+    parse_speed,
+    say,
+)
+from tidewheel.model.time import format_duration, format_instant, now
+
+if TYPE_CHECKING:
+    from tidewheel.apps.transit.simulator import Chunk
+
+__all__ = ["simulate"]
+
+_STEP = 200_000
+"""How much goes to the log or the broker at a time, in microseconds: what is waited for at most."""
+
+
+def simulate(
+    log: LogOption = DEFAULT_LOG,
+    mqtt: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Publish to this broker instead of the log: host:port or mqtts://host."),
+    ] = None,
+    rate: Annotated[float, typer.Option(min=1, help="Events a second, as the mean of a day.")] = 700,
+    rush_hours: Annotated[
+        bool, typer.Option("--rush-hours/--steady", help="Peaks and a quiet night, or the same rate at every hour.")
+    ] = True,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same city and traffic.")] = 7,
+    speed: Annotated[str, typer.Option(metavar="NUMBER|max", help="How many times as fast as the clock.")] = "1",
+    length: Annotated[
+        int | None,
+        typer.Option("--for", metavar="DURATION", parser=parse_duration, help="So much simulated time: 30s, 5min, 2h."),
+    ] = None,
+    start: Annotated[
+        int | None,
+        typer.Option(
+            metavar="TIME",
+            parser=parse_instant,
+            help="When the simulation begins: 2026-01-31T07:00:00Z.",
+            show_default="now",
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Simulate a city's vehicles.
+
+    Buses, trams and the rest send a position each second and an event at every stop, door and traffic light, as
+    Helsinki's vehicles do (HFP v2): with delays that spread, disorder, duplicates, tunnels and noise. What goes to the
+    log is what the processor hfp makes of the messages; what goes to a broker are the messages themselves. It goes on
+    until Ctrl-C or for as long as --for says.
+
+        tidewheel simulate
+        tidewheel simulate --rate 5000 --steady --for 10min
+        tidewheel simulate --for 24h --speed max --start 2026-01-31T00:00:00Z   (a whole day, as fast as possible)
+        tidewheel simulate --mqtt localhost:1883
+    """
+    factor = parse_speed(speed)
+    with stoppable() as stop:
+        from tidewheel.apps.transit.simulator import Simulator, drive
+        from tidewheel.apps.transit.simulator.network import network
+
+        network()  # takes a moment: the simulated clock must not begin that much too late
+        with _into_log(log) if mqtt is None else _to_broker(mqtt) as target:
+            fleet = Simulator(start=now() if start is None else start, seed=seed, rate=rate, rush_hours=rush_hours)
+            say(f"{fleet.vehicles:,} vehicles from {format_instant(fleet.start)} on, to {mqtt or log}")
+
+            def status() -> dict[str, Any]:
+                return {"simulated": format_duration(fleet.position - fleet.start), **target.counts()}
+
+            def line(status: Mapping[str, Any]) -> str:
+                return f"{status['simulated']}: {target.line(status)}"
+
+            attend(
+                lambda: drive(fleet, target.deliver, speed=factor, step=_STEP, length=length, stop=stop),
+                stop=stop,
+                status=status,
+                line=line,
+                as_json=as_json,
+            )
+            if as_json:
+                print_json(status())
+            say(line(status()))
+        if length is not None and fleet.position < fleet.start + length:
+            stop.unfinished()
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """Where the chunks go, and how that is told."""
+
+    deliver: Callable[[Chunk], object]
+    counts: Callable[[], dict[str, Any]]
+    line: Callable[[Mapping[str, Any]], str]
+
+
+@contextmanager
+def _into_log(address: str) -> Iterator[_Target]:
+    from tidewheel.apps.transit.hfp import HfpProcessor
+    from tidewheel.ingest.pipeline import Pipeline
+
+    with opened_log(address) as log:
+        pipeline = Pipeline(log, HfpProcessor(), source="simulator")
+        yield _Target(
+            lambda chunk: pipeline.deliver_processed(chunk.records(), received=len(chunk)),
+            Account(pipeline.report),
+            account_line,
+        )
+
+
+@contextmanager
+def _to_broker(address: str) -> Iterator[_Target]:
+    from tidewheel.ingest.mqtt_publisher import MqttPublisher
+
+    rate, published = Rate(), 0
+    with MqttPublisher(make_broker(address)) as publisher:
+
+        def deliver(chunk: Chunk) -> None:
+            nonlocal published
+            published += publisher.publish(chunk.messages())
+
+        yield _Target(
+            deliver,
+            lambda: {"published": published, "rate": round(rate(published), 1)},
+            lambda status: f"{status['published']:,} messages published ({status['rate']:,.0f}/s)",
+        )

@@ -1,0 +1,201 @@
+"""`tidewheel tail`: the records of a topic, decoded."""
+
+from __future__ import annotations
+
+import base64
+import heapq
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidewheel.cli.attending import print_json, stoppable
+from tidewheel.cli.common import (
+    DEFAULT_LOG,
+    ExistingLogOption,
+    JsonOption,
+    existing_log,
+    local_time,
+    out,
+    parse_instant,
+)
+from tidewheel.errors import MalformedError
+from tidewheel.model.time import Instant, format_instant
+
+if TYPE_CHECKING:
+    from tidewheel.transport.log import Log, Start
+    from tidewheel.transport.registry import TypeRegistry
+
+__all__ = ["tail"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class _Record:
+    partition: int
+    offset: int
+    append_time: Instant
+    key: bytes | None
+    value: bytes
+
+
+def tail(
+    topic: Annotated[
+        str, typer.Argument(metavar="TOPIC", help="The topic; tidewheel topics lists them.", show_default=False)
+    ],
+    log: ExistingLogOption = DEFAULT_LOG,
+    count: Annotated[
+        int | None,
+        typer.Option(
+            "-n", "--lines", min=0, help="How many records: the last 10, or with --from all.", show_default=False
+        ),
+    ] = None,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="earliest|latest|TIME|OFFSET",
+            help="Begin there. A time such as 2026-01-31T12:00:00Z is that of appending to the log.",
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None, typer.Option(min=0, help="Only this partition.", show_default="all of them")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the records of a topic, decoded.
+
+    Shows the last 10 records, oldest first, as their message type says: types come from installed packages and from the
+    log itself, which keeps the definitions of what jobs and processors write. A record of a type that neither knows is
+    shown as such, and one that is malformed with the reason. With --json each record is a line with its event_time,
+    ingestion_time and details as in the log's own JSON encoding, besides partition, offset, append_time and key.
+
+        tidewheel tail input.arrival
+        tidewheel tail analytics.vehicle-cell --follow
+        tidewheel tail dead.hfp --from earliest --json | jq -r .details.reason | sort | uniq -c
+    """
+    from tidewheel.transport.registry import types
+    from tidewheel.transport.type_topic import load_types
+
+    begin = _start(start)
+    with existing_log(log) as opened, stoppable() as stop:
+        info = opened.topic_info(topic)
+        partitions = range(info.partitions) if partition is None else [partition]
+        load_types(opened, types)
+        show = _show_json if as_json else _show
+        ends = {(topic, each): opened.position(topic, each, "latest") for each in partitions}
+        if begin is None:
+            backlog: Iterator[_Record] = iter(_last(opened, topic, ends, 10 if count is None else count))
+        else:
+            starts = {part: opened.position(topic, part[1], begin) for part in ends}
+            backlog = islice(_between(opened, starts, ends), count)
+        for record in backlog:
+            show(record, types)
+            if stop.is_set():
+                return
+        while follow and not stop.is_set():
+            if opened.wait(ends, 0.2):
+                news = {part: opened.position(topic, part[1], "latest") for part in ends}
+                for record in _between(opened, ends, news):
+                    show(record, types)
+                ends = news
+
+
+def _start(text: str | None) -> Start | None:
+    if text is None or text == "earliest" or text == "latest":
+        return text  # type: ignore[return-value]  # one of the three
+    if text.isascii() and text.isdigit():
+        return int(text)
+    return _EPOCH + timedelta(microseconds=parse_instant(text))
+
+
+def _last(log: Log, topic: str, ends: dict[tuple[str, int], int], count: int) -> list[_Record]:
+    """The last records of all partitions together, oldest first."""
+    if count == 0:
+        return []
+    found: list[_Record] = []
+    for (_, partition), end in ends.items():
+        first = log.position(topic, partition, "earliest")
+        reach = count
+        while True:
+            start = max(first, end - reach)
+            mine = list(_read(log, topic, partition, start, end))[-count:]
+            if len(mine) == count or start == first:
+                break
+            reach *= 4  # compaction leaves gaps: as many offsets were fewer records
+        found += mine
+    return sorted(found, key=_order)[-count:]
+
+
+def _between(log: Log, starts: dict[tuple[str, int], int], ends: dict[tuple[str, int], int]) -> Iterator[_Record]:
+    """The records of all partitions, in the order in which they were appended."""
+    readers = (_read(log, *part, starts[part], end) for part, end in ends.items())
+    return heapq.merge(*readers, key=_order)
+
+
+def _order(record: _Record) -> tuple[Instant, int, int]:
+    return record.append_time, record.partition, record.offset
+
+
+def _read(log: Log, topic: str, partition: int, start: int, end: int) -> Iterator[_Record]:
+    import pyarrow as pa
+
+    for batch in log.read(topic, partition, start, end=end):
+        columns = [batch.records.column(name) for name in ("offset", "append_time", "key", "value")]
+        columns[1] = columns[1].cast(pa.int64())
+        for fields in zip(*(column.to_pylist() for column in columns), strict=True):
+            yield _Record(partition, *fields)
+
+
+def _decoded(record: _Record, types: TypeRegistry) -> dict[str, Any]:
+    """The event as the codec writes it in JSON; what is malformed: the reason, and its bytes."""
+    from tidewheel.transport import codec
+
+    try:
+        event = codec.decode(record.value, registry=types)
+        fields: dict[str, Any] = json.loads(codec.encode(event, format="json", registry=types))
+        return fields
+    except MalformedError as error:
+        return {"malformed": str(error), "raw": base64.b64encode(record.value).decode()}
+
+
+def _show_json(record: _Record, types: TypeRegistry) -> None:
+    fields: dict[str, Any] = {"partition": record.partition, "offset": record.offset}
+    fields["append_time"] = format_instant(record.append_time)
+    try:
+        fields["key"] = None if record.key is None else record.key.decode()
+    except UnicodeDecodeError:
+        fields["key_base64"] = base64.b64encode(record.key or b"").decode()
+    print_json(fields | _decoded(record, types))
+
+
+def _show(record: _Record, types: TypeRegistry) -> None:
+    from rich.text import Text
+
+    line = Text()
+    line.append(f"{record.partition}:{record.offset}", style="dim")
+    fields = _decoded(record, types)
+    if "malformed" in fields:
+        line.append(f"  malformed: {fields['malformed']} ({len(record.value):,} bytes)", style="red")
+        out().print(line)
+        return
+    when = fields.get("event_time")
+    line.append(f"  {local_time(parse_instant(when)) if when else 'no event time'}", style="cyan")
+    if record.key is not None:
+        line.append(f"  {record.key.decode(errors='replace')}", style="yellow")
+    details = dict(fields.get("details", {}))
+    name = details.pop("@type", "").rpartition("/")[2]
+    hidden = details.pop("@bytes", None)
+    line.append(f"  {name.rpartition('.')[2] or 'nothing'}", style="bold")
+    if name and name not in types:
+        line.append(f"  unknown type {name}, {len(base64.b64decode(hidden or ''))} bytes", style="red")
+    for field, value in details.items():
+        line.append(f"  {field}=", style="dim")
+        line.append(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    out().print(line)

@@ -1,0 +1,57 @@
+"""Logs for the tests of the command line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli_support import environment
+
+from tidewheel.apps.transit.transit_pb2 import Arrival
+from tidewheel.cli import main
+from tidewheel.transport import codec
+from tidewheel.transport.log import open_log, records
+
+
+@pytest.fixture
+def small_log(tmp_path: Path) -> Path:
+    """A log with five arrivals of three vehicles."""
+    path = tmp_path / "small.tw"
+    values = [
+        codec.encode(
+            codec.pack(
+                Arrival(mode="bus", operator=18, vehicle=n % 3, lat=60.17, stop=str(n)), event_time=n * 1_000_000
+            )
+        )
+        for n in range(5)
+    ]
+    with open_log(path) as log:
+        keys = [f"18/{n % 3}".encode() for n in range(5)]
+        log.append("input.arrival", records(values, keys=keys, event_times=[n * 1_000_000 for n in range(5)]))
+    return path
+
+
+@pytest.fixture
+def inside(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command within this process: the same code, without the time that a process takes to start."""
+
+    def call(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["tidewheel", *map(str, arguments)])
+        for name, value in environment().items():
+            monkeypatch.setenv(name, value)
+        capfd.readouterr()
+        try:
+            main()
+            ended = 0
+        except SystemExit as exit:
+            ended = int(exit.code or 0)
+        out, err = capfd.readouterr()
+        assert ended == code, f"exit code {ended}\n{out}\n{err}"
+        return subprocess.CompletedProcess([], ended, out, err)
+
+    return call

@@ -1,0 +1,204 @@
+"""`simulate`, `replay`, `record` and `ingest`: into the log, all accounted for."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from contextlib import suppress
+
+import pytest
+from cli_support import Running, eventually, lines, tidewheel
+
+from tidewheel.ingest.pipeline import read_reports
+from tidewheel.transport.log import open_log
+
+MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+START = "2026-03-02T06:15:00Z"
+SMALL = ["--rate", 50, "--steady", "--speed", "max", "--start", START]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def broker(tmp_path):
+    """The port of a real broker."""
+    if MOSQUITTO is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("mosquitto is not installed, and CI must not do without these tests")
+        pytest.skip("mosquitto is not installed (apt-get install mosquitto)")
+    port = free_port()
+    process = subprocess.Popen([MOSQUITTO, "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def listens():
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", port)) == 0
+
+    try:
+        eventually(listens, "mosquitto listens")
+        yield port
+    finally:
+        process.kill()
+        process.wait()
+
+
+def totals(path):
+    with open_log(path) as log:
+        (report,) = read_reports(log)
+        return report
+
+
+def contents(path):
+    """The values of all input topics."""
+    with open_log(path) as log:
+        return {
+            topic.name: [
+                value for batch in log.read(topic.name, 0, 0) for value in batch.records.column("value").to_pylist()
+            ]
+            for topic in log.topics()
+            if topic.name.startswith("input.")
+        }
+
+
+def test_the_same_seed_simulates_the_same_city(tmp_path):
+    for name in ("one.tw", "same.tw"):
+        tidewheel("simulate", *SMALL, "--for", "20s", "--log", tmp_path / name)
+    tidewheel("simulate", *SMALL, "--for", "20s", "--seed", 8, "--log", tmp_path / "other.tw")
+    one = contents(tmp_path / "one.tw")
+    assert len(one["input.vehicle-position"]) > 500
+    assert contents(tmp_path / "same.tw") == one
+    assert contents(tmp_path / "other.tw") != one
+
+
+def test_simulate_tells_what_it_did_and_goes_on_counting(tmp_path):
+    log = tmp_path / "city.tw"
+    for place in range(2):
+        done = tidewheel("simulate", *SMALL, "--for", "10s", "--json", "--log", log)
+        told = lines(done)[-1]
+        assert told["received"] == told["topics"] + told["filtered"] + told["dead"] > 0
+        assert f"{told['received']:,} messages = {told['topics']:,} in topics" in done.stderr
+        if place == 0:
+            first = told["received"]
+    assert totals(log).received == first + told["received"]
+
+
+def test_simulate_stops_on_sigterm_with_everything_in_the_log(tmp_path):
+    log = tmp_path / "city.tw"
+    with Running("simulate", "--rate", 50, "--steady", "--json", "--log", log) as running:
+        for told in running.objects():
+            if told["received"] > 0:
+                break
+        done = running.end(signal.SIGTERM)
+        assert lines(done)[-1]["received"] == totals(log).received
+    with Running("simulate", "--rate", 50, "--for", "1h", "--json", "--log", log) as running:
+        next(running.objects())
+        running.end(signal.SIGINT, code=130)
+
+
+def test_replay_brings_recordings_into_the_log(tmp_path):
+    good = {
+        "received_at": "2026-03-02T06:15:31Z",
+        "topic": "/hfp/v2/journey/ongoing/vp/bus/0022/00817/1071/2/Rautatientori/08:04/1220120/4/60;24/29/06/58",
+        "payload": {"VP": {"tst": "2026-03-02T06:15:30.250Z", "lat": 60.2, "long": 24.9, "oper": 22, "veh": 817}},
+    }
+    recording = tmp_path / "city.jsonl.gz"
+    recording.write_bytes(gzip.compress(b"\n".join([json.dumps(good).encode()] * 5 + [b"not JSON"])))
+    log = tmp_path / "city.tw"
+    (told,) = lines(tidewheel("replay", recording, "--speed", "max", "--volume", 2, "--log", log, "--json"))[-1:]
+    assert (told["received"], told["topics"], told["dead"]) == (11, 10, 1)
+    told = lines(tidewheel("replay", recording, "--speed", "max", "--limit", 3, "--log", log, "--json"))[-1]
+    assert (told["received"], told["topics"], told["dead"]) == (3, 3, 0)
+    assert (totals(log).received, totals(log).source) == (14, "hfp:replay")
+
+
+def test_a_replay_that_is_interrupted_says_so(tmp_path):
+    later = [
+        {"received_at": f"2026-03-02T0{hour}:00:00Z", "topic": "x", "payload": {"hour": hour}} for hour in range(9)
+    ]
+    (tmp_path / "slow.jsonl").write_text("\n".join(map(json.dumps, later)))
+    with Running("replay", tmp_path / "slow.jsonl", "--json", "--log", tmp_path / "city.tw") as running:
+        for told in running.objects():
+            if told["received"]:
+                break
+        running.end(signal.SIGTERM, code=143)
+    assert totals(tmp_path / "city.tw").dead == {"bad-topic": 1}
+
+
+def test_from_the_simulator_over_a_broker_into_log_and_recording(tmp_path, broker):
+    log, recording = tmp_path / "city.tw", tmp_path / "city.jsonl.zst"
+    address = f"mqtt://127.0.0.1:{broker}"
+    with (
+        Running("ingest", "--mqtt", address, "--json", "--log", log) as ingesting,
+        Running("record", "--mqtt", address, "--json", "--output", recording) as recording_it,
+    ):
+
+        def publish() -> int:
+            told = lines(tidewheel("simulate", "--mqtt", address, *SMALL, "--for", "1s", "--json"))
+            return int(told[-1]["published"])
+
+        ingested, recorded = ingesting.objects(), recording_it.objects()
+        # What is published before both have subscribed is nobody's.
+        while not (next(ingested)["received"] and next(recorded)["received"]):
+            publish()
+        before = [next(objects)["received"] for objects in (ingested, recorded)]
+        published = publish()
+        assert published > 0
+        for objects, first in zip((ingested, recorded), before, strict=True):
+            while next(objects)["received"] < first + published:
+                pass
+        brought = lines(ingesting.end(signal.SIGTERM))[-1]
+        written = lines(recording_it.end(signal.SIGTERM))[-1]
+    assert brought["received"] == brought["topics"] + brought["filtered"] + brought["dead"]
+    assert brought["dead"] == 0
+    assert totals(log).received == brought["received"]
+    again = lines(tidewheel("replay", recording, "--speed", "max", "--log", tmp_path / "again.tw", "--json"))[-1]
+    assert again["received"] == written["received"] > 0
+    assert again["dead"] == 0
+
+
+def test_ingest_takes_what_is_posted(tmp_path):
+    port, log = free_port(), tmp_path / "city.tw"
+    with Running("ingest", "--http", f"127.0.0.1:{port}", "--json", "--log", log) as running:
+
+        def post() -> bool:
+            line = json.dumps({"topic": "nonsense", "payload": {"x": 1}}).encode()
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}/v1/messages", line, {"Content-Type": "application/x-ndjson"}
+            )
+            with suppress(urllib.error.URLError), urllib.request.urlopen(request, timeout=10) as answer:
+                return bool(answer.status == 200)
+            return False
+
+        eventually(post, "it listens")
+        assert lines(running.end(signal.SIGTERM))[-1]["dead"] == 1
+    assert totals(log).dead == {"bad-topic": 1}
+    assert totals(log).source == "hfp:main-http"
+
+
+def test_a_port_that_is_taken_is_a_matter_of_setup(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        said = tidewheel("ingest", "--http", f"127.0.0.1:{port}", "--log", tmp_path / "city.tw", code=3).stderr
+    assert "choose another port" in said
+
+
+def test_a_command_ends_with_its_standard_input_when_asked_to(tmp_path):
+    with Running(
+        "--end-with-stdin", "simulate", "--rate", 50, "--json", "--log", tmp_path / "city.tw", stdin=subprocess.PIPE
+    ) as running:
+        next(running.objects())
+        assert running.process.stdin is not None
+        running.process.stdin.close()
+        running.process.stdin = None
+        running.process.communicate(timeout=60)
+        assert running.process.returncode == 0

@@ -1,0 +1,96 @@
+"""The demo ends in good order, whoever ends it, and its counts add up."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+
+from cli_support import Running, eventually, identities
+
+from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition
+from tidewheel.cli.demo_watch import Watch
+from tidewheel.ingest.pipeline import read_reports
+from tidewheel.transport import codec
+from tidewheel.transport.log import open_log, records
+
+
+def counts(text: str, line: str) -> list[int]:
+    """The numbers of a line of the summary."""
+    (found,) = re.findall(rf"^{line}:\s*(.*)$", text, re.MULTILINE)
+    assert found.count("✓") == (line != "processed")
+    return [int(number.replace(",", "")) for number in re.findall(r"\b\d[\d,]*", found)]
+
+
+def assert_adds_up(log_path, shown: str) -> None:
+    received, topics, filtered, dead = counts(shown, "in")
+    assert received == topics + filtered + dead > 0
+    positions, batches, deadruns, nowhere = counts(shown, "processed")
+    results, expected, *_ = counts(shown, "results")
+    assert results == expected == positions - deadruns - nowhere > 0
+    assert batches > 0
+    with open_log(log_path) as log:
+        (report,) = read_reports(log)
+        assert report.received == received
+        found = identities(log, "analytics.vehicle-cell")
+        assert found == identities(log, "input.vehicle-position")
+        assert found.total() == results
+
+
+def test_the_demo_stops_by_itself_and_its_counts_add_up(tmp_path):
+    with Running("demo", "--for", "5s", "--rate", 300, "--log", tmp_path / "demo.tw") as running:
+        shown, said = running.process.communicate(timeout=300)
+        assert running.process.returncode == 0, said
+        assert_adds_up(tmp_path / "demo.tw", shown)
+        assert re.search(r"processed [\d,]+ positions/s, lag [\d,]+, results [\d,]+", shown)
+        eventually(lambda: not running.processes(), "no process is left behind", timeout=60)
+
+
+def test_ctrl_c_ends_the_demo_with_everything_finished(tmp_path):
+    with Running("demo", "--rate", 300, "--log", tmp_path / "demo.tw") as running:
+        assert running.process.stdout is not None
+        for line in running.process.stdout:
+            if "Ctrl-C ends it" in line:
+                break
+        assert len(running.processes()) > 3
+        done = running.end(signal.SIGINT)
+        assert_adds_up(tmp_path / "demo.tw", done.stdout)
+        eventually(lambda: not running.processes(), "no process is left behind", timeout=60)
+
+
+def test_ctrl_c_while_spark_starts_ends_the_demo_at_once(tmp_path):
+    with Running("demo", "--log", tmp_path / "demo.tw") as running:
+        eventually(lambda: len(running.processes()) >= 4, "simulator and Spark are on their way")
+        done = running.end(signal.SIGINT)
+        assert "nothing was processed" in done.stdout
+        eventually(lambda: not running.processes(), "no process is left behind", timeout=60)
+
+
+def test_nothing_outlives_a_demo_that_is_killed(tmp_path):
+    with Running("demo", "--log", tmp_path / "demo.tw") as running:
+        eventually(lambda: len(running.processes()) >= 4, "simulator and Spark are on their way")
+        os.kill(running.process.pid, signal.SIGKILL)
+        running.process.wait()
+        eventually(lambda: not running.processes(), "all have ended", timeout=120)
+
+
+def test_the_check_finds_what_is_missing_and_what_is_there_twice(tmp_path):
+    def position(second: int) -> bytes:
+        message = VehiclePosition(operator=1, vehicle=2, lat=60.0, lon=25.0, journey="journey")
+        return codec.encode(codec.pack(message, event_time=second, ingestion_time=second))
+
+    def result(second: int) -> bytes:
+        return codec.encode(codec.pack(VehicleCell(operator=1, vehicle=2), event_time=second, ingestion_time=second))
+
+    with open_log(tmp_path / "log.tw") as log:
+        log.append("input.vehicle-position", records([position(0)]))
+        watch = Watch(log, begin={("input.vehicle-position", 0): 1})
+        deadrun = codec.encode(codec.pack(VehiclePosition(lat=60.0, lon=25.0, journey="deadrun"), event_time=1))
+        log.append("input.vehicle-position", records([*map(position, [1, 2, 3, 3]), deadrun]))
+        log.append("analytics.vehicle-cell", records([*map(result, [0, 1, 2, 3])]))
+        check = watch.check()
+        assert (check.expected, check.missing, check.twice) == (4, 1, 0)
+        log.append("analytics.vehicle-cell", records([result(3), result(1)]))
+        check = watch.check()
+        assert (check.expected, check.missing, check.twice) == (4, 0, 1)
+        assert not check.passed

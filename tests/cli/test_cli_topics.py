@@ -1,0 +1,119 @@
+"""`topics` tells what is in the log, how fast it grows, who is behind, and whether ingestion adds up."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+from cli_support import Running, lines
+
+from tidewheel.apps.transit.hfp import HfpProcessor
+from tidewheel.ingest.message import Message
+from tidewheel.ingest.pipeline import Pipeline
+from tidewheel.model.time import now
+from tidewheel.transport.log import Retention, open_log, records
+
+
+@pytest.fixture
+def described(inside):
+    def describe(path):
+        (found,) = lines(inside("topics", "--json", "--log", path))
+        return found
+
+    return describe
+
+
+def test_counts_sizes_and_times(small_log, described):
+    found = described(small_log)
+    with open_log(small_log) as log:
+        info = log.topic_info("input.arrival")
+    (topic,) = found["topics"]
+    assert (topic["topic"], topic["partitions"], topic["records"]) == ("input.arrival", 1, 5)
+    assert topic["bytes"] == info.size
+    assert topic["first"] == topic["last"] is not None
+    assert found["log"] == str(small_log)
+
+
+def test_the_rate_is_that_of_the_last_minute(tmp_path, described):
+    clock = [now() - 3_600_000_000]
+    with open_log(tmp_path / "log.tw", clock=lambda: clock[0]) as log:
+        log.append("old", records([b"x"] * 1_000))
+        log.append("busy", records([b"x"] * 1_000))
+        clock[0] = now()
+        log.append("busy", records([b"x"] * 600))
+    rates = {topic["topic"]: topic["rate"] for topic in described(tmp_path / "log.tw")["topics"]}
+    assert rates == {"old": 0.0, "busy": 10.0}
+
+
+def test_the_lag_of_each_group(tmp_path, described):
+    with open_log(tmp_path / "log.tw", clock=lambda: now() - 90_000_000) as log:
+        log.create_topic("a", partitions=2)
+        log.append("a", records([b"x"] * 10, keys=[bytes([n]) for n in range(10)]))
+        log.append("b", records([b"x"] * 3))
+        sizes = log.topic_info("a").next_offsets
+        log.commit("slow", {("a", 0): 1, ("a", 1): 0, ("b", 0): 1})
+        log.commit("quick", {("b", 0): 3})
+    groups = {(group["group"], group["topic"]): group for group in described(tmp_path / "log.tw")["groups"]}
+    assert {name: group["lag"] for name, group in groups.items()} == {
+        ("slow", "a"): sum(sizes) - 1,
+        ("slow", "b"): 2,
+        ("quick", "b"): 0,
+    }
+    assert groups["slow", "b"]["behind_seconds"] >= 90
+    assert groups["quick", "b"]["behind_seconds"] == 0
+
+
+def test_what_retention_has_taken_is_no_mistake(tmp_path, described):
+    with open_log(tmp_path / "log.tw") as log:
+        log.append("a", records([b"x"] * 4))
+        log.commit("slow", {("a", 0): 0})
+        log.append("a", records([b"x"] * 4))
+        log.create_topic("a", retention=Retention(size=1))
+        log.maintain()
+        assert log.topic_info("a").first_offsets == (4,)
+    (group,) = described(tmp_path / "log.tw")["groups"]
+    assert group["lag"] == 8
+
+
+def test_ingestion_adds_up(tmp_path, described, inside):
+    with open_log(tmp_path / "log.tw") as log:
+        pipeline = Pipeline(log, HfpProcessor(), source="test")
+        pipeline(
+            [
+                Message("nonsense", b"{}", now()),
+                Message(
+                    "/hfp/v2/journey/upcoming/vp/bus/0022/00817/1071/2/Töölö/08:04/1/4/60;24/29/06/58", b"{}", now()
+                ),
+            ]
+        )
+    (source,) = described(tmp_path / "log.tw")["ingest"]
+    assert source == {
+        "source": "hfp:test",
+        "received": 2,
+        "topics": {},
+        "filtered": {"upcoming": 1},
+        "dead": {"bad-topic": 1},
+        "repeated": 0,
+        "adds_up": True,
+    }
+    shown = inside("topics", "--log", tmp_path / "log.tw").stdout
+    assert "✓" in shown
+    assert "dead.hfp" in shown
+    assert "__types" not in shown
+    assert "__types" in inside("topics", "--all", "--log", tmp_path / "log.tw").stdout
+
+
+def test_an_empty_log_says_how_to_fill_it(tmp_path, inside):
+    open_log(tmp_path / "log.tw").close()
+    assert "tidewheel simulate --log" in inside("topics", "--log", tmp_path / "log.tw").stdout
+
+
+def test_watch_goes_on_until_ctrl_c(small_log):
+    with Running("topics", "--watch", "--json", "--log", small_log) as running:
+        shown = running.objects()
+        assert next(shown)["topics"][0]["records"] == 5
+        with open_log(small_log) as log:
+            log.append("input.arrival", records([b"x"]))
+        while next(shown)["topics"][0]["records"] != 6:
+            pass
+        running.end(signal.SIGINT)

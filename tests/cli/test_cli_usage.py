@@ -1,0 +1,67 @@
+"""What is asked for in vain is told in one line, with an exit code that a script can use."""
+
+from __future__ import annotations
+
+import pytest
+from cli_support import tidewheel
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["dmo"], 2, "No such command 'dmo'"),
+        (["run", "vehicle-cel"], 2, "no job 'vehicle-cel'; did you mean 'vehicle-cell'? There are: vehicle-cell"),
+        (["run", "vehicle-cell", "--resolutoin", "8"], 2, "--resolutoin"),
+        (["run", "vehicle-cell", "--resolution", "fine"], 2, "Invalid value for '--resolution'"),
+        (["run", "vehicle-cell", "--start", "yesterday"], 2, "must be ISO text"),
+        (["demo", "--for", "soon"], 2, "duration must be text like"),
+        (["demo", "--for", "0s"], 2, "must be longer than 0 s"),
+        (["simulate", "--speed", "fast"], 2, 'must be a number above 0, or "max"'),
+        (["simulate", "--rate", "1000000", "--for", "1s"], 2, "rate must be between 1 and"),
+        (["simulate", "--mqtt", "http://x"], 2, "an MQTT broker's address looks like"),
+        (["replay", "missing.jsonl"], 2, "there is no recording missing.jsonl"),
+        (
+            ["replay", "x.jsonl", "--processor", "hpf"],
+            2,
+            "no processor 'hpf'; did you mean 'hfp'? There are: events, hfp",
+        ),
+        (["ingest"], 2, "nothing to bring messages from: give --mqtt ADDRESS, --http HOST:PORT, or both"),
+        (["ingest", "--http", "8090"], 2, "--http needs an address such as 127.0.0.1:8090, got '8090'"),
+        (["ingest", "--http", "127.0.0.1:0", "--processor", "events", "--mode", "bus"], 2, "knows no modes"),
+        (["ingest", "--mqtt", "localhost", "--mode", "boat"], 2, "unknown mode 'boat'"),
+        (["record", "--mqtt", "localhost", "--output", "no/where.jsonl"], 2, "the folder no of the recording"),
+        (["topics", "--log", "none.tw"], 2, "there is no log none.tw"),
+        (["tail", "input.arrival", "--log", "none.tw"], 2, "there is no log none.tw"),
+        (["simulate", "--for", "1s", "--log", "no/where.tw"], 1, "the folder"),
+        (["simulate", "--for", "1s", "--log", "notes.txt"], 1, "is not a Tidewheel log"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_mistake_is_told_in_one_line(arguments, code, text, tmp_path, inside, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("milk, bread, and a second line\n" * 10)
+    done = inside(*arguments, code=code)
+    said = " ".join(done.stderr.replace("│", " ").split())
+    assert text in said
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert {path.name for path in tmp_path.iterdir()} <= {"notes.txt", "tidewheel.tw"}
+
+
+def test_a_missing_topic_comes_with_a_guess(small_log):
+    said = tidewheel("tail", "input.arival", "--log", small_log, code=2).stderr
+    assert "no topic 'input.arival'; did you mean 'input.arrival'?" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_debug_shows_where_an_error_comes_from(small_log):
+    said = tidewheel("--debug", "tail", "input.arival", "--log", small_log, code=2).stderr
+    assert "Traceback" in said
+    assert "did you mean 'input.arrival'?" in said
+
+
+def test_the_log_is_that_of_the_environment_or_of_the_folder(small_log, tmp_path):
+    assert "input.arrival" in tidewheel("topics", cwd=tmp_path, TIDEWHEEL_LOG=str(small_log)).stdout
+    assert "no log tidewheel.tw" in tidewheel("topics", cwd=tmp_path, code=2).stderr
+    small_log.rename(tmp_path / "tidewheel.tw")
+    assert "input.arrival" in tidewheel("topics", cwd=tmp_path).stdout
