@@ -6,32 +6,48 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tidewheel import errors
-from tidewheel.model import watermarks
+from tidewheel.model import aggregates as agg
+from tidewheel.model import geo, triggers, watermarks, windows
+from tidewheel.model.process import Clock, ProcessingTimer, Timer
 
 if TYPE_CHECKING:
     from tidewheel.engine.job import Job, job
     from tidewheel.engine.options import reader_function
+    from tidewheel.engine.result import Result
     from tidewheel.engine.run import Progress, Run, start
     from tidewheel.engine.session import session
+    from tidewheel.engine.stream import KeyedStream, Stream, WindowedStream, stream
     from tidewheel.transport.log import Log, open_log
     from tidewheel.transport.registry import TypeRegistry, types
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Clock",
     "Job",
+    "KeyedStream",
     "Log",
+    "ProcessingTimer",
     "Progress",
+    "Result",
     "Run",
+    "Stream",
+    "Timer",
     "TypeRegistry",
+    "WindowedStream",
+    "agg",
     "errors",
+    "geo",
     "job",
     "open_log",
     "reader_function",
     "session",
     "start",
+    "stream",
+    "triggers",
     "types",
     "watermarks",
+    "windows",
 ]
 
 # Spark takes a second to import: a program that only looks at a log should not wait for it.
@@ -39,6 +55,11 @@ _HOMES = {
     "Job": "engine.job",
     "job": "engine.job",
     "reader_function": "engine.options",
+    "KeyedStream": "engine.stream",
+    "Stream": "engine.stream",
+    "WindowedStream": "engine.stream",
+    "stream": "engine.stream",
+    "Result": "engine.result",
     "Progress": "engine.run",
     "Run": "engine.run",
     "start": "engine.run",

@@ -199,24 +199,28 @@ class WriteOptions:
     | `topic` | where to | the column `_topic` of each row |
     | `type` | the message type that the columns fill, besides `event_time` and `ingestion_time` | a column `value` |
     | `key` | columns whose values, joined by a slash, are the record's key | the column `_key`, or none |
+    | `parcels` | for rows that flows made (a column `parcel`): where each of their outputs goes | rows as above |
     """
 
     log: str
     topic: str | None = None
     type: str | None = None
     key: tuple[str, ...] = ()
+    parcels: Mapping[tuple[str, str], Any] | None = None
 
-    NAMES: ClassVar[str] = "log path topic type key"
+    NAMES: ClassVar[str] = "log path topic type key parcels"
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> WriteOptions:
         """Read and check."""
         options = _Options(given, cls.NAMES)
+        parcels = options.get("parcels")
         return cls(
             log=options.get("path") or options.need("log", '.option("log", "city.tw")'),
             topic=options.get("topic") or None,
             type=options.get("type") or None,
             key=_names(options.get("key")),
+            parcels=cloudpickle.loads(base64.b64decode(parcels)) if parcels else None,
         )
 
 

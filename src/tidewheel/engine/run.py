@@ -6,7 +6,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +35,7 @@ from tidewheel.transport.log import Log, Topic
 from tidewheel.transport.registry import type_name, types
 from tidewheel.transport.type_topic import publish_types
 
-__all__ = ["Progress", "Run", "start"]
+__all__ = ["Progress", "Run", "Work", "explained", "java_pid", "start"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,18 @@ class Progress:
     observed: Mapping[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a run does: its name, and the topics that it reads."""
+
+    name: str
+    reads: Collection[str]
+
+
 class Run:
     """A job at work. It goes on until `stop`, until an `available_now` run has read all, or until it fails."""
 
-    def __init__(self, job: Job, log: Log, query: StreamingQuery, checkpoint: Checkpoint) -> None:
+    def __init__(self, job: Job | Work, log: Log, query: StreamingQuery, checkpoint: Checkpoint) -> None:
         self.job = job
         self.query = query
         self._log = log
@@ -80,7 +88,7 @@ class Run:
             ended = self.query.awaitTermination(timeout)  # type: ignore[arg-type]
         except PySparkException as error:
             self._end()
-            raise _explained(self.job, error) from error
+            raise explained(self.job.name, error) from error
         if timeout is None or ended:
             self._end()
             return True
@@ -211,7 +219,7 @@ def start(
         types.register(*job.reads.values(), job.writes)
         publish_types(log, types, names)
         spark = session(spark)
-        held.note_helper(_java_pid(spark))
+        held.note_helper(java_pid(spark))
         frames = [_read(spark, job, log, topic, held, begin, max_events_per_batch) for topic in job.reads]
         rows = job(*frames, **values)
         writer = (
@@ -228,7 +236,7 @@ def start(
     except BaseException as error:
         held.release()
         if isinstance(error, PySparkException):
-            raise _explained(job, error) from error
+            raise explained(job.name, error) from error
         raise
     return Run(job, log, query, held)
 
@@ -252,7 +260,8 @@ def _read(
     )
 
 
-def _java_pid(spark: SparkSession) -> int:
+def java_pid(spark: SparkSession) -> int:
+    """The process that Spark's Java runs in."""
     java = spark.sparkContext._jvm
     assert java is not None
     return int(java.java.lang.ProcessHandle.current().pid())
@@ -262,12 +271,12 @@ _OURS = re.compile(r"tidewheel\.errors\.(\w+): (.*)")
 _KINDS = {kind.__name__: kind for kind in (CheckpointError, DataLossError, DefinitionError, MalformedError)}
 
 
-def _explained(job: Job, error: PySparkException) -> Exception:
+def explained(job: str, error: PySparkException) -> Exception:
     """What broke the job, without the layers that carried it."""
     text = str(error)
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]
-        return _KINDS.get(name, JobError)(f"job {job.name}: {message}")
+        return _KINDS.get(name, JobError)(f"job {job}: {message}")
     lines = [line.strip() for line in text.splitlines() if re.match(r"^\w[\w.]*(Error|Exception): ", line.strip())]
-    return JobError(f"job {job.name} failed: {lines[-1] if lines else text.splitlines()[0]}")
+    return JobError(f"job {job} failed: {lines[-1] if lines else text.splitlines()[0]}")

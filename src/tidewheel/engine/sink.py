@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from tidewheel.engine.columns import arrow_schema
 from tidewheel.engine.options import WriteOptions
+from tidewheel.engine.parcel_sink import encoded
 from tidewheel.engine.workers import registry_for, settle, shared_log
 from tidewheel.errors import DefinitionError, LogError
 from tidewheel.transport.codec import ENVELOPE_COLUMNS, encode_columns
@@ -51,11 +52,17 @@ class _Sink:
         query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         parts: dict[str, list[pa.RecordBatch]] = {}
         for batch in iterator:
-            if batch.num_rows:
-                encoded, topics = self._encode(batch)
-                for topic, some in _by_topic(encoded, topics, self._options.topic):
-                    parts.setdefault(topic, []).append(some)
+            for topic, some in self._records(batch):
+                parts.setdefault(topic, []).append(some)
         return _Written(query, {topic: _dump(batches) for topic, batches in sorted(parts.items())})
+
+    def _records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        if self._options.parcels is not None:
+            for data in batch.column("parcel").to_pylist():
+                yield from encoded(data, self._options.parcels, self._options.log)
+        elif batch.num_rows:
+            rows, topics = self._encode(batch)
+            yield from _by_topic(rows, topics, self._options.topic)
 
     def _encode(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -128,6 +135,8 @@ class BatchSink(_Sink, DataSourceArrowWriter):
 def _fields(options: WriteOptions, schema: pa.Schema) -> list[str]:
     """The columns that fill the message; all that is wrong with the rows is said before the first comes."""
     names = schema.names
+    if options.parcels is not None:
+        return []
     if options.topic is None and "_topic" not in names:
         raise DefinitionError('where to? Give the option "topic", or a column _topic')
     missing = [name for name in options.key if name not in names]

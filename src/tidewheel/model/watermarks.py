@@ -18,11 +18,13 @@ from tidewheel.model.summary import Summary, merge, skew_bounds
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = [
+    "Arrival",
     "Bounded",
     "Percentile",
     "Punctuated",
     "Strategy",
     "advance",
+    "arrival",
     "bounded",
     "from_json",
     "monotonic",
@@ -136,6 +138,23 @@ class Punctuated(Strategy):
         return max(marks, default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class Arrival(Strategy):
+    """Time is when events reach the log, or shortly before: it follows the log's clock."""
+
+    kind: ClassVar[str] = "arrival"
+    delay: Duration = 0
+
+    def __post_init__(self) -> None:
+        Strategy.__post_init__(self)
+        if self.delay < 0:
+            raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(self.delay)}")
+
+    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+        """The log's clock at the last append, less the delay."""
+        return summary.append_time - self.delay
+
+
 def _common(idle: str | timedelta | None, future: str | timedelta | None) -> dict[str, Duration | None]:
     return {
         "idle": None if idle is None else duration(idle, what="watermark idle timeout"),
@@ -166,6 +185,15 @@ def percentile(
     return Percentile(percent=float(percent), **_common(idle, future))
 
 
+def arrival(delay: str | timedelta | int = "0 s", *, idle: str | timedelta | None = None) -> Arrival:
+    """For streams whose time is that of arrival or ingestion: it follows the log's clock, `delay` behind.
+
+    >>> arrival("1 s")
+    Arrival(idle=None, future=60000000, delay=1000000)
+    """
+    return Arrival(delay=duration(delay, what="watermark delay"), **_common(idle, "1 min"))
+
+
 def punctuated(*, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min") -> Punctuated:
     """Markers from the producers say how far they are."""
     return Punctuated(**_common(idle, future))
@@ -177,7 +205,7 @@ def from_json(fields: Mapping[str, Any]) -> Strategy:
     >>> from_json(bounded("1 s").to_json()) == bounded("1 s")
     True
     """
-    kinds: dict[str, type[Strategy]] = {cls.kind: cls for cls in (Bounded, Percentile, Punctuated)}
+    kinds: dict[str, type[Strategy]] = {cls.kind: cls for cls in (Arrival, Bounded, Percentile, Punctuated)}
     options = dict(fields)
     kind = options.pop("kind", None)
     if kind not in kinds:

@@ -1,0 +1,52 @@
+"""Buckets: keys are hashed to a fixed number of them, and each has its state and its own Spark partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from tidewheel.model.hashing import key_hash
+
+__all__ = ["bucket_ids", "by_bucket"]
+
+
+def by_bucket(frame: pl.DataFrame, keys: Sequence[str], buckets: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The rows of each bucket that gets any, in their order."""
+    if buckets == 1:
+        yield 0, frame
+        return
+    numbered = frame.with_columns((key_hash(frame, keys) % buckets).cast(pl.Int32).alias("__bucket"))
+    for (number,), part in sorted(numbered.partition_by("__bucket", as_dict=True, maintain_order=True).items()):
+        yield int(number), part.drop("__bucket")
+
+
+def bucket_ids(buckets: int) -> list[int]:
+    """For each bucket a number that Spark's hash partitioning sends to a partition of its own, if there are as many
+    partitions as buckets: evenly spread work needs that.
+
+    >>> len(set(bucket_ids(8)))
+    8
+    """
+    found: dict[int, int] = {}
+    candidate = 0
+    while len(found) < buckets:
+        found.setdefault(_spark_hash(candidate) % buckets, candidate)
+        candidate += 1
+    return [found[number] for number in range(buckets)]
+
+
+def _spark_hash(value: int) -> int:
+    """Murmur3 of an int as Spark partitions by it (seed 42)."""
+    mask = 0xFFFFFFFF
+
+    def rotated(number: int, by: int) -> int:
+        return ((number << by) | (number >> (32 - by))) & mask
+
+    k = (rotated((value * 0xCC9E2D51) & mask, 15) * 0x1B873593) & mask
+    h = (rotated(42 ^ k, 13) * 5 + 0xE6546B64) & mask
+    h ^= 4
+    h = ((h ^ (h >> 16)) * 0x85EBCA6B) & mask
+    h = ((h ^ (h >> 13)) * 0xC2B2AE35) & mask
+    h ^= h >> 16
+    return h - (1 << 32) if h >= 1 << 31 else h

@@ -1,0 +1,115 @@
+"""A query in plain words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidewheel.engine.flow import Stage
+from tidewheel.engine.input import FrameInput, LogInput
+from tidewheel.engine.sliced import can_slice
+from tidewheel.engine.window_columns import slice_length
+from tidewheel.model.panes import END_OF_TIME
+from tidewheel.model.process import Process
+from tidewheel.model.time import Duration, format_duration
+from tidewheel.model.windowing import Windowing
+from tidewheel.model.windows import Count, Session, Sliding
+
+__all__ = ["explain"]
+
+
+def explain(source: LogInput | FrameInput, stages: Sequence[Stage]) -> str:
+    """What will come out when, what is kept for how long, and how it will run."""
+    lines = [f"Reads {source!r}.", f"Time: {source.time}; watermark {source.watermark!r}."]
+    for number, stage in enumerate(stages, start=1):
+        title = f"Stage {number}" if len(stages) > 1 else "Then"
+        lines.append(f"{title}, {_about(stage)}:")
+        body = _process(stage.what) if isinstance(stage.what, Process) else _windows(stage.what)
+        lines += [f"  {line}" for line in body]
+    lines.append(_how(source, stages))
+    return "\n".join(lines)
+
+
+def _about(stage: Stage) -> str:
+    made = [repr(op) for op in stage.ops]
+    after = f", after {'; '.join(made)}" if made else ""
+    return (f"for each {', '.join(stage.keys)}" if stage.keys else "over all rows") + after
+
+
+def _windows(spec: Windowing) -> list[str]:
+    lines = [f"What: {', '.join(f'{name} = {aggregate!r}' for name, aggregate in spec.aggregates.items())}."]
+    lines.append(f"Where: {spec.windows!r}.")
+    if isinstance(spec.windows, Count):
+        lines.append("When: once, when the watermark has passed a window's last element.")
+    else:
+        lines.append(f"When: {_when(spec)}")
+    how = {
+        "delta": "each result holds what came since the last one of its window",
+        "value": "each result replaces the last one of its window",
+        "retracting": "before each new result of a window the last one is taken back (retraction = true)",
+    }
+    lines.append(f"How: {how[spec.mode]}.")
+    lines.append(f"Late: {_late(spec.lateness)}")
+    lines.append(f"Kept: {_kept(spec)}")
+    return lines
+
+
+def _when(spec: Windowing) -> str:
+    trigger = spec.trigger
+    parts = [f"{trigger!r}:"]
+    if trigger.fires_early:
+        which = " (only the open window that ends next)" if spec.early_windows == "next" else ""
+        parts.append(f"early results before the watermark passes the window{which};")
+    parts.append("a result in the batch in which the watermark passes the window's end;")
+    if spec.lateness and trigger.fires_late:
+        parts.append("later ones when late rows come.")
+    else:
+        parts.append("none after that.")
+    return " ".join(parts)
+
+
+def _late(lateness: Duration) -> str:
+    if lateness >= END_OF_TIME:
+        return "rows are welcome however late they come."
+    welcome = (
+        f"rows are welcome until the watermark is {format_duration(lateness)} past their window's end; "
+        if lateness
+        else "rows are welcome until the watermark is past their window's end; "
+    )
+    return welcome + "after that they go to the output late, with late_reason and late_by."
+
+
+def _kept(spec: Windowing) -> str:
+    windows = spec.windows
+    until = "for ever" if spec.lateness >= END_OF_TIME else f"until the watermark is {format_duration(spec.lateness)}"
+    after = "" if spec.lateness >= END_OF_TIME else " past the end of the window"
+    if can_slice(spec):
+        assert isinstance(windows, Sliding)
+        return f"one partial result for each key and slice of {format_duration(slice_length(windows))}, {until}{after}."
+    if isinstance(windows, Count):
+        return "the rows of windows that are not full, and how many rows each key had."
+    what = "session" if isinstance(windows, Session) else "window"
+    return f"one partial result for each key and {what}, {until}{after}."
+
+
+def _process(process: Process) -> list[str]:
+    ttl = "for ever" if process.ttl is None else f"until a key was silent for {format_duration(process.lifetime)}"
+    return [
+        f"What: {process.name}(events, state, clock), over each key's rows in the order of event time.",
+        "When: in the batch in which the watermark passes the rows.",
+        "Late: rows behind the watermark go to the output late, with late_reason and late_by.",
+        f"Kept: rows until the watermark passes them; {', '.join(process.state) or 'nothing'} of each key, {ttl}.",
+    ]
+
+
+def _how(source: LogInput | FrameInput, stages: Sequence[Stage]) -> str:
+    operators = "one state operator" if len(stages) == 1 else f"{len(stages)} state operators, one after the other"
+    if isinstance(source, LogInput):
+        rows = any(stage.operator().takes_rows for stage in stages[:1])
+        first = "rows are" if rows else "rows are aggregated and"
+        return f"Runs as one Spark query: {first} dealt to buckets inside the log's reader, one shuffle, {operators}."
+    if source.frame.isStreaming:
+        return (
+            f"Runs as one Spark query: rows go to Python, one shuffle by bucket, {operators}. Spark's watermark is in "
+            "force a batch later than it moves, so results come one batch later than from a log."
+        )
+    return f"Runs as one Spark job over all rows: one shuffle by bucket, then {operators}; all windows are closed."

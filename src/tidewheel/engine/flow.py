@@ -1,0 +1,146 @@
+"""A flow: what happens to the rows of one input, from preparing them to the last stage that keeps state. Plain values,
+no Spark: the same flow runs in a test, inside the log's reader, and in Spark's workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import polars as pl
+
+from tidewheel.engine.counted import CountedOperator
+from tidewheel.engine.judging import judge
+from tidewheel.engine.operator import Outputs, Store, Tick
+from tidewheel.engine.process import ProcessOperator
+from tidewheel.engine.sliced import SlicedOperator, can_slice
+from tidewheel.engine.window_columns import TIME
+from tidewheel.engine.windowed import WindowedOperator
+from tidewheel.model.process import Process
+from tidewheel.model.time import Duration, Instant
+from tidewheel.model.windowing import Windowing
+from tidewheel.model.windows import Count
+
+__all__ = ["ALL", "Flow", "RowOp", "Stage", "StageOperator", "prepared"]
+
+ALL = "__all"
+"""The key of a stream without keys."""
+
+
+@dataclass(frozen=True)
+class RowOp:
+    """Something done to each row by itself."""
+
+    kind: Literal["with_columns", "filter", "select"]
+    exprs: tuple[Any, ...]
+
+    def apply(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Do it."""
+        match self.kind:
+            case "with_columns":
+                return frame.with_columns(*self.exprs)
+            case "filter":
+                return frame.filter(*self.exprs)
+            case _:
+                return frame.select(*self.exprs)
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({', '.join(map(str, self.exprs))})"
+
+
+class StageOperator(Protocol):
+    """An operator and the part of its work that needs no state."""
+
+    takes_rows: bool
+
+    def judge(
+        self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
+    ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """The rows that are in time, and the others with the reason."""
+
+    def first_half(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
+        """What `step` takes."""
+
+    def step(self, store: Store, rows: pl.DataFrame | None, tick: Tick) -> Outputs:
+        """Take a batch's rows of this bucket and its time; give what comes out."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Rows prepared, keyed, and handed to an operator that keeps state."""
+
+    ops: tuple[RowOp, ...]
+    keys: tuple[str, ...]
+    what: Windowing | Process
+    schema: Mapping[str, pl.DataType]
+    time: str = "event_time"
+
+    @property
+    def by(self) -> tuple[str, ...]:
+        """The key columns in the frames; a stream without keys has a constant one."""
+        return self.keys or (ALL,)
+
+    def operator(self) -> StageOperator:
+        """What runs it."""
+        if isinstance(self.what, Process):
+            return ProcessStage(ProcessOperator(self.what, self.schema, judged=True))
+        if isinstance(self.what.windows, Count):
+            return CountedOperator(self.what, self.by)
+        if can_slice(self.what):
+            return SlicedOperator(self.what, self.by)
+        return WindowedOperator(self.what, self.by)
+
+
+class ProcessStage:
+    """A process function as a stage: late is what is behind the watermark."""
+
+    takes_rows = True
+
+    def __init__(self, operator: ProcessOperator) -> None:
+        self._operator = operator
+
+    def judge(
+        self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
+    ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """The rows that are not behind the watermark, and the others with the reason."""
+        return judge(
+            rows, before=before, last_end=lambda sound: sound[TIME], lateness=0, future=future, arrival=arrival
+        )
+
+    def first_half(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
+        """The rows: all of them have to be seen."""
+        return rows
+
+    def step(self, store: Store, rows: pl.DataFrame | None, tick: Tick) -> Outputs:
+        """Take a batch's rows of this bucket and its time; give what comes out."""
+        return self._operator.step(store, rows, tick)
+
+
+def prepared(stage: Stage, frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows as the stage's operator takes them: columns made and left out, keys, and the time in µs."""
+    for op in stage.ops:
+        frame = op.apply(frame)
+    made = [pl.col(stage.time).cast(pl.Datetime("us", "UTC")).cast(pl.Int64).alias(TIME)]
+    if not stage.keys:
+        made.append(pl.lit(0, pl.Int8).alias(ALL))
+    return frame.with_columns(made)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A named chain of stages over the topics that it reads."""
+
+    name: str
+    topics: tuple[str, ...]
+    stages: tuple[Stage, ...]
+    future: Duration | None = None
+
+    def definition(self) -> Mapping[str, Any]:
+        """What must not change while there is state: kept in the checkpoint and compared."""
+        return {
+            "topics": list(self.topics),
+            "stages": [
+                {"ops": [repr(op) for op in stage.ops], "keys": list(stage.keys), "what": repr(stage.what)}
+                for stage in self.stages
+            ],
+        }

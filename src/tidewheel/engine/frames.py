@@ -1,0 +1,54 @@
+"""Frames as bytes: how operators' input, output and state travel through Spark."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+from collections.abc import Iterable
+from typing import Literal
+
+import polars as pl
+
+from tidewheel.errors import CheckpointError
+
+__all__ = ["from_bytes", "pack", "to_bytes", "unpack"]
+
+_VERSION = 1
+_HEAD = struct.Struct("<BI")
+
+
+def to_bytes(frame: pl.DataFrame, *, compression: Literal["uncompressed", "lz4", "zstd"] = "uncompressed") -> bytes:
+    """A frame as an Arrow stream."""
+    buffer = io.BytesIO()
+    frame.rechunk().write_ipc_stream(buffer, compression=compression)
+    return buffer.getvalue()
+
+
+def from_bytes(data: bytes) -> pl.DataFrame:
+    """The frame that `to_bytes` wrote."""
+    return pl.read_ipc_stream(io.BytesIO(data))
+
+
+def pack(frames: Iterable[tuple[str, pl.DataFrame]]) -> bytes:
+    """Several named frames as one value; names may repeat.
+
+    >>> [(name, frame.height) for name, frame in unpack(pack([("a", pl.DataFrame({"x": [1, 2]}))]))]
+    [('a', 2)]
+    """
+    entries = [(name, to_bytes(frame)) for name, frame in frames]
+    head = json.dumps([[name, len(data)] for name, data in entries]).encode()
+    return b"".join([_HEAD.pack(_VERSION, len(head)), head, *(data for _, data in entries)])
+
+
+def unpack(data: bytes) -> list[tuple[str, pl.DataFrame]]:
+    """What `pack` packed."""
+    version, size = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise CheckpointError(f"frames of version {version} cannot be read; this Tidewheel writes version {_VERSION}")
+    place = _HEAD.size + size
+    frames = []
+    for name, length in json.loads(data[_HEAD.size : place]):
+        frames.append((name, from_bytes(data[place : place + length])))
+        place += length
+    return frames

@@ -1,0 +1,216 @@
+"""The two halves of a query: what needs no state, and what does. Spark carries bytes between them; nothing here
+knows it.
+
+The first half runs where the rows are read: it prepares them, tells late ones apart, aggregates what can be aggregated,
+and deals everything out to buckets. The second half runs once for each bucket and batch, with the bucket's state. When
+flows have several stages, a second half is also the first half of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import polars as pl
+
+from tidewheel.engine.bucket_store import BucketState
+from tidewheel.engine.buckets import by_bucket
+from tidewheel.engine.flow import ALL, Flow, StageOperator, prepared
+from tidewheel.engine.frames import pack, unpack
+from tidewheel.engine.operator import LATE, RESULTS, Tick
+from tidewheel.engine.partials import N
+from tidewheel.engine.window_columns import TIME
+from tidewheel.model.panes import END_OF_TIME
+from tidewheel.model.time import Instant
+
+__all__ = ["ACCEPTED", "METRICS", "Dealer", "Parcel", "SecondHalf", "metrics_frame"]
+
+METRICS = "metrics"
+ACCEPTED = "accepted"
+_OUT = "out"  # results on their way through later stages
+_IN = "in"
+
+
+@dataclass
+class Parcel:
+    """What goes to one bucket: frames by flow and port."""
+
+    frames: list[tuple[str, pl.DataFrame]] = field(default_factory=list)
+
+    def add(self, flow: str, port: str, frame: pl.DataFrame) -> None:
+        """Put a frame in."""
+        self.frames.append((f"{port}:{flow}", frame))
+
+    def to_bytes(self) -> bytes:
+        """As one value."""
+        return pack(self.frames)
+
+    @staticmethod
+    def read(data: bytes) -> list[tuple[str, str, pl.DataFrame]]:
+        """Flow, port and frame of everything in it."""
+        return [(name.partition(":")[2], name.partition(":")[0], frame) for name, frame in unpack(data)]
+
+
+@dataclass(frozen=True)
+class _Operators:
+    """The operators of one depth, by flow."""
+
+    flows: tuple[Flow, ...]
+    depth: int
+
+    @cached_property
+    def by_name(self) -> dict[str, StageOperator]:
+        return {flow.name: flow.stages[self.depth].operator() for flow in self.flows if len(flow.stages) > self.depth}
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"flows": self.flows, "depth": self.depth}  # operators are made anew in each process
+
+    def __setstate__(self, state: Mapping[str, object]) -> None:
+        self.__dict__.update(state)
+
+
+class Dealer:
+    """Rows to parcels for the stage of one depth."""
+
+    def __init__(self, flows: Sequence[Flow], buckets: int, *, depth: int = 0, judged: bool = True) -> None:
+        self._operators = _Operators(tuple(flows), depth)
+        self._flows = {flow.name: flow for flow in flows}
+        self._buckets = buckets
+        self._depth = depth
+        self._judged = judged
+
+    def deal(
+        self,
+        parcels: dict[int, Parcel],
+        flow: str,
+        frames: Iterable[pl.DataFrame],
+        before: Instant | None,
+        *,
+        arrival: str | None = None,
+    ) -> None:
+        """Deal the rows of one flow out. Without `judged` they go as they are: whoever knows the watermark judges."""
+        stage = self._flows[flow].stages[self._depth]
+        operator = self._operators.by_name[flow]
+        good: list[pl.DataFrame] = []
+        late: list[pl.DataFrame] = []
+        for frame in frames:
+            if not frame.height:
+                continue
+            rows = prepared(stage, frame)
+            if not rows.height:
+                continue
+            if self._judged:
+                future = self._flows[flow].future if self._depth == 0 else None
+                rows, rejected = operator.judge(rows, before, future=future, arrival=arrival)
+                if rejected is not None:
+                    late.append(rejected)
+                if not rows.height:
+                    continue
+                rows = operator.first_half(rows, before)
+            good.append(rows)
+        if good:
+            whole = good[0] if len(good) == 1 else pl.concat(good)
+            for bucket, part in by_bucket(whole, stage.by, self._buckets):
+                parcels.setdefault(bucket, Parcel()).add(flow, _IN, part)
+        if late:
+            # Late rows need no state, only a way out.
+            parcels.setdefault(0, Parcel()).add(flow, LATE, _public(pl.concat(late)))
+
+
+def _public(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows.drop([name for name in rows.columns if name in (TIME, ALL) or name.startswith("__")])
+
+
+class SecondHalf:
+    """The stages of one depth, on one bucket."""
+
+    def __init__(self, flows: Sequence[Flow], depth: int, buckets: int, *, judged: bool = True) -> None:
+        self._operators = _Operators(tuple(flows), depth)
+        self._flows = {flow.name: flow for flow in flows}
+        self._depth = depth
+        self._judged = judged
+        deeper = any(len(flow.stages) > depth + 1 for flow in flows)
+        self._next = Dealer(flows, buckets, depth=depth + 1) if deeper else None
+
+    @property
+    def last(self) -> bool:
+        """Is there no stage after it?"""
+        return self._next is None
+
+    def step(
+        self, state: BucketState, bucket: int, parcels: Sequence[bytes], tick: Tick
+    ) -> tuple[list[tuple[str, str, pl.DataFrame]], dict[int, Parcel]]:
+        """What comes out (flow, name of the stream, frame), and what goes to the buckets of the next stage."""
+        incoming: dict[str, list[pl.DataFrame]] = {}
+        out: list[tuple[str, str, pl.DataFrame]] = []
+        late_here: dict[str, int] = {}
+        for data in parcels:
+            for flow, port, frame in Parcel.read(data):
+                if port == _IN:
+                    incoming.setdefault(flow, []).append(frame)
+                elif port == LATE:
+                    out.append((flow, LATE, frame))
+                    late_here[flow] = late_here.get(flow, 0) + frame.height
+                else:
+                    out.append((flow, port.removeprefix(f"{_OUT}-"), frame))
+        forward: dict[int, Parcel] = {}
+        for name, operator in self._operators.by_name.items():
+            frames = incoming.get(name, [])
+            rows = None if not frames else frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal")
+            if rows is not None and not self._judged:
+                rows, rejected = operator.judge(rows, tick.before)
+                if rejected is not None:
+                    out.append((name, LATE, _public(rejected)))
+                    late_here[name] = late_here.get(name, 0) + rejected.height
+                rows = operator.first_half(rows, tick.before) if rows.height else None
+            outputs = operator.step(state.store(f"{name}/{self._depth}/"), rows, tick)
+            accepted = 0 if rows is None else int(rows[N].sum()) if N in rows.columns else rows.height
+            deeper = len(self._flows[name].stages) > self._depth + 1
+            for port, frame in outputs.items():
+                if not frame.height:
+                    continue
+                if port == LATE:
+                    late_here[name] = late_here.get(name, 0) + frame.height
+                    accepted -= frame.height
+                if port == RESULTS and deeper:
+                    assert self._next is not None
+                    self._next.deal(forward, name, [_public(frame)], tick.before)
+                else:
+                    out.append((name, port, _public(frame)))
+            results = outputs.get(RESULTS)
+            if accepted or name in late_here or results is not None:
+                frame = metrics_frame(name, self._depth, tick, accepted, late_here.get(name, 0), results)
+                out.append((name, METRICS, frame))
+        if self._next is not None:
+            for name, port, frame in out:
+                forward.setdefault(bucket, Parcel()).add(name, f"{_OUT}-{port}", frame)
+            return [], forward
+        return out, {}
+
+
+def metrics_frame(
+    flow: str, depth: int, tick: Tick, accepted: int, late: int, results: pl.DataFrame | None
+) -> pl.DataFrame:
+    """What one stage of a flow did to a bucket in a batch: events in = accepted + late."""
+    count = 0 if results is None else results.height
+    retractions = 0 if results is None or "retraction" not in results.columns else int(results["retraction"].sum())
+    instant = pl.Datetime("us", "UTC")
+    return pl.DataFrame(
+        {
+            "job": [flow],
+            "stage": [depth],
+            "event_time": pl.Series([tick.clock], dtype=pl.Int64).cast(instant),
+            "watermark": pl.Series([_shown(tick.watermark)], dtype=pl.Int64).cast(instant),
+            "events": [accepted + late],
+            ACCEPTED: [accepted],
+            "late": [late],
+            "results": [count - retractions],
+            "retractions": [retractions],
+        },
+        schema_overrides=dict.fromkeys(["stage", "events", ACCEPTED, "late", "results", "retractions"], pl.Int64),
+    )
+
+
+def _shown(watermark: Instant | None) -> Instant | None:
+    return None if watermark is None or watermark >= END_OF_TIME else watermark

@@ -1,0 +1,176 @@
+"""Where a stream's rows come from: topics of a log, or any DataFrame."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from google.protobuf.message import Message
+from pyspark.sql import DataFrame, SparkSession
+
+from tidewheel.engine.columns import arrow_schema
+from tidewheel.engine.options import METADATA
+from tidewheel.engine.workers import registry_for
+from tidewheel.errors import DefinitionError, TopicNotFoundError
+from tidewheel.model import watermarks
+from tidewheel.model.watermarks import Bounded, Strategy
+from tidewheel.transport.codec import ENVELOPE_COLUMNS, decode_envelopes
+from tidewheel.transport.log import Log
+from tidewheel.transport.registry import type_name, types
+
+__all__ = ["FrameInput", "LogInput", "polars_schema"]
+
+_METADATA = ("_append_time", "_key")
+_LOG_TIMES = {"event_time": "event_time", "ingestion_time": "ingestion_time", "arrival": "_append_time"}
+
+
+def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
+    """Arrow columns as polars knows them."""
+    frame = pl.from_arrow(pa.Table.from_batches([], schema=schema))
+    assert isinstance(frame, pl.DataFrame)
+    return dict(frame.schema)
+
+
+@dataclass(frozen=True)
+class LogInput:
+    """Topics of one log, all of one message type."""
+
+    log: Log
+    topics: tuple[str, ...]
+    message: str
+    watermark: Strategy
+    time: str = "event_time"
+
+    @classmethod
+    def of(
+        cls,
+        log: Log,
+        topics: str | Sequence[str],
+        *,
+        type: str | type[Message] | None,
+        time: str,
+        watermark: Strategy | None,
+    ) -> LogInput:
+        """Check what was asked for, and find the type of the messages if it was not said."""
+        names = (topics,) if isinstance(topics, str) else tuple(topics)
+        if not names:
+            raise DefinitionError('stream: name a topic of the log, like stream(log, "input.arrival")')
+        if time not in _LOG_TIMES:
+            raise DefinitionError(
+                f"stream: time must be event_time, ingestion_time or arrival, got {time!r}. The log knows how far "
+                "these have come; for another column, read the topic as a DataFrame and say stream(df, time=...)"
+            )
+        if type is not None and not isinstance(type, str):
+            types.register(type)
+        name = type_name(type) if type is not None else _type_of(log, names)
+        if watermark is None:
+            watermark = watermarks.bounded("1 s") if time == "event_time" else watermarks.arrival()
+        return cls(log, names, name, watermark, time)
+
+    @property
+    def time_column(self) -> str:
+        """The column that the events' time is in."""
+        return _LOG_TIMES[self.time]
+
+    def schema(self) -> dict[str, pl.DataType]:
+        """The columns of its rows."""
+        message = registry_for(self.log.address, self.message).schema(self.message)
+        columns = [pa.field(name, pa.timestamp("us", "UTC")) for name in ENVELOPE_COLUMNS]
+        return polars_schema(pa.schema([*columns, *message, *(METADATA.field(name) for name in _METADATA)]))
+
+    def options(self) -> dict[str, str]:
+        """What the source must be told."""
+        return {
+            "log": self.log.address,
+            "metadata": ",".join(_METADATA),
+            "watermark": json.dumps(self.watermark.to_json()),
+        }
+
+    def __repr__(self) -> str:
+        return f"{', '.join(self.topics)} of {self.log!r}"
+
+
+@dataclass(frozen=True)
+class FrameInput:
+    """Any DataFrame, streaming or not, with a column of event times."""
+
+    frame: DataFrame = field(repr=False)
+    time: str
+    watermark: Strategy
+
+    @classmethod
+    def of(cls, frame: DataFrame, *, time: str | None, watermark: Strategy | None) -> FrameInput:
+        """Check what was asked for."""
+        if time is None:
+            raise DefinitionError(
+                'stream: which column has the event time? Say stream(df, time="..."); '
+                f"there are {', '.join(frame.columns)}"
+            )
+        if time not in frame.columns:
+            raise DefinitionError(f"stream: there is no column {time!r}; there are {', '.join(frame.columns)}")
+        kind = dict(frame.dtypes)[time]
+        if not kind.startswith("timestamp"):
+            raise DefinitionError(
+                f"stream: the time column {time!r} is {kind}; it must be a timestamp: cast it, like "
+                f'df.withColumn("{time}", to_timestamp("{time}"))'
+            )
+        chosen = watermark or watermarks.bounded("10 min")
+        if frame.isStreaming and (not isinstance(chosen, Bounded) or chosen.idle is not None):
+            raise DefinitionError(
+                f"stream: over a streaming DataFrame the watermark follows Spark's, which can be bounded(...) or "
+                f"monotonic() without idle, got {chosen!r}. For the others write the events to a log first"
+            )
+        return cls(frame, time, chosen)
+
+    @property
+    def time_column(self) -> str:
+        """The column that the events' time is in."""
+        return self.time
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """None: it is no log."""
+        return ()
+
+    def schema(self) -> dict[str, pl.DataType]:
+        """The columns of its rows."""
+        return polars_schema(arrow_schema(self.frame.schema))
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session that it belongs to."""
+        return self.frame.sparkSession
+
+    def __repr__(self) -> str:
+        return f"{'streaming' if self.frame.isStreaming else 'static'} DataFrame by {self.time}"
+
+
+def _type_of(log: Log, topics: Sequence[str]) -> str:
+    """The message type of the newest event of the topics."""
+    for topic in topics:
+        try:
+            info = log.topic_info(topic)
+        except TopicNotFoundError:
+            continue
+        for partition, end in enumerate(info.next_offsets):
+            start = max(info.first_offsets[partition], end - 100)
+            for batch in log.read(topic, partition, start, end=end):
+                found = decode_envelopes(batch.records.column("value")).columns
+                names = [name for name in found["type"].to_pylist() if not name.endswith(".Punctuation")]
+                if names:
+                    return str(names[-1])
+    raise DefinitionError(
+        f"stream: {', '.join(topics)} holds no event yet, so the type of its messages is not known; "
+        "say it with type=..."
+    )
+
+
+def definition(of: LogInput | FrameInput) -> Mapping[str, Any]:
+    """What must not change while there is state."""
+    if isinstance(of, LogInput):
+        return {"topics": list(of.topics), "type": of.message, "time": of.time, "watermark": of.watermark.to_json()}
+    return {"columns": of.frame.schema.simpleString(), "time": of.time, "watermark": of.watermark.to_json()}

@@ -1,0 +1,74 @@
+"""Judging events by their time: which are welcome, and why the others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import polars as pl
+
+from tidewheel.engine.window_columns import TIME
+from tidewheel.model.panes import (
+    ABSURD_TIME,
+    END_OF_TIME,
+    FROM_THE_FUTURE,
+    NO_TIME,
+    NO_WINDOW,
+    START_OF_TIME,
+    TOO_LATE,
+)
+from tidewheel.model.time import Duration, Instant
+
+__all__ = ["LATE_BY", "REASON", "judge", "with_verdict"]
+
+REASON = "late_reason"
+LATE_BY = "late_by"
+
+
+def judge(
+    frame: pl.DataFrame,
+    *,
+    before: Instant | None,
+    last_end: Callable[[pl.DataFrame], pl.Series],
+    lateness: Duration,
+    future: Duration | None = None,
+    arrival: str | None = None,
+) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """The welcome rows, and the others with reason and by how much (None if there are none).
+
+    `last_end` gives for rows of sound time until when they are welcome, but for the lateness. `arrival` names the
+    column with the time (µs) at which a row reached the log; one whose event time is more than `future` after it is not
+    believed.
+    """
+    time = pl.col(TIME)
+    unsound = time.is_null() | (time < START_OF_TIME) | (time >= END_OF_TIME)
+    ahead = time - pl.col(arrival) > future if arrival is not None and future is not None else None
+    suspects = unsound if ahead is None else unsound | ahead
+    sound = frame
+    rejected = []
+    if frame.select(suspects.any()).item():
+        reason = pl.when(time.is_null()).then(pl.lit(NO_TIME))
+        if ahead is None:
+            reason_column = reason.otherwise(pl.lit(ABSURD_TIME))
+            by = pl.lit(None, pl.Int64)
+        else:
+            absurd = (time < START_OF_TIME) | (time >= END_OF_TIME)
+            reason_column = reason.when(absurd).then(pl.lit(ABSURD_TIME)).otherwise(pl.lit(FROM_THE_FUTURE))
+            by = pl.when(absurd | time.is_null()).then(None).otherwise(time - pl.col(str(arrival)))
+        rejected.append(with_verdict(frame.filter(suspects.fill_null(True)), reason_column, by))
+        sound = frame.filter(~suspects.fill_null(True))
+    ends = last_end(sound)
+    nowhere = ends.is_null()
+    if nowhere.any():
+        rejected.append(with_verdict(sound.filter(nowhere), pl.lit(NO_WINDOW), pl.lit(None, pl.Int64)))
+        sound, ends = sound.filter(~nowhere), ends.filter(~nowhere)
+    if before is not None:
+        late = ends < before - lateness
+        if late.any():
+            rejected.append(with_verdict(sound.filter(late), pl.lit(TOO_LATE), before - time))
+            sound = sound.filter(~late)
+    return sound, pl.concat(rejected) if rejected else None
+
+
+def with_verdict(rows: pl.DataFrame, reason: pl.Expr, by: pl.Expr) -> pl.DataFrame:
+    """Rejected rows with why and by how much."""
+    return rows.with_columns(reason.alias(REASON), by.cast(pl.Int64).cast(pl.Duration("us")).alias(LATE_BY))

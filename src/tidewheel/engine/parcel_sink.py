@@ -1,0 +1,77 @@
+"""What a sink does with parcels: every output of every flow becomes events in its topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from tidewheel.engine.halves import Parcel
+from tidewheel.engine.workers import registry_for
+from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
+from tidewheel.model.time import Instant
+from tidewheel.transport.codec import encode_columns, punctuation
+from tidewheel.transport.log import Log, records
+from tidewheel.transport.partitioner import partition_of
+
+__all__ = ["TICK", "ParcelTarget", "encoded", "markers"]
+
+TICK = "tick"
+_SEPARATOR = "/"
+
+
+@dataclass(frozen=True)
+class ParcelTarget:
+    """The topic of an output, its message type, the columns that fill the message, and those that make the key.
+    `marked`: the topic also gets the query's watermark, for those who read it."""
+
+    topic: str
+    type: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    marked: bool
+
+
+def encoded(
+    data: bytes, targets: Mapping[tuple[str, str], ParcelTarget], address: str
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The records of a parcel by topic. Outputs without a target are left out: nobody asked for them."""
+    for flow, port, frame in Parcel.read(data):
+        target = targets.get((flow, port))
+        if target is None or not frame.height:
+            continue
+        time = pl.col("event_time").cast(pl.Datetime("us", "UTC")).cast(pl.Int64)
+        # No clock shows what is beyond these; the row's reason says that its time was absurd.
+        times = frame.select(pl.when(time.is_between(START_OF_TIME, END_OF_TIME - 1)).then(time)).to_series()
+        event_time = times.cast(pl.Datetime("us", "UTC")).to_arrow()
+        values = encode_columns(
+            target.type,
+            frame.select(target.columns),
+            event_time=event_time,
+            registry=registry_for(address, target.type),
+        )
+        keys = None
+        if target.key:
+            text = pl.concat_str(
+                [pl.col(name).cast(pl.String).fill_null("") for name in target.key], separator=_SEPARATOR
+            )
+            keys = frame.select(text.cast(pl.Binary)).to_series().to_arrow(compat_level=pl.CompatLevel.oldest())
+        yield target.topic, records(values, keys=keys, event_times=event_time)
+
+
+def markers(log: Log, topic: str, watermark: Instant) -> pa.RecordBatch:
+    """A punctuation for each partition of a topic: everything before it was written."""
+    partitions = log.topic_info(topic).partitions
+    marker = punctuation(watermark)
+    if partitions == 1:
+        return marker
+    found: dict[int, bytes] = {}
+    number = 0
+    while len(found) < partitions:
+        key = b"\0%d" % number
+        found.setdefault(partition_of(key, partitions), key)
+        number += 1
+    keyed = [marker.set_column(0, marker.schema.field(0), pa.array([key], pa.binary())) for key in found.values()]
+    return pa.concat_batches(keyed)

@@ -1,0 +1,259 @@
+"""Flows as a Spark query: the reader's half, a shuffle by bucket, and a state operator for each depth of chaining."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import Row
+
+from tidewheel.engine.bucket_store import BucketState, Entries, MemoryEntries
+from tidewheel.engine.buckets import bucket_ids
+from tidewheel.engine.columns import arrow_schema, spark_schema, to_spark
+from tidewheel.engine.flow import Flow
+from tidewheel.engine.halves import Dealer, Parcel, SecondHalf
+from tidewheel.engine.operator import Tick
+from tidewheel.engine.reading import DecodedBatch, ReadInfo
+from tidewheel.engine.workers import settle
+from tidewheel.model.panes import END_OF_TIME
+from tidewheel.model.time import Instant
+
+__all__ = ["PARCELS", "ReaderHalf", "as_columns", "in_memory", "row_parcels", "with_state"]
+
+PARCELS = "bucket INT, task INT, before BIGINT, watermark BIGINT, clock BIGINT, parcel BINARY"
+"""What travels to the buckets: the time of the batch, and frames."""
+
+_ARROW = pa.schema(
+    [
+        ("bucket", pa.int32()),
+        ("task", pa.int32()),
+        ("before", pa.int64()),
+        ("watermark", pa.int64()),
+        ("clock", pa.int64()),
+        ("parcel", pa.binary()),
+    ]
+)
+_OUT = "parcel BINARY"
+
+
+def _rows(
+    parcels: Mapping[int, Parcel], ids: Sequence[int], task: int, tick: Tick, *, everyone: bool
+) -> pa.RecordBatch:
+    """A row for each bucket that gets something; for `everyone` also for those that get only the time."""
+    numbers = range(len(ids)) if everyone else sorted(parcels)
+    empty = Parcel().to_bytes()
+    rows = [
+        {
+            "bucket": ids[number],
+            "task": task,
+            "before": tick.before,
+            "watermark": tick.watermark,
+            "clock": tick.clock,
+            "parcel": parcels[number].to_bytes() if number in parcels else empty,
+        }
+        for number in numbers
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+
+class ReaderHalf:
+    """The first half inside the log's reader (the option `transform` of the source)."""
+
+    def __init__(self, flows: Sequence[Flow], buckets: int, *, ended: bool = False) -> None:
+        self._flows = tuple(flows)
+        self._dealer = Dealer(flows, buckets)
+        self._ids = bucket_ids(buckets)
+        self._ended = ended
+
+    def __call__(self, batches: Iterator[DecodedBatch], info: ReadInfo) -> Iterator[pa.RecordBatch]:
+        """One record batch for the task."""
+        by_topic: dict[str, list[pl.DataFrame]] = {}
+        for batch in batches:
+            by_topic.setdefault(batch.topic, []).append(cast(pl.DataFrame, pl.from_arrow(batch.columns)))
+        parcels: dict[int, Parcel] = {}
+        for flow in self._flows:
+            frames = [_with_arrival(frame) for topic in flow.topics for frame in by_topic.get(topic, [])]
+            self._dealer.deal(parcels, flow.name, frames, info.watermark_before, arrival="_arrival")
+        tick = Tick(info.watermark_before, END_OF_TIME if self._ended else info.watermark, info.clock)
+        yield _rows(parcels, self._ids, info.task, tick, everyone=info.task == 0)
+
+
+def _with_arrival(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.col("_append_time").cast(pl.Int64).alias("_arrival"))
+
+
+def row_parcels(
+    frame: DataFrame, flow: Flow, buckets: int, *, clock: Instant, ended: bool, marked: Callable[[pl.DataFrame], Any]
+) -> DataFrame:
+    """Rows of any DataFrame as parcels. For a stream with a column `mark`, the time from which Spark's watermark
+    follows (`marked` finds it in a frame); with `ended`, the whole input, with the time of its end."""
+    dealer = Dealer([flow], buckets, judged=False)
+    ids = bucket_ids(buckets)
+    tick = Tick(None, END_OF_TIME if ended else None, clock)
+    schema = _ARROW.append(pa.field("mark", pa.timestamp("us", "UTC")))
+
+    def half(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        settle()
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        task = context.partitionId() if context is not None else 0
+        first = True
+        for batch in batches:
+            rows = cast(pl.DataFrame, pl.from_arrow(batch))
+            parcels: dict[int, Parcel] = {}
+            dealer.deal(parcels, flow.name, [rows], None)
+            # Every bucket hears of the time, whatever it gets.
+            out = _rows(parcels, ids, task, tick, everyone=first)
+            mark = marked(rows)
+            yield out.append_column("mark", pa.repeat(pa.scalar(mark, pa.timestamp("us", "UTC")), out.num_rows))
+            first = False
+        if first and ended:
+            out = _rows({}, ids, task, tick, everyone=True)
+            yield out.append_column("mark", pa.nulls(out.num_rows, pa.timestamp("us", "UTC")))
+
+    return frame.mapInArrow(half, spark_schema(schema))
+
+
+class _BucketProcessor(StatefulProcessor):
+    """The stages of one depth in Spark's state operator."""
+
+    def __init__(self, half: SecondHalf, buckets: int, *, spark_time: bool) -> None:
+        self._half = half
+        self._numbers = {value: number for number, value in enumerate(bucket_ids(buckets))}
+        self._ids = bucket_ids(buckets)
+        self._spark_time = spark_time
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        settle()
+        self._handle = handle
+        self._entries = handle.getMapState("frames", "name STRING", "frame BINARY")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
+        held = sorted(rows, key=lambda row: row.task)
+        state = BucketState(cast(Entries, self._entries))
+        parcels = [bytes(row.parcel) for row in held]
+        if self._spark_time:
+            yield from self._at_spark_time(key[0], state, parcels, timerValues)
+        else:
+            tick = Tick(held[0].before, held[0].watermark, held[0].clock)
+            yield from self._step(key[0], state, parcels, tick)
+            state.save()
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        state = BucketState(cast(Entries, self._entries))
+        yield from self._at_spark_time(key[0], state, None, timerValues)
+
+    def _at_spark_time(
+        self, bucket: int, state: BucketState, parcels: list[bytes] | None, timer_values: Any
+    ) -> Iterator[Row]:
+        """Spark's watermark is of the batches before: time moves first, then the rows come."""
+        clock = timer_values.getCurrentProcessingTimeInMs() * 1_000
+        now = timer_values.getCurrentWatermarkInMs() * 1_000
+        watermark = None if now <= 0 else now
+        before = state.notes.get("watermark")
+        if watermark is not None and (before is None or watermark > before):
+            yield from self._step(bucket, state, [], Tick(before, watermark, clock))
+            state.notes["watermark"] = watermark
+        if parcels is not None:
+            yield from self._step(bucket, state, parcels, Tick(watermark, watermark, clock))
+        due = (watermark or 0) // 1_000 + 1
+        if state.notes.get("timer") != due:
+            self._handle.registerTimer(due)
+            state.notes["timer"] = due
+        state.save()
+
+    def _step(self, bucket: int, state: BucketState, parcels: list[bytes], tick: Tick) -> Iterator[Row]:
+        out, forward = self._half.step(state, self._numbers[bucket], parcels, tick)
+        if self._half.last:
+            if out:
+                yield Row(parcel=_packed(out, tick))
+            return
+        everyone = _rows(forward, self._ids, bucket, tick, everyone=True)
+        for row in everyone.to_pylist():
+            yield Row(**row)
+
+
+def _packed(out: Sequence[tuple[str, str, pl.DataFrame]], tick: Tick) -> bytes:
+    parcel = Parcel()
+    for flow, port, frame in out:
+        parcel.add(flow, port, frame)
+    return parcel.to_bytes()
+
+
+def with_state(parcels: DataFrame, flows: Sequence[Flow], buckets: int, *, spark_time: bool = False) -> DataFrame:
+    """The state operators of a stream: one for each depth. Gives rows with one column `parcel`."""
+    depth = max(len(flow.stages) for flow in flows)
+    frame = parcels
+    for level in range(depth):
+        judged = level > 0 or not spark_time
+        half = SecondHalf(flows, level, buckets, judged=judged)
+        frame = frame.groupBy("bucket").transformWithState(
+            _BucketProcessor(half, buckets, spark_time=spark_time and level == 0),
+            outputStructType=_OUT if half.last else PARCELS,
+            outputMode="append",
+            timeMode="EventTime" if spark_time and level == 0 else "None",
+        )
+    return frame
+
+
+def in_memory(parcels: DataFrame, flows: Sequence[Flow], buckets: int) -> DataFrame:
+    """The same for bounded input, which comes at once and needs no state store."""
+    depth = max(len(flow.stages) for flow in flows)
+    frame = parcels.select("bucket", "task", "before", "watermark", "clock", "parcel")
+    ids = bucket_ids(buckets)
+    for level in range(depth):
+        half = SecondHalf(flows, level, buckets, judged=level > 0)
+        schema = pa.schema([("parcel", pa.binary())]) if half.last else _ARROW
+
+        def run(table: pa.Table, half: SecondHalf = half, schema: pa.Schema = schema) -> pa.Table:
+            settle()
+            rows = sorted(table.to_pylist(), key=lambda row: row["task"])
+            number = ids.index(rows[0]["bucket"])
+            tick = Tick(rows[0]["before"], rows[0]["watermark"], rows[0]["clock"])
+            state = BucketState(MemoryEntries())
+            out, forward = half.step(state, number, [row["parcel"] for row in rows], tick)
+            if half.last:
+                packed = [{"parcel": _packed(out, tick)}] if out else []
+                return pa.Table.from_pylist(packed, schema=schema)
+            return pa.Table.from_batches([_rows(forward, ids, number, tick, everyone=True)])
+
+        frame = frame.groupBy("bucket").applyInArrow(run, spark_schema(schema))
+    return frame
+
+
+def as_columns(parcels: DataFrame, flow: str, schema: Mapping[str, pa.Schema]) -> DataFrame:
+    """Parcels as plain columns: `output` names the stream of each row; the columns of `results` stand by themselves,
+    those of every other stream in a struct of its name."""
+    fields = [pa.field("output", pa.string())]
+    fields += list(schema["results"])
+    fields += [pa.field(name, pa.struct(list(of))) for name, of in schema.items() if name != "results"]
+    target = spark_schema(pa.schema(fields))
+
+    def columns(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        exact = arrow_schema(target)
+        for batch in batches:
+            for data in batch.column("parcel").to_pylist():
+                for name, port, frame in Parcel.read(data):
+                    if name != flow or port not in schema:
+                        continue
+                    rows = _arrow(frame)
+                    if port != "results":
+                        kind = exact.field(port).type
+                        inner = to_spark(rows, pa.schema(list(kind)))
+                        rows = pa.RecordBatch.from_arrays(
+                            [pa.StructArray.from_arrays(inner.columns, fields=list(kind))], names=[port]
+                        )
+                    rows = rows.append_column("output", pa.repeat(port, rows.num_rows))
+                    yield to_spark(rows, exact)
+
+    return parcels.mapInArrow(columns, target)
+
+
+def _arrow(frame: pl.DataFrame) -> pa.RecordBatch:
+    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
+    return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)

@@ -1,0 +1,156 @@
+"""Results: what a stage gives, as a stream of its own, as a DataFrame, or started into topics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+import pyarrow as pa
+from google.protobuf.message import Message
+from pyspark.sql import DataFrame, SparkSession
+
+from tidewheel.engine.explain import explain
+from tidewheel.engine.flow import Flow, Stage
+from tidewheel.engine.halves import METRICS, metrics_frame
+from tidewheel.engine.input import LogInput
+from tidewheel.engine.judging import LATE_BY, REASON
+from tidewheel.engine.operator import LATE, RESULTS, Tick
+from tidewheel.engine.pane_columns import PANE_COLUMNS
+from tidewheel.engine.stream import Stream
+from tidewheel.errors import DefinitionError
+from tidewheel.model.aggregate import Aggregate
+from tidewheel.model.process import Process
+from tidewheel.model.process_call import bind
+from tidewheel.transport.log import Topic
+
+if TYPE_CHECKING:
+    from tidewheel.engine.run import Run
+
+__all__ = ["Result", "arrow_of", "result_schema"]
+
+
+def result_schema(stage: Stage) -> dict[str, pl.DataType]:
+    """The columns of a stage's results."""
+    if isinstance(stage.what, Process):
+        output = dict(bind(stage.what, stage.schema).output)
+        if stage.what.streams:
+            output.pop("stream")
+        return output
+    columns = {name: stage.schema[name] for name in stage.keys}
+    columns |= {name: PANE_COLUMNS[name] for name in ("window_start", "window_end")}
+    for name, aggregate in stage.what.aggregates.items():
+        if name in PANE_COLUMNS:
+            raise DefinitionError(f"aggregate {name}: results have a column of that name already; give it another")
+        assert isinstance(aggregate, Aggregate)
+        columns[name] = aggregate.dtype(pl.Schema(stage.schema))
+    taken = [name for name in stage.keys if name in PANE_COLUMNS]
+    if taken:
+        raise DefinitionError(f"key_by: results have a column {taken[0]!r} already; rename the key")
+    return columns | {name: kind for name, kind in PANE_COLUMNS.items() if name not in columns}
+
+
+def arrow_of(schema: Mapping[str, pl.DataType]) -> pa.Schema:
+    """Polars columns as plain Arrow."""
+    return pl.DataFrame(schema=dict(schema)).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
+
+
+@dataclass(frozen=True)
+class Result(Stream):
+    """The results of a windowed aggregation or a process function: a stream again, so it can be keyed and windowed on.
+
+    Besides its results it has outputs by name: `late` (rows that came too late, with `late_reason` and `late_by`),
+    `metrics`, and those that a process function names.
+    """
+
+    name: str | None = None
+
+    def named(self, name: str) -> Result:
+        """The same under a name: topics and state are called after it."""
+        return replace(self, name=name)
+
+    def explain(self) -> str:
+        """In plain words: what will come out when, what is kept for how long, and how it will run."""
+        return explain(self.input, self.stages)
+
+    def flow(self) -> Flow:
+        """What is run."""
+        future = self.input.watermark.future
+        return Flow(self.name or "result", self.input.topics, self.stages, future)
+
+    def schemas(self) -> dict[str, pa.Schema]:
+        """The columns of every output."""
+        stage = self.stages[-1]
+        first = self.stages[0]
+        late = dict(first.schema) | {REASON: pl.String(), LATE_BY: pl.Duration("us")}
+        outputs = {RESULTS: arrow_of(result_schema(stage)), LATE: arrow_of(_plain(late))}
+        if isinstance(stage.what, Process):
+            extra = dict(bind(stage.what, stage.schema).output)
+            extra.pop("stream", None)
+            outputs |= {name: arrow_of(extra) for name in stage.what.streams}
+        sample = metrics_frame("", 0, Tick(None, None, 0), 0, 0, None)
+        outputs[METRICS] = arrow_of(dict(sample.schema))
+        return outputs
+
+    def df(self, spark: SparkSession | None = None, *, buckets: int | None = None) -> DataFrame:
+        """A plain DataFrame: streaming over a stream, else all of it. The column `output` tells results from late rows
+        and metrics; results have their own columns, every other output is in a struct of its name."""
+        from tidewheel.engine.launch import as_frame
+
+        return as_frame(self, spark, buckets=buckets)
+
+    def start(
+        self,
+        *,
+        checkpoint: str | Path,
+        panes: Topic | None = None,
+        late: Topic | None = None,
+        metrics: Topic | None = None,
+        type: str | type[Message] | None = None,
+        spark: SparkSession | None = None,
+        available_now: bool = False,
+        begin: str = "earliest",
+        max_events_per_batch: int = 100_000,
+        buckets: int | None = None,
+        **others: Topic,
+    ) -> Run:
+        """Start it on its log, into topics of the same log, each result once whatever crashes. Other outputs of a
+        process function are named likewise. `type`: the message type of the results; without it one is made."""
+        from tidewheel.engine.launch import Target, start_flows
+
+        if not isinstance(self.input, LogInput):
+            raise DefinitionError(
+                "start writes to a log what comes from a log; a DataFrame goes on with .df().writeStream"
+            )
+        chosen: dict[str, Any] = {RESULTS: panes, LATE: late, METRICS: metrics, **others}
+        known = self.schemas()
+        strange = [name for name in chosen if name not in known]
+        if strange:
+            raise DefinitionError(f"start: there is no output {strange[0]!r}; there are {', '.join(known)}")
+        targets = {name: Target(topic, type if name == RESULTS else None) for name, topic in chosen.items() if topic}
+        if not targets:
+            raise DefinitionError('start: say where the results go, like panes=log.topic("analytics.delay")')
+        name = self.name or (panes.name.removeprefix("analytics.") if panes is not None else "result")
+        return start_flows(
+            {self.named(name): targets},
+            self.input.log,
+            checkpoint=checkpoint,
+            name=name,
+            spark=spark,
+            available_now=available_now,
+            begin=begin,
+            max_events_per_batch=max_events_per_batch,
+            buckets=buckets,
+        )
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self) -> str:
+        return f"<Result {self.name or ''} of {self.input!r}: {', '.join(self.schema)}>"
+
+
+def _plain(schema: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:
+    return {name: kind for name, kind in schema.items() if not name.startswith("__")}

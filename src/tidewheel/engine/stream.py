@@ -1,0 +1,280 @@
+"""Streams: a lazy description of what is computed (what), where in event time, when, and how refinements relate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+from google.protobuf.message import Message
+from pyspark.sql import DataFrame
+
+from tidewheel.engine.flow import RowOp, Stage
+from tidewheel.engine.input import FrameInput, LogInput
+from tidewheel.errors import DefinitionError
+from tidewheel.model.aggregate import Aggregate
+from tidewheel.model.deduplicate import deduplicate
+from tidewheel.model.previous import previous
+from tidewheel.model.process import DataType, Process, ProcessFunction, StateColumn
+from tidewheel.model.retractable import WEIGHT, retractable
+from tidewheel.model.time import duration
+from tidewheel.model.triggers import Trigger, default
+from tidewheel.model.watermarks import Strategy
+from tidewheel.model.windowing import EarlyWindows, Mode, Timestamp, Windowing
+from tidewheel.model.windows import Windows
+from tidewheel.transport.log import Log
+
+if TYPE_CHECKING:
+    from tidewheel.engine.result import Result
+
+__all__ = ["KeyedStream", "Stream", "WindowedStream", "stream"]
+
+_TIME = "event_time"
+
+
+def stream(
+    source: Log | DataFrame,
+    topic: str | Sequence[str] | None = None,
+    *,
+    type: str | type[Message] | None = None,
+    time: str | None = None,
+    watermark: Strategy | None = None,
+) -> Stream:
+    """A stream over topics of a log, or over any DataFrame with a column of event times.
+
+    `watermark` says how far event time has come: `watermarks.bounded("1 s")` unless told otherwise (10 min over a
+    DataFrame). `time` names the DataFrame's time column; for a log it may be `ingestion_time` or `arrival`. `type` is
+    the message type, which a topic that holds events tells by itself.
+    """
+    if isinstance(source, DataFrame):
+        if topic is not None or type is not None:
+            raise DefinitionError("stream: topic and type are for a log; a DataFrame has its columns")
+        given: LogInput | FrameInput = FrameInput.of(source, time=time, watermark=watermark)
+    elif isinstance(source, Log):
+        given = LogInput.of(source, topic or (), type=type, time=time or _TIME, watermark=watermark)
+    else:
+        raise DefinitionError(f"stream: expected a log (open_log(...)) or a DataFrame, got {source!r}")
+    schema = given.schema()
+    ops: tuple[RowOp, ...] = ()
+    if given.time_column != _TIME:
+        ops = (RowOp("with_columns", (pl.col(given.time_column).alias(_TIME),)),)
+    return Stream(given, (), ops, _after(ops, schema))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Rows with an event time. Every method gives a new stream; nothing runs until a result is started."""
+
+    input: LogInput | FrameInput
+    stages: tuple[Stage, ...]
+    ops: tuple[RowOp, ...]
+    schema: Mapping[str, pl.DataType]
+    retracting: bool = False
+
+    def with_columns(self, *exprs: pl.Expr, **named: Any) -> Stream:
+        """Add columns, each a polars expression over the row."""
+        return self._with(RowOp("with_columns", (*exprs, *_named(named))))
+
+    def filter(self, *conditions: pl.Expr) -> Stream:
+        """Keep the rows for which all conditions hold."""
+        return self._with(RowOp("filter", conditions))
+
+    def select(self, *columns: str | pl.Expr, **named: Any) -> Stream:
+        """Keep these columns; the event time stays."""
+        chosen = [pl.col(column) if isinstance(column, str) else column for column in columns]
+        kept = [pl.col(_TIME)] if _TIME not in columns else []
+        if self.retracting and "retraction" not in columns:
+            kept.append(pl.col("retraction"))
+        return self._with(RowOp("select", (*kept, *chosen, *_named(named))))
+
+    def key_by(self, *columns: str, **named: pl.Expr) -> KeyedStream:
+        """Say what the rows are about: columns by name, or new ones made by expressions."""
+        made = self.with_columns(**named) if named else self
+        keys = (*columns, *named)
+        if not keys:
+            raise DefinitionError(
+                'key_by: name at least one column, like key_by("vehicle"); without a key, leave it out'
+            )
+        for name in keys:
+            if not isinstance(name, str) or name not in made.schema:
+                raise DefinitionError(f"key_by: there is no column {name!r}; there are {', '.join(made.schema)}")
+        if len(set(keys)) < len(keys):
+            raise DefinitionError(f"key_by: {keys} names a column twice")
+        return KeyedStream(made, keys)
+
+    def window(
+        self, windows: Windows, *, lateness: str | timedelta | int = 0, timestamp: Timestamp = "end"
+    ) -> WindowedStream:
+        """Where in event time results are computed, here over all rows together; see `KeyedStream.window`."""
+        return KeyedStream(self, ()).window(windows, lateness=lateness, timestamp=timestamp)
+
+    def deduplicate(self, *columns: str, horizon: str | timedelta | int) -> Result:
+        """Keep the first of rows that are equal in these columns, within the horizon; the others go to the output
+        `duplicates`."""
+        for name in columns:
+            if name not in self.schema:
+                raise DefinitionError(f"deduplicate: there is no column {name!r}; there are {', '.join(self.schema)}")
+        return KeyedStream(self, columns)._staged(
+            deduplicate(*columns, horizon=duration(horizon, what="horizon of deduplicate"))
+        )
+
+    def _with(self, op: RowOp) -> Stream:
+        return replace(self, ops=(*self.ops, op), schema=_after((op,), self.schema))
+
+
+@dataclass(frozen=True)
+class KeyedStream:
+    """A stream whose rows are about something: results are per key."""
+
+    stream: Stream
+    keys: tuple[str, ...]
+
+    def window(
+        self, windows: Windows, *, lateness: str | timedelta | int = 0, timestamp: Timestamp = "end"
+    ) -> WindowedStream:
+        """Where in event time results are computed. Rows that come up to `lateness` after the watermark has passed
+        their window still change its result; those that come later go to the output `late`. `timestamp`: the event
+        time of a result is the window's last instant, or that of its earliest or latest row."""
+        return WindowedStream(self, windows, duration(lateness, what="lateness"), timestamp)
+
+    def process(
+        self,
+        function: ProcessFunction,
+        *,
+        state: Mapping[str, StateColumn] | None = None,
+        ttl: str | timedelta | int | None = None,
+        output: Mapping[str, DataType] | None = None,
+        streams: Sequence[str] = (),
+    ) -> Result:
+        """Anything else, per key and in event-time order: see `Process`."""
+        process = Process(
+            function,
+            keys=self.keys,
+            state=state or {},
+            ttl=None if ttl is None else duration(ttl, what="ttl"),
+            output=output,
+            streams=tuple(streams),
+        )
+        return self._staged(process)
+
+    def previous(self, *columns: str, prefix: str = "previous_", ttl: str | timedelta | int | None = None) -> Result:
+        """Add to each row the columns of the row before it of the same key."""
+        ttl = None if ttl is None else duration(ttl, what="ttl")
+        return self._staged(previous(columns, keys=self.keys, schema=self.stream.schema, prefix=prefix, ttl=ttl))
+
+    def _staged(self, what: Windowing | Process) -> Result:
+        from tidewheel.engine.result import Result, result_schema
+
+        source = self.stream
+        if isinstance(what, Process) and source.retracting:
+            raise DefinitionError(
+                f"{what!r}: the rows before it may be taken back, which a process function cannot follow; "
+                'use accumulate("delta"), or a trigger without early and late panes'
+            )
+        stage = Stage(source.ops, self.keys, what, dict(source.schema))
+        retracting = isinstance(what, Windowing) and what.mode == "retracting"
+        schema = result_schema(stage)
+        return Result(source.input, (*source.stages, stage), (), schema, retracting)
+
+
+@dataclass(frozen=True)
+class WindowedStream:
+    """A stream cut into windows; `aggregate` says what is computed."""
+
+    keyed: KeyedStream
+    windows: Windows
+    lateness: int = 0
+    timestamp: Timestamp = "end"
+    when: Trigger = field(default_factory=default)
+    early_windows: EarlyWindows = "all"
+    allow_loss: bool = False
+    mode: Mode = "value"
+
+    def trigger(
+        self, trigger: Trigger, *, early_windows: EarlyWindows = "all", allow_loss: bool = False
+    ) -> WindowedStream:
+        """When results come: see `triggers`. With `early_windows="next"` only the open window that ends next gives
+        early results. A trigger that would lose rows is refused unless `allow_loss`."""
+        return replace(self, when=trigger, early_windows=early_windows, allow_loss=allow_loss)
+
+    def accumulate(self, mode: Mode) -> WindowedStream:
+        """How results of one window relate: each is what came since the last (`delta`), or everything (`value`), or
+        everything, after the last one was taken back (`retracting`)."""
+        return replace(self, mode=mode)
+
+    def aggregate(self, **aggregates: Aggregate) -> Result:
+        """What is computed: a column for each."""
+        source = self.keyed.stream
+        if source.retracting:
+            weighted = dict(source.schema) | {WEIGHT: pl.Int8()}
+            aggregates = {name: retractable(given, weighted) for name, given in aggregates.items()}
+            weight = pl.when(pl.col("retraction")).then(-1).otherwise(1).cast(pl.Int8).alias(WEIGHT)
+            keyed = replace(self.keyed, stream=source._with(RowOp("with_columns", (weight,))))
+        else:
+            keyed = self.keyed
+        windowing = Windowing(
+            windows=self.windows,
+            aggregates=aggregates,
+            trigger=self.when,
+            mode=self.mode,
+            lateness=self.lateness,
+            early_windows=self.early_windows,
+            timestamp=self.timestamp,
+            allow_loss=self.allow_loss,
+        )
+        _check_columns(windowing, keyed)
+        return keyed._staged(windowing)
+
+
+def _check_columns(windowing: Windowing, keyed: KeyedStream) -> None:
+    there = keyed.stream.schema
+    for name, aggregate in windowing.aggregates.items():
+        assert isinstance(aggregate, Aggregate)
+        for column in aggregate.columns:
+            if column not in there and column != WEIGHT:
+                raise DefinitionError(
+                    f"aggregate {name}: there is no column {column!r} for {aggregate!r}; there are {', '.join(there)}"
+                )
+        if name in keyed.keys:
+            raise DefinitionError(f"aggregate {name}: a key has that name already; give the aggregate another")
+        try:
+            aggregate.dtype(pl.Schema(there))
+        except pl.exceptions.PolarsError as error:
+            raise DefinitionError(f"aggregate {name}: {aggregate!r} cannot be computed: {error}") from None
+    for column in windowing.trigger.inputs:
+        if column not in there:
+            raise DefinitionError(
+                f"trigger: there is no column {column!r} for {windowing.trigger!r}; there are {', '.join(there)}"
+            )
+
+
+def _named(given: Mapping[str, Any]) -> list[pl.Expr]:
+    return [
+        (value if isinstance(value, pl.Expr) else pl.col(value) if isinstance(value, str) else pl.lit(value)).alias(
+            name
+        )
+        for name, value in given.items()
+    ]
+
+
+def _after(ops: Iterable[RowOp], schema: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:
+    """The columns after these steps; a column that is not there is told now, not when the first row comes."""
+    frame = pl.DataFrame(schema=dict(schema))
+    for op in ops:
+        try:
+            frame = op.apply(frame)
+        except pl.exceptions.PolarsError as error:
+            raise DefinitionError(
+                f"{op!r}: {str(error).splitlines()[0]}; there are the columns {', '.join(frame.columns)}"
+            ) from None
+    if _TIME in frame.columns and frame.schema[_TIME] != pl.Datetime("us", "UTC"):
+        if not isinstance(frame.schema[_TIME], pl.Datetime):
+            raise DefinitionError(f"the column {_TIME} must stay a time, it would become {frame.schema[_TIME]}")
+    elif _TIME not in frame.columns and schema:
+        raise DefinitionError(f"the column {_TIME} must stay: every row has a time")
+    strange = [name for name in frame.columns if name.startswith("__") and name != WEIGHT]
+    if strange:
+        raise DefinitionError(f"the column {strange[0]!r}: names that begin with __ are kept for Tidewheel; rename it")
+    return dict(frame.schema)

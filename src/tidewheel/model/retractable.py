@@ -1,0 +1,171 @@
+"""Aggregates over elements that may be taken back.
+
+Each row has a weight: 1 for an element, -1 for the retraction of an earlier one, which has the same values and event
+time. What was taken back leaves no trace in the result, whatever the aggregate: the rows themselves are kept, and
+cancel each other when they meet. Counts, and sums of whole numbers, are kept as totals instead, from which a
+retraction subtracts exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import polars as pl
+
+from tidewheel.errors import DefinitionError
+from tidewheel.model.aggregate import TIME, Aggregate, Row
+from tidewheel.model.moments import Count, Mean, Sum
+
+__all__ = ["WEIGHT", "KeptRows", "Totals", "retractable"]
+
+WEIGHT = "__weight"
+"""The column that is 1 for an element and -1 for the retraction of one."""
+
+_ROW = "__row"
+_SMALL = (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolean)
+
+
+def retractable(aggregate: Aggregate, schema: Mapping[str, pl.DataType]) -> Aggregate:
+    """The same aggregate over rows of this schema that also have a column `__weight`.
+
+    >>> from tidewheel.model import aggregates
+    >>> total = retractable(aggregates.sum("n"), pl.Schema({"n": pl.Int64()}))
+    >>> total.of([{"n": 3, "__time": 0, "__weight": 1}, {"n": 3, "__time": 0, "__weight": -1}]) is None
+    True
+    """
+    if aggregate.exact is not None:
+        raise DefinitionError(
+            f"{aggregate!r}: a sketch cannot take back what it has counted; use the exact {aggregate.exact}(...)"
+        )
+    result = aggregate.dtype(schema)
+    if isinstance(aggregate, Count):
+        return Totals(aggregate, result)
+    if isinstance(aggregate, Sum | Mean) and aggregate.column.expr.meta.is_column():
+        # Floats are not: 1e20 + 1 - 1e20 is not 1. Nor is the mean of wide numbers, whose sum may not fit.
+        kind = schema[aggregate.column.names[0]] if aggregate.columns else pl.Int64()
+        if kind in _SMALL or (kind == pl.Int64 and isinstance(aggregate, Sum)):
+            return Totals(aggregate, result)
+    types = {name: schema[name] for name in aggregate.columns} | {TIME: pl.Int64(), WEIGHT: pl.Int8()}
+    return KeptRows(aggregate, result, pl.Struct(types))
+
+
+@dataclass(frozen=True, repr=False)
+class _Retractable(Aggregate):
+    function: ClassVar[str] = "retractable"
+
+    aggregate: Aggregate
+    result: pl.DataType = field(repr=False)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the aggregate; the weight is always there, as the event time is."""
+        return self.aggregate.columns
+
+    def of(self, rows: Sequence[Row]) -> Any:
+        """The result over what was not taken back."""
+        left: list[Row] = []
+        for row in rows:
+            if row[WEIGHT] > 0:
+                left.append(row)
+                continue
+            for place in reversed(range(len(left))):
+                if self._identity(left[place]) == self._identity(row):
+                    del left[place]
+                    break
+        return self.aggregate.of(left)
+
+    def _identity(self, row: Row) -> list[str]:
+        return [repr(row[name]) for name in (*self.columns, TIME)]  # by repr: NaN is not equal to itself
+
+    def empty(self) -> Any:
+        """That of the aggregate."""
+        return self.aggregate.empty()
+
+    def dtype(self, schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataType:
+        """That of the aggregate."""
+        return self.aggregate.dtype(schema)
+
+    def __repr__(self) -> str:
+        return f"retractable({self.aggregate!r})"
+
+
+@dataclass(frozen=True, repr=False)
+class Totals(_Retractable):
+    """A count, and a sum of whole numbers: a retraction subtracts."""
+
+    invertible: ClassVar[bool] = True
+
+    def partial(self, prefix: str) -> list[pl.Expr]:
+        """The count and, unless only that is asked for, the sum."""
+        weight = pl.col(WEIGHT).cast(pl.Int64)
+        column = self.aggregate.column if isinstance(self.aggregate, Count | Sum | Mean) else None
+        if column is None:
+            return [weight.sum().alias(f"{prefix}.count")]
+        count = weight.filter(column.expr.is_not_null()).sum().alias(f"{prefix}.count")
+        if isinstance(self.aggregate, Count):
+            return [count]
+        return [count, (column.expr * weight).sum().alias(f"{prefix}.sum")]
+
+    def merge(self, prefix: str) -> list[pl.Expr]:
+        """Totals add up."""
+        if isinstance(self.aggregate, Count):
+            return [pl.col(f"{prefix}.count").sum()]
+        return [pl.col(f"{prefix}.count", f"{prefix}.sum").sum()]
+
+    def finish(self, prefix: str) -> pl.Expr:
+        """The count, the sum or the mean."""
+        count = pl.col(f"{prefix}.count")
+        if isinstance(self.aggregate, Count):
+            return count.fill_null(0)
+        total = pl.col(f"{prefix}.sum")
+        return pl.when(count > 0).then(total / count if isinstance(self.aggregate, Mean) else total)
+
+
+@dataclass(frozen=True, repr=False)
+class KeptRows(_Retractable):
+    """Any other: a retraction cancels the latest equal row that is still there."""
+
+    kept: pl.Struct = field(repr=False)
+
+    def partial(self, prefix: str) -> list[pl.Expr]:
+        """One part, the rows that are left."""
+        row = pl.struct(pl.col(field.name).cast(field.dtype) for field in self.kept.fields)
+        return [self._left(row).alias(f"{prefix}.rows")]
+
+    def merge(self, prefix: str) -> list[pl.Expr]:
+        """The rows that are left of all."""
+        return [self._left(pl.col(f"{prefix}.rows").explode().drop_nulls()).alias(f"{prefix}.rows")]
+
+    def _left(self, rows: pl.Expr) -> pl.Expr:
+        return rows.map_batches(_left, return_dtype=self.kept)
+
+    def finish(self, prefix: str) -> pl.Expr:
+        """The aggregate of the rows that are left."""
+        return pl.col(f"{prefix}.rows").map_batches(self._finish, return_dtype=self.result)
+
+    def _finish(self, lists: pl.Series) -> pl.Series:
+        every = lists.alias("rows").to_frame().with_row_index(_ROW)
+        rows = every.explode("rows").drop_nulls("rows").unnest("rows").filter(pl.col(WEIGHT) > 0)
+        parts = rows.group_by(_ROW, maintain_order=True).agg(self.aggregate.partial("x"))
+        found = every.select(_ROW).join(parts, on=_ROW, how="left", maintain_order="left")
+        return found.select(self.aggregate.finish("x")).to_series()
+
+
+def _left(rows: pl.Series) -> pl.Series:
+    """What is left when every retraction has taken back the latest equal row before it.
+
+    Equal rows and their retractions are matched like brackets, so that it does not matter where a stream is cut: the
+    open ones of two parts still match. An element is left if the running weight never falls below its own level later;
+    a retraction, waiting for an element of an earlier part, if the running weight never was as low before.
+    """
+    frame = rows.struct.unnest()
+    if not (frame[WEIGHT] < 0).any():
+        return rows
+    same = [name for name in frame.columns if name != WEIGHT]
+    weight = pl.col(WEIGHT).cast(pl.Int64)
+    level = weight.cum_sum()
+    added = (weight > 0) & (level.over(same) <= level.cum_min(reverse=True).over(same))
+    waiting = (weight < 0) & (level.over(same) < (level - weight).cum_min().over(same))
+    return rows.filter(frame.select(added | waiting).to_series())

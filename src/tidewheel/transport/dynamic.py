@@ -1,0 +1,105 @@
+"""Message types made from columns: results get a type of their own without anybody writing a .proto file."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+from google.protobuf import descriptor_pb2, duration_pb2, timestamp_pb2
+from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+
+from tidewheel.errors import DefinitionError
+from tidewheel.transport.registry import TypeRegistry
+
+__all__ = ["define_message"]
+
+_PACKAGE = "tidewheel.results"
+_F = FieldDescriptorProto
+_SCALARS: list[tuple[object, int]] = [
+    (pa.types.is_boolean, _F.TYPE_BOOL),
+    (pa.types.is_uint64, _F.TYPE_UINT64),
+    (pa.types.is_int64, _F.TYPE_INT64),
+    (pa.types.is_unsigned_integer, _F.TYPE_UINT32),
+    (pa.types.is_signed_integer, _F.TYPE_INT32),
+    (pa.types.is_float32, _F.TYPE_FLOAT),
+    (pa.types.is_floating, _F.TYPE_DOUBLE),
+    (
+        lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind, "string"),
+        _F.TYPE_STRING,
+    ),
+    (
+        lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or _is_view(kind, "binary"),
+        _F.TYPE_BYTES,
+    ),
+]
+
+
+def define_message(registry: TypeRegistry, name: str, schema: pa.Schema) -> str:
+    """Register a message type with these columns as its fields, numbered in their order; returns its full name.
+
+    Nulls are kept: every scalar field is optional.
+
+    >>> registry = TypeRegistry()
+    >>> define_message(registry, "vehicle-count", pa.schema({"cell": pa.uint64(), "count": pa.int64()}))
+    'tidewheel.results.VehicleCount'
+    """
+    short = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", name) if part)
+    if not short or short[0].isdigit():
+        short = f"Result{short}"
+    file = FileDescriptorProto(
+        name=f"tidewheel/results/{short}.proto",
+        package=_PACKAGE,
+        syntax="proto3",
+        dependency=["google/protobuf/timestamp.proto", "google/protobuf/duration.proto"],
+    )
+    _fill(file.message_type.add(name=short), schema, where=name)
+    needed = [_file_of(timestamp_pb2), _file_of(duration_pb2), file]
+    full = f"{_PACKAGE}.{short}"
+    registry.register_definition(full, FileDescriptorSet(file=needed).SerializeToString(deterministic=True))
+    return full
+
+
+def _fill(message: DescriptorProto, schema: pa.Schema | pa.StructType, *, where: str) -> None:
+    for number, column in enumerate(schema, start=1):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", column.name):
+            raise DefinitionError(
+                f"{where}: the column {column.name!r} cannot be a field of a message; use letters, digits and _"
+            )
+        field = message.field.add(name=column.name, number=number, label=_F.LABEL_OPTIONAL)
+        kind = column.type
+        if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+            field.label = _F.LABEL_REPEATED
+            kind = kind.value_type
+        _set_type(message, field, kind, where=f"{where}.{column.name}")
+        if field.label == _F.LABEL_OPTIONAL and field.type != _F.TYPE_MESSAGE:
+            field.proto3_optional = True
+            field.oneof_index = len(message.oneof_decl)
+            message.oneof_decl.add(name=f"_{column.name}")
+
+
+def _set_type(message: DescriptorProto, field: FieldDescriptorProto, kind: pa.DataType, *, where: str) -> None:
+    if pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
+        field.type = _F.TYPE_MESSAGE
+        field.type_name = f".google.protobuf.{'Timestamp' if pa.types.is_timestamp(kind) else 'Duration'}"
+    elif pa.types.is_struct(kind):
+        nested = message.nested_type.add(name="".join(part.title() for part in field.name.split("_")) or "Part")
+        _fill(nested, kind, where=where)
+        field.type = _F.TYPE_MESSAGE
+        field.type_name = nested.name
+    else:
+        found = next((code for test, code in _SCALARS if callable(test) and test(kind)), None)
+        if found is None:
+            raise DefinitionError(
+                f"{where}: {kind} has no counterpart in protobuf; cast the column, to a string for example"
+            )
+        field.type = found  # type: ignore[assignment]
+
+
+def _is_view(kind: pa.DataType, of: str) -> bool:
+    return str(kind) == f"{of}_view"
+
+
+def _file_of(module: object) -> FileDescriptorProto:
+    proto = descriptor_pb2.FileDescriptorProto()
+    module.DESCRIPTOR.CopyToProto(proto)  # type: ignore[attr-defined]
+    return proto

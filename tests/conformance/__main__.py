@@ -1,0 +1,44 @@
+"""How many conformance cases pass, and what is wrong with the others."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tests.conformance.cases import judge, load
+from tests.conformance.runners import RUNNERS
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
+    parser.add_argument(
+        "--cases", type=Path, default=ROOT.parent / "shared" / "conformance", help="the folder of cases"
+    )
+    parser.add_argument("--runner", default="reference", help=f"comma-separated, of {', '.join(RUNNERS)}")
+    options = parser.parse_args()
+    names = options.runner.split(",")
+    if unknown := [name for name in names if name not in RUNNERS]:
+        parser.error(f"unknown runner {unknown[0]!r}, use {', '.join(RUNNERS)}")
+    cases = load(options.cases)
+    if not cases:
+        parser.error(f"no cases in {options.cases / 'dataflow'}")
+    verdicts = {name: [judge(case, RUNNERS[name]) for case in cases] for name in names}
+    for name, judged in verdicts.items():
+        for file in sorted({case.file for case in cases}):
+            own = [verdict for verdict in judged if verdict.case.file == file]
+            print(f"{name:10} {file:32} {sum(verdict.passed for verdict in own):4} / {len(own)}")
+    for name, judged in verdicts.items():
+        for verdict in judged:
+            for complaint in verdict.complaints:
+                print(f"\nFAILED {name}: {verdict.case.file}: {verdict.case.name}\n  {complaint}")
+        for verdict in judged:
+            if verdict.passed and verdict.another_way:
+                print(f"\nANOTHER WAY {name}: {verdict.case.file}: {verdict.case.name}\n  {verdict.another_way}")
+    return int(any(not verdict.passed for judged in verdicts.values() for verdict in judged))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
