@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import defaultdict
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 
 import log_workers
 import pytest
@@ -93,3 +96,23 @@ class TestManyProcesses:
             assert other.identity == log.identity
             other.append("news", records([b"x"]))
             assert values(read(log, "news")) == [b"x"]
+
+
+def test_a_process_may_open_a_log_twice_while_others_come_and_go(tmp_path: Path) -> None:
+    # Opening it a second time must not take the first one's locks away: another process would believe itself alone
+    # when it leaves, and throw away the journal that is still written to.
+    path = tmp_path / "shared.tw"
+    visit = "import sys; from tidewheel.transport.log import open_log, records\n"
+    visit += "with open_log(sys.argv[1]) as log: log.append('t', records([b'theirs']))"
+    with open_log(path) as first:
+        first.append("t", records([b"ours"]))
+        with open_log(path) as second:
+            subprocess.run([sys.executable, "-c", visit, str(path)], check=True)
+            first.append("t", records([b"ours"]))
+            second.append("t", records([b"ours"]))
+            subprocess.run([sys.executable, "-c", visit, str(path)], check=True)
+            first.append("t", records([b"ours"]))
+    count = "import sys; from tidewheel.transport.log import open_log\n"
+    count += "print(open_log(sys.argv[1]).topic_info('t').count)"
+    found = subprocess.run([sys.executable, "-c", count, str(path)], check=True, capture_output=True, text=True)
+    assert found.stdout.strip() == "6"

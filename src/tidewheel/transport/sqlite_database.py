@@ -27,7 +27,8 @@ from tidewheel.errors import LogError
 
 __all__ = ["Database"]
 
-_MAGIC = b"SQLite format 3\0"
+_LEAST_BYTES = 512  # a SQLite file is at least a page
+_NOT_SQLITE = "{} is not a Tidewheel log, and not SQLite at all; choose another file"
 _APPLICATION_ID = 0x54574C47  # "TWLG"
 _VERSION = 1
 _BUSY_SECONDS = 60
@@ -143,10 +144,10 @@ class Database:
             raise LogError(f"{self.path}: the folder {self.path.parent} does not exist; make it first")
         if self.path.is_dir():
             raise LogError(f"{self.path} is a folder; a log is a file, such as {self.path / 'city.tw'}")
-        if self.path.is_file():
-            with self.path.open("rb") as file:
-                if file.read(len(_MAGIC)) not in (b"", _MAGIC):  # SQLite would take a very short file for an empty one
-                    raise LogError(f"{self.path} is not a Tidewheel log, and not SQLite at all; choose another file")
+        # Only SQLite may open the file: closing it any other way would take away the locks of all connections that this
+        # process has to it, and another process would throw away the journal that they still write to.
+        if self.path.is_file() and 0 < self.path.stat().st_size < _LEAST_BYTES:
+            raise LogError(_NOT_SQLITE.format(self.path))  # SQLite would take it for an empty one
         with self._errors(), closing(self._connect(mode="rwc")) as connection:
             with _transaction(connection, writing=False):
                 made = self._recognise(connection)
@@ -237,6 +238,8 @@ class Database:
             yield
         except sqlite3.Error as error:
             reason = str(error)
+            if "file is not a database" in reason:
+                raise LogError(_NOT_SQLITE.format(self.path)) from error
             if "locked" in reason:
                 reason = f"another process has held the log for more than {_BUSY_SECONDS} s ({reason})"
             raise LogError(f"{self.path}: {reason}") from error
