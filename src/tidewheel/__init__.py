@@ -12,6 +12,7 @@ from tidewheel.model.process import Clock, ProcessingTimer, Timer
 
 if TYPE_CHECKING:
     from tidewheel.engine.job import Job, job
+    from tidewheel.engine.launch import run
     from tidewheel.engine.options import reader_function
     from tidewheel.engine.result import Result
     from tidewheel.engine.run import Progress, Run, start
@@ -41,6 +42,7 @@ __all__ = [
     "job",
     "open_log",
     "reader_function",
+    "run",
     "session",
     "start",
     "stream",
@@ -60,6 +62,7 @@ _HOMES = {
     "WindowedStream": "engine.stream",
     "stream": "engine.stream",
     "Result": "engine.result",
+    "run": "engine.launch",
     "Progress": "engine.run",
     "Run": "engine.run",
     "start": "engine.run",

@@ -10,6 +10,7 @@
     ├── UnknownTypeError         a message type that the registry does not know
     ├── CheckpointError          a checkpoint that does not fit the job
     ├── JobError                 a running job failed
+    │   └── FlowError            one of the jobs that share a query failed
     └── SetupError               something the machine lacks: Java, a port, a package
 
 A message says what is wrong, where, what was found, and how to mend it.
@@ -20,6 +21,7 @@ __all__ = [
     "DataLossError",
     "DefinitionError",
     "FencedError",
+    "FlowError",
     "JobError",
     "LogError",
     "MalformedError",
@@ -74,6 +76,10 @@ class CheckpointError(TidewheelError):
 
 class JobError(TidewheelError):
     """A running job failed; the text says what broke it, the cause is Spark's own report."""
+
+
+class FlowError(JobError):
+    """One of the jobs that share a query failed; the message begins with its name."""
 
 
 class SetupError(TidewheelError):

@@ -39,6 +39,23 @@ class Checkpoint:
         """While this file is there, no new batch begins."""
         return self.folder / "stop"
 
+    @property
+    def roster_file(self) -> Path:
+        """Which flows were taken out, and how they come back."""
+        return self.folder / "flows.json"
+
+    @property
+    def first_file(self) -> Path:
+        """Where the first batch began: Spark itself keeps only where batches end."""
+        return self.folder / "first.json"
+
+    def last_offset(self) -> Mapping[str, Any]:
+        """The end of the last batch that is done, or the beginning of the first."""
+        done = [int(path.name) for path in (self.folder / "spark" / "commits").glob("[0-9]*")]
+        path = self.folder / "spark" / "offsets" / str(max(done)) if done else self.first_file
+        offset: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
+        return offset
+
     def acquire(self, purpose: Mapping[str, Any], *, accept_changes: bool = False) -> None:
         """Take the folder for this purpose (a JSON object that describes the job), or say why it cannot be had."""
         self.folder.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,8 @@ flows have several stages, a second half is also the first half of the next.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -21,12 +22,15 @@ from tidewheel.engine.frames import pack, unpack
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.partials import N
 from tidewheel.engine.window_columns import TIME
+from tidewheel.errors import FlowError
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant
 
-__all__ = ["ACCEPTED", "METRICS", "Dealer", "Parcel", "SecondHalf", "metrics_frame"]
+__all__ = ["ACCEPTED", "METRICS", "TICK", "Dealer", "Flows", "Parcel", "SecondHalf", "late_port", "metrics_frame"]
 
 METRICS = "metrics"
+TICK = "tick"
+"""The output that tells the watermark of the batch."""
 ACCEPTED = "accepted"
 _OUT = "out"  # results on their way through later stages
 _IN = "in"
@@ -90,6 +94,17 @@ class Dealer:
         arrival: str | None = None,
     ) -> None:
         """Deal the rows of one flow out. Without `judged` they go as they are: whoever knows the watermark judges."""
+        with _blamed(flow):
+            self._deal(parcels, flow, frames, before, arrival)
+
+    def _deal(
+        self,
+        parcels: dict[int, Parcel],
+        flow: str,
+        frames: Iterable[pl.DataFrame],
+        before: Instant | None,
+        arrival: str | None,
+    ) -> None:
         stage = self._flows[flow].stages[self._depth]
         operator = self._operators.by_name[flow]
         good: list[pl.DataFrame] = []
@@ -118,20 +133,52 @@ class Dealer:
             parcels.setdefault(0, Parcel()).add(flow, LATE, _public(pl.concat(late)))
 
 
+@contextmanager
+def _blamed(flow: str) -> Iterator[None]:
+    """What breaks in here is the flow's own doing, unless Spark or the machine failed."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, (OSError, EOFError)) or type(error).__module__.startswith("pyspark"):
+            raise
+        raise FlowError(f"{flow}: {type(error).__name__}: {error}") from error
+
+
+def late_port(depth: int) -> str:
+    """The name of a stage's late rows: those of later stages are other rows, so they have outputs of their own.
+
+    >>> late_port(0), late_port(1)
+    ('late', 'late_2')
+    """
+    return LATE if depth == 0 else f"{LATE}_{depth + 1}"
+
+
 def _public(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.drop([name for name in rows.columns if name in (TIME, ALL) or name.startswith("__")])
+
+
+@dataclass(frozen=True)
+class Flows:
+    """Those that a step is for: the named ones, or if none is named all that are not elsewhere."""
+
+    named: Collection[str]
+    elsewhere: Collection[str]
+
+    def __contains__(self, flow: str) -> bool:
+        return flow in self.named if self.named else flow not in self.elsewhere
 
 
 class SecondHalf:
     """The stages of one depth, on one bucket."""
 
-    def __init__(self, flows: Sequence[Flow], depth: int, buckets: int, *, judged: bool = True) -> None:
+    def __init__(
+        self, flows: Sequence[Flow], depth: int, buckets: int, *, judged: bool = True, last: bool = True
+    ) -> None:
         self._operators = _Operators(tuple(flows), depth)
         self._flows = {flow.name: flow for flow in flows}
         self._depth = depth
         self._judged = judged
-        deeper = any(len(flow.stages) > depth + 1 for flow in flows)
-        self._next = Dealer(flows, buckets, depth=depth + 1) if deeper else None
+        self._next = None if last else Dealer(flows, buckets, depth=depth + 1)
 
     @property
     def last(self) -> bool:
@@ -139,7 +186,7 @@ class SecondHalf:
         return self._next is None
 
     def step(
-        self, state: BucketState, bucket: int, parcels: Sequence[bytes], tick: Tick
+        self, state: BucketState, bucket: int, parcels: Sequence[bytes], tick: Tick, *, flows: Flows | None = None
     ) -> tuple[list[tuple[str, str, pl.DataFrame]], dict[int, Parcel]]:
         """What comes out (flow, name of the stream, frame), and what goes to the buckets of the next stage."""
         incoming: dict[str, list[pl.DataFrame]] = {}
@@ -150,43 +197,59 @@ class SecondHalf:
                 if port == _IN:
                     incoming.setdefault(flow, []).append(frame)
                 elif port == LATE:
-                    out.append((flow, LATE, frame))
+                    out.append((flow, late_port(self._depth), frame))
                     late_here[flow] = late_here.get(flow, 0) + frame.height
                 else:
                     out.append((flow, port.removeprefix(f"{_OUT}-"), frame))
         forward: dict[int, Parcel] = {}
         for name, operator in self._operators.by_name.items():
-            frames = incoming.get(name, [])
-            rows = None if not frames else frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal")
-            if rows is not None and not self._judged:
-                rows, rejected = operator.judge(rows, tick.before)
-                if rejected is not None:
-                    out.append((name, LATE, _public(rejected)))
-                    late_here[name] = late_here.get(name, 0) + rejected.height
-                rows = operator.first_half(rows, tick.before) if rows.height else None
-            outputs = operator.step(state.store(f"{name}/{self._depth}/"), rows, tick)
-            accepted = 0 if rows is None else int(rows[N].sum()) if N in rows.columns else rows.height
-            deeper = len(self._flows[name].stages) > self._depth + 1
-            for port, frame in outputs.items():
-                if not frame.height:
-                    continue
-                if port == LATE:
-                    late_here[name] = late_here.get(name, 0) + frame.height
-                    accepted -= frame.height
-                if port == RESULTS and deeper:
-                    assert self._next is not None
-                    self._next.deal(forward, name, [_public(frame)], tick.before)
-                else:
-                    out.append((name, port, _public(frame)))
-            results = outputs.get(RESULTS)
-            if accepted or name in late_here or results is not None:
-                frame = metrics_frame(name, self._depth, tick, accepted, late_here.get(name, 0), results)
-                out.append((name, METRICS, frame))
+            if flows is not None and name not in flows:
+                continue
+            with _blamed(name):
+                out += self._stage(name, operator, state, incoming.get(name, []), late_here, tick, forward)
         if self._next is not None:
             for name, port, frame in out:
                 forward.setdefault(bucket, Parcel()).add(name, f"{_OUT}-{port}", frame)
             return [], forward
         return out, {}
+
+    def _stage(
+        self,
+        name: str,
+        operator: StageOperator,
+        state: BucketState,
+        frames: Sequence[pl.DataFrame],
+        late_here: dict[str, int],
+        tick: Tick,
+        forward: dict[int, Parcel],
+    ) -> list[tuple[str, str, pl.DataFrame]]:
+        """One flow's stage; what goes on to its next stage is dealt out, the rest comes back."""
+        out: list[tuple[str, str, pl.DataFrame]] = []
+        rows = None if not frames else frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal")
+        late = late_here.get(name, 0)
+        if rows is not None and not self._judged:
+            rows, rejected = operator.judge(rows, tick.before)
+            if rejected is not None:
+                out.append((name, late_port(self._depth), _public(rejected)))
+                late += rejected.height
+            rows = operator.first_half(rows, tick.before) if rows.height else None
+        outputs = operator.step(state.store(f"{name}/{self._depth}/"), rows, tick)
+        accepted = 0 if rows is None else int(rows[N].sum()) if N in rows.columns else rows.height
+        for port, frame in outputs.items():
+            if not frame.height:
+                continue
+            if port == LATE:
+                late += frame.height
+                accepted -= frame.height
+            if port == RESULTS and len(self._flows[name].stages) > self._depth + 1:
+                assert self._next is not None
+                self._next.deal(forward, name, [_public(frame)], tick.before)
+            else:
+                out.append((name, late_port(self._depth) if port == LATE else port, _public(frame)))
+        results = outputs.get(RESULTS)
+        if accepted or late or (results is not None and results.height):
+            out.append((name, METRICS, metrics_frame(name, self._depth, tick, accepted, late, results)))
+        return out
 
 
 def metrics_frame(

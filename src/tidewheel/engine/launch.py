@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
+import pyarrow as pa
 from google.protobuf.message import Message
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.flow import Flow, prepared
 from tidewheel.engine.input import LogInput, definition
+from tidewheel.engine.lanes import Roster, where
+from tidewheel.engine.offset import Offset
 from tidewheel.engine.operator import RESULTS
 from tidewheel.engine.options import reader_function
 from tidewheel.engine.parcel_sink import ParcelTarget
@@ -26,19 +30,21 @@ from tidewheel.engine.query import PARCELS, ReaderHalf, as_columns, in_memory, r
 from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import session
 from tidewheel.engine.window_columns import TIME
-from tidewheel.errors import DefinitionError, TopicNotFoundError
+from tidewheel.errors import DefinitionError, FlowError, TopicNotFoundError
 from tidewheel.model.process import Process
 from tidewheel.model.time import Duration, now
 from tidewheel.model.watermarks import Bounded
-from tidewheel.transport.dynamic import define_message
+from tidewheel.transport.dynamic import MADE, define_message
 from tidewheel.transport.log import Log, Topic
-from tidewheel.transport.registry import type_name, types
+from tidewheel.transport.registry import TypeRegistry, type_name, types
 from tidewheel.transport.type_topic import publish_types
 
 if TYPE_CHECKING:
     from tidewheel.engine.result import Result
 
-__all__ = ["Target", "as_frame", "start_flows"]
+__all__ = ["Target", "as_frame", "run", "start_flows"]
+
+_PLACES = {RESULTS: "analytics"}
 
 
 @dataclass(frozen=True)
@@ -57,7 +63,7 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
     if isinstance(source, LogInput):
         spark = session(spark)
         number = _buckets(spark, buckets)
-        parcels = _from_log(spark, [result], number, streaming=True)
+        parcels = _from_log(spark, [result], [result], number)
         return as_columns(with_state(parcels, [flow], number), flow.name, schemas)
     number = _buckets(source.spark, buckets)
     if not source.frame.isStreaming:
@@ -95,6 +101,7 @@ def start_flows(
     begin: str = "earliest",
     max_events_per_batch: int = 100_000,
     buckets: int | None = None,
+    clock: str = "wall",
 ) -> Run:
     """Start one query for all these results of one log, each with its outputs' targets."""
     topics = _check(results, log)
@@ -117,37 +124,115 @@ def start_flows(
             except TopicNotFoundError:
                 log.create_topic(topic)
         read = {result.input.message for result in results if isinstance(result.input, LogInput)}
-        publish_types(log, types, sorted({*read, *(target.type for target in targets.values())}))
+        known = {*read, *(target.type for target in targets.values())}
+        publish_types(log, types, sorted(name for name in known if not name.startswith(MADE)))
         held.note_helper(java_pid(spark))
+        resumed = Roster.read(held.roster_file).resume()
+        resumed.write(held.roster_file)
         options = {
             "start": begin,
             "maxEventsPerBatch": str(max_events_per_batch),
             "malformed": "dead",
             "group": name,
             "stopFile": str(held.stop_file),
+            "lanesFile": str(held.roster_file),
+            "firstFile": str(held.first_file),
+            "clock": clock,
         }
-        ordered = list(results)
-        parcels = _from_log(spark, ordered, number, streaming=True, **options)
-        rows = with_state(parcels, [result.flow() for result in ordered], number)
-        writer = (
-            rows.writeStream.format("tidewheel")
-            .queryName(f"{name} {now()}")
-            .outputMode("append")
-            .option("log", log.address)
-            .option("parcels", base64.b64encode(cloudpickle.dumps(targets)).decode())  # type: ignore[no-untyped-call]
-            .option("checkpointLocation", held.spark_folder)
-        )
-        query = writer.trigger(availableNow=True).start() if available_now else writer.start()
+        shared = _Shared(spark, log, held, list(results), targets, number, name, options, available_now)
+        query = shared.start()
     except BaseException as error:
         held.release()
         if isinstance(error, PySparkException):
             raise explained(work.name, error) from error
         raise
-    return Run(work, log, query, held)
+    return Run(work, log, query, held, mend=shared.without_the_failed if len(results) > 1 else None)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """The query that results share, which can be started again without those that failed."""
+
+    spark: SparkSession
+    log: Log
+    held: Checkpoint
+    results: Sequence[Result]
+    targets: Mapping[tuple[str, str], ParcelTarget]
+    buckets: int
+    name: str
+    options: Mapping[str, str]
+    available_now: bool
+
+    def start(self) -> StreamingQuery:
+        """Start it with all that were not taken out."""
+        suspended = Roster.read(self.held.roster_file).suspended
+        running = [result for result in self.results if result.name not in suspended]
+        # Those that wait are read for nothing, but their topics keep their place in the offsets.
+        parcels = _from_log(self.spark, self.results, running, self.buckets, **self.options)
+        depth = max(len(result.stages) for result in self.results)
+        rows = with_state(parcels, [result.flow() for result in running], self.buckets, depth=depth)
+        writer = (
+            rows.writeStream.format("tidewheel")
+            .queryName(f"{self.name} {now()}")
+            .outputMode("append")
+            .option("log", self.log.address)
+            .option("parcels", base64.b64encode(cloudpickle.dumps(dict(self.targets))).decode())  # type: ignore[no-untyped-call]
+            .option("checkpointLocation", self.held.spark_folder)
+        )
+        return writer.trigger(availableNow=True).start() if self.available_now else writer.start()
+
+    def without_the_failed(self, error: PySparkException) -> StreamingQuery | None:
+        """Take out the one that broke the query, and start the others again; None if it was none of them, or the last
+        one."""
+        found = explained(self.name, error)
+        if not isinstance(found, FlowError):
+            return None
+        message = str(found).removeprefix(f"job {self.name}: ")
+        flow, _, reason = message.partition(": ")
+        roster = Roster.read(self.held.roster_file)
+        names = {str(result.name) for result in self.results}
+        if flow not in names or names <= {*roster.suspended, flow}:
+            return None
+        reached = Offset.from_json(self.held.last_offset())
+        roster.suspend(flow, reason, where(reached, flow)).write(self.held.roster_file)
+        return self.start()
+
+
+def run(
+    *results: Result,
+    log: Log,
+    checkpoint: str | Path,
+    name: str = "jobs",
+    spark: SparkSession | None = None,
+    available_now: bool = False,
+    begin: str = "earliest",
+    max_events_per_batch: int = 100_000,
+    buckets: int | None = None,
+) -> Run:
+    """Start many results of one log as one query: one scan and one decode per topic, one shuffle and one state operator
+    per depth of chaining. Each has a name (`result.named("delays")`): its outputs go to `analytics.<name>`,
+    `late.<name>` and `metrics.<name>`, and further ones to `<output>.<name>`."""
+    if not results:
+        raise DefinitionError("run: give at least one result")
+    targets = {}
+    for result in results:
+        outputs = {port: Target(log.topic(f"{_PLACES.get(port, port)}.{result.name}")) for port in result.schemas()}
+        targets[result] = outputs
+    return start_flows(
+        targets,
+        log,
+        checkpoint=checkpoint,
+        name=name,
+        spark=spark,
+        available_now=available_now,
+        begin=begin,
+        max_events_per_batch=max_events_per_batch,
+        buckets=buckets,
+    )
 
 
 def _from_log(
-    spark: SparkSession, results: Sequence[Result], buckets: int, *, streaming: bool, **options: str
+    spark: SparkSession, results: Sequence[Result], running: Sequence[Result], buckets: int, **options: str
 ) -> DataFrame:
     inputs = [result.input for result in results if isinstance(result.input, LogInput)]
     topics = sorted({topic for given in inputs for topic in given.topics})
@@ -163,7 +248,7 @@ def _from_log(
                     f"topic {topic!r} is read with two watermarks, {marks[topic]} and {mark}; results that share a "
                     "query share the watermark of a topic: use one, or start them apart"
                 )
-    half = ReaderHalf([result.flow() for result in results], buckets)
+    half = ReaderHalf([result.flow() for result in running], buckets)
     reader = spark.readStream.format("tidewheel")
     for key, value in {**inputs[0].options(), **options}.items():
         reader = reader.option(key, value)
@@ -210,13 +295,14 @@ def _check(results: Mapping[Result, Mapping[str, Target]], log: Log) -> list[str
 
 def _targets(results: Mapping[Result, Mapping[str, Target]], log: Log) -> dict[tuple[str, str], ParcelTarget]:
     found: dict[tuple[str, str], ParcelTarget] = {}
+    made = TypeRegistry()
     for result, targets in results.items():
         schemas = result.schemas()
         keys = result.stages[-1].keys
         for port, target in targets.items():
             fields = [field for field in schemas[port] if field.name not in ("event_time", "ingestion_time")]
             if target.type is None:
-                kind = define_message(types, target.topic.name, _schema(fields))
+                kind = define_message(made, target.topic.name, pa.schema(fields))
                 columns = tuple(field.name for field in fields)
             else:
                 if not isinstance(target.type, str):
@@ -225,13 +311,8 @@ def _targets(results: Mapping[Result, Mapping[str, Target]], log: Log) -> dict[t
                 columns = _fitting(kind, [field.name for field in fields], result)
             key = tuple(name for name in keys if name in schemas[port].names)
             found[str(result.name), port] = ParcelTarget(target.topic.name, kind, columns, key, port == RESULTS)
+    publish_types(log, made, made.names())
     return found
-
-
-def _schema(fields: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    return pa.schema(fields)
 
 
 def _fitting(kind: str, there: Sequence[str], result: Result) -> tuple[str, ...]:

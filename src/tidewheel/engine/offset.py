@@ -14,7 +14,7 @@ from tidewheel.errors import CheckpointError
 from tidewheel.model.time import Instant
 from tidewheel.transport.log import Partition
 
-__all__ = ["Offset"]
+__all__ = ["Lane", "Offset"]
 
 _VERSION = 1
 
@@ -28,6 +28,10 @@ class Offset:
     clock: Instant
     watermark: Instant | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
+    lanes: Mapping[str, Lane] = field(default_factory=dict)
+    """Flows that are behind the others, by the name of their lane, and what this batch gives them."""
+    ended_lanes: tuple[str, ...] = ()
+    """The lanes that there were: each is begun once."""
 
     def to_json(self) -> dict[str, Any]:
         """What Spark keeps."""
@@ -41,6 +45,8 @@ class Offset:
             "watermark": self.watermark,
             "clock": self.clock,
             "memory": dict(self.memory),
+            **({"lanes": {name: lane.to_json() for name, lane in self.lanes.items()}} if self.lanes else {}),
+            **({"ended_lanes": list(self.ended_lanes)} if self.ended_lanes else {}),
         }
 
     @classmethod
@@ -62,4 +68,36 @@ class Offset:
             clock=fields["clock"],
             watermark=fields["watermark"],
             memory=fields["memory"],
+            lanes={name: Lane.from_json(lane) for name, lane in fields.get("lanes", {}).items()},
+            ended_lanes=tuple(fields.get("ended_lanes", ())),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The way of flows that were taken out and came back later: through what they missed, from `start` to `end` in
+    this batch. `done`: it has caught up, and goes on with the others."""
+
+    flows: tuple[str, ...]
+    start: Offset
+    end: Offset
+    done: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """What Spark keeps."""
+        return {
+            "flows": list(self.flows),
+            "start": self.start.to_json(),
+            "end": self.end.to_json(),
+            "done": self.done,
+        }
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Lane:
+        """What Spark kept."""
+        return cls(
+            tuple(fields["flows"]),
+            Offset.from_json(fields["start"]),
+            Offset.from_json(fields["end"]),
+            bool(fields["done"]),
         )

@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
 from tidewheel.engine.columns import spark_schema
-from tidewheel.engine.workers import registry_for
+from tidewheel.engine.workers import registry_for, settle
 from tidewheel.errors import DefinitionError
 from tidewheel.model import watermarks
 from tidewheel.model.time import Duration, duration, instant
@@ -23,7 +23,7 @@ from tidewheel.model.watermarks import Strategy
 from tidewheel.transport.codec import ENVELOPE_COLUMNS
 from tidewheel.transport.log import Start
 
-__all__ = ["RAW_COLUMNS", "ReadOptions", "WriteOptions", "reader_function"]
+__all__ = ["RAW_COLUMNS", "ReadOptions", "WriteOptions", "parse_start", "reader_function"]
 
 _INSTANT = pa.timestamp("us", "UTC")
 RAW_COLUMNS = pa.schema(
@@ -58,6 +58,7 @@ class _Options:
     """Spark's options: text by name, in any case; every one must be known."""
 
     def __init__(self, given: Mapping[str, str], known: str) -> None:
+        settle()  # reading options is the first thing that a worker of Spark's does for us
         self._given = {name.lower(): value for name, value in given.items()}
         names = {name.lower(): name for name in known.split()}
         # Spark adds what concerns itself; only what looks like ours and is not is a mistake worth stopping for.
@@ -98,6 +99,7 @@ class ReadOptions:
     | `start` | `earliest`, `latest`, or a time | `earliest` |
     | `maxEventsPerBatch` | the limit per batch (whole blocks, at least one) | 500000 |
     | `watermark` | a watermark strategy as JSON | bounded by 1 s |
+    | `clock` | a batch's clock: when it is planned (`wall`), or of its last append (`log`: for replays) | `wall` |
     | `tick` | how often at most an idle stream moves its watermark | 1 s |
     | `malformed` | `fail`, `keep` (columns `_error`, `_raw`), or `dead` (to the topic `dead.<group>`) | `fail` |
     | `metadata` | further columns: `_topic`, `_partition`, `_offset`, `_key`, `_append_time`, `_clock` | none |
@@ -113,6 +115,7 @@ class ReadOptions:
     start: Start = "earliest"
     max_events: int = 500_000
     watermark: Mapping[str, Strategy] = field(default_factory=dict)
+    clock: Literal["wall", "log"] = "wall"
     tick: Duration = 1_000_000
     malformed: Literal["fail", "keep", "dead"] = "fail"
     metadata: tuple[str, ...] = ()
@@ -120,12 +123,14 @@ class ReadOptions:
     tasks: int = 1
     worth: int = 20_000
     stop_file: str | None = None
+    lanes_file: str | None = None
+    first_file: str | None = None
     transform: Callable[[Iterator[Any], Any], Iterator[pa.RecordBatch]] | None = None
     transform_schema: str | None = None
 
     NAMES: ClassVar[str] = (
-        "log path topics type start maxEventsPerBatch watermark tick malformed metadata group tasks stopFile "
-        "transform transformSchema"
+        "log path topics type start maxEventsPerBatch watermark clock tick malformed metadata group tasks stopFile "
+        "lanesFile firstFile transform transformSchema"
     )
 
     @classmethod
@@ -145,6 +150,9 @@ class ReadOptions:
         malformed = options.get("malformed") or "fail"
         if malformed not in ("fail", "keep", "dead"):
             raise DefinitionError(f"'malformed' must be fail, keep or dead, got {malformed!r}")
+        clock = options.get("clock") or "wall"
+        if clock not in ("wall", "log"):
+            raise DefinitionError(f"'clock' must be wall or log, got {clock!r}")
         group = options.get("group")
         if malformed == "dead" and not group:
             raise DefinitionError("'malformed' = dead needs the option 'group', which names the topic dead.<group>")
@@ -155,15 +163,18 @@ class ReadOptions:
             log=log,
             topics=topics,
             types=_types(options.get("type"), topics),
-            start=_start(options.get("start") or "earliest"),
+            start=parse_start(options.get("start") or "earliest"),
             max_events=options.number("maxEventsPerBatch", 500_000),
             watermark=_watermark(options.get("watermark"), topics),
+            clock=clock,  # type: ignore[arg-type]  # checked above
             tick=duration(options.get("tick") or "1 s", what="tick"),
             malformed=malformed,  # type: ignore[arg-type]  # checked above
             metadata=metadata,
             group=group,
             tasks=options.number("tasks", os.cpu_count() or 1),
             stop_file=options.get("stopFile"),
+            lanes_file=options.get("lanesFile"),
+            first_file=options.get("firstFile"),
             transform=cloudpickle.loads(base64.b64decode(transform)) if transform else None,
             transform_schema=options.get("transformSchema"),
         )
@@ -259,7 +270,8 @@ def _types(text: str | None, topics: tuple[str, ...]) -> Mapping[str, str]:
     return {topic: named[topic] for topic in topics}
 
 
-def _start(text: str) -> Start:
+def parse_start(text: str) -> Start:
+    """Where to begin, from text: `earliest`, `latest`, or a time."""
     if text in ("earliest", "latest"):
         return text  # type: ignore[return-value]  # one of the two
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=instant(text, what="'start'"))

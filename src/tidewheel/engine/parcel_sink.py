@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
-from tidewheel.engine.halves import Parcel
+from tidewheel.engine.halves import TICK, Parcel
 from tidewheel.engine.workers import registry_for
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Instant
@@ -16,9 +16,8 @@ from tidewheel.transport.codec import encode_columns, punctuation
 from tidewheel.transport.log import Log, records
 from tidewheel.transport.partitioner import partition_of
 
-__all__ = ["TICK", "ParcelTarget", "encoded", "markers"]
+__all__ = ["ParcelTarget", "encoded", "markers", "watermark_of"]
 
-TICK = "tick"
 _SEPARATOR = "/"
 
 
@@ -32,6 +31,14 @@ class ParcelTarget:
     columns: tuple[str, ...]
     key: tuple[str, ...]
     marked: bool
+
+
+def watermark_of(data: bytes) -> Instant | None:
+    """The watermark that a parcel tells, if it is the one that does."""
+    for _, port, frame in Parcel.read(data):
+        if port == TICK:
+            return int(frame["watermark"][0])
+    return None
 
 
 def encoded(

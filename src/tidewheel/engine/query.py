@@ -15,7 +15,7 @@ from tidewheel.engine.bucket_store import BucketState, Entries, MemoryEntries
 from tidewheel.engine.buckets import bucket_ids
 from tidewheel.engine.columns import arrow_schema, spark_schema, to_spark
 from tidewheel.engine.flow import Flow
-from tidewheel.engine.halves import Dealer, Parcel, SecondHalf
+from tidewheel.engine.halves import TICK, Dealer, Flows, Parcel, SecondHalf
 from tidewheel.engine.operator import Tick
 from tidewheel.engine.reading import DecodedBatch, ReadInfo
 from tidewheel.engine.workers import settle
@@ -24,13 +24,15 @@ from tidewheel.model.time import Instant
 
 __all__ = ["PARCELS", "ReaderHalf", "as_columns", "in_memory", "row_parcels", "with_state"]
 
-PARCELS = "bucket INT, task INT, before BIGINT, watermark BIGINT, clock BIGINT, parcel BINARY"
-"""What travels to the buckets: the time of the batch, and frames."""
+PARCELS = "bucket INT, task INT, lane STRING, before BIGINT, watermark BIGINT, clock BIGINT, parcel BINARY"
+"""What travels to the buckets: the time of the batch, and frames. `lane` names the flows that they are for, separated
+by slashes, or is empty."""
 
 _ARROW = pa.schema(
     [
         ("bucket", pa.int32()),
         ("task", pa.int32()),
+        ("lane", pa.string()),
         ("before", pa.int64()),
         ("watermark", pa.int64()),
         ("clock", pa.int64()),
@@ -41,7 +43,7 @@ _OUT = "parcel BINARY"
 
 
 def _rows(
-    parcels: Mapping[int, Parcel], ids: Sequence[int], task: int, tick: Tick, *, everyone: bool
+    parcels: Mapping[int, Parcel], ids: Sequence[int], task: int, tick: Tick, *, everyone: bool, lane: str = ""
 ) -> pa.RecordBatch:
     """A row for each bucket that gets something; for `everyone` also for those that get only the time."""
     numbers = range(len(ids)) if everyone else sorted(parcels)
@@ -50,6 +52,7 @@ def _rows(
         {
             "bucket": ids[number],
             "task": task,
+            "lane": lane,
             "before": tick.before,
             "watermark": tick.watermark,
             "clock": tick.clock,
@@ -76,10 +79,12 @@ class ReaderHalf:
             by_topic.setdefault(batch.topic, []).append(cast(pl.DataFrame, pl.from_arrow(batch.columns)))
         parcels: dict[int, Parcel] = {}
         for flow in self._flows:
+            if flow.name not in info.lane if info.lane else flow.name in info.elsewhere:
+                continue
             frames = [_with_arrival(frame) for topic in flow.topics for frame in by_topic.get(topic, [])]
             self._dealer.deal(parcels, flow.name, frames, info.watermark_before, arrival="_arrival")
         tick = Tick(info.watermark_before, END_OF_TIME if self._ended else info.watermark, info.clock)
-        yield _rows(parcels, self._ids, info.task, tick, everyone=info.task == 0)
+        yield _rows(parcels, self._ids, info.task, tick, everyone=info.first, lane="/".join(info.lane))
 
 
 def _with_arrival(frame: pl.DataFrame) -> pl.DataFrame:
@@ -136,13 +141,16 @@ class _BucketProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         held = sorted(rows, key=lambda row: row.task)
         state = BucketState(cast(Entries, self._entries))
-        parcels = [bytes(row.parcel) for row in held]
         if self._spark_time:
-            yield from self._at_spark_time(key[0], state, parcels, timerValues)
-        else:
-            tick = Tick(held[0].before, held[0].watermark, held[0].clock)
-            yield from self._step(key[0], state, parcels, tick)
-            state.save()
+            yield from self._at_spark_time(key[0], state, [bytes(row.parcel) for row in held], timerValues)
+            return
+        lanes = sorted({row.lane for row in held})
+        for lane in lanes:
+            mine = [row for row in held if row.lane == lane]
+            tick = Tick(mine[0].before, mine[0].watermark, mine[0].clock)
+            flows = Flows(lane.split("/") if lane else (), [flow for other in lanes for flow in other.split("/")])
+            yield from self._step(key[0], state, [bytes(row.parcel) for row in mine], tick, flows=flows, lane=lane)
+        state.save()
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         state = BucketState(cast(Entries, self._entries))
@@ -167,31 +175,45 @@ class _BucketProcessor(StatefulProcessor):
             state.notes["timer"] = due
         state.save()
 
-    def _step(self, bucket: int, state: BucketState, parcels: list[bytes], tick: Tick) -> Iterator[Row]:
-        out, forward = self._half.step(state, self._numbers[bucket], parcels, tick)
+    def _step(
+        self,
+        bucket: int,
+        state: BucketState,
+        parcels: list[bytes],
+        tick: Tick,
+        *,
+        flows: Flows | None = None,
+        lane: str = "",
+    ) -> Iterator[Row]:
+        number = self._numbers[bucket]
+        out, forward = self._half.step(state, number, parcels, tick, flows=flows)
         if self._half.last:
+            if number == 0 and not lane and tick.watermark not in (None, tick.before, END_OF_TIME):
+                out.append(("", TICK, pl.DataFrame({"watermark": [tick.watermark]}, schema={"watermark": pl.Int64})))
             if out:
-                yield Row(parcel=_packed(out, tick))
+                yield Row(parcel=_packed(out))
             return
-        everyone = _rows(forward, self._ids, bucket, tick, everyone=True)
+        everyone = _rows(forward, self._ids, bucket, tick, everyone=True, lane=lane)
         for row in everyone.to_pylist():
             yield Row(**row)
 
 
-def _packed(out: Sequence[tuple[str, str, pl.DataFrame]], tick: Tick) -> bytes:
+def _packed(out: Sequence[tuple[str, str, pl.DataFrame]]) -> bytes:
     parcel = Parcel()
     for flow, port, frame in out:
         parcel.add(flow, port, frame)
     return parcel.to_bytes()
 
 
-def with_state(parcels: DataFrame, flows: Sequence[Flow], buckets: int, *, spark_time: bool = False) -> DataFrame:
-    """The state operators of a stream: one for each depth. Gives rows with one column `parcel`."""
-    depth = max(len(flow.stages) for flow in flows)
+def with_state(
+    parcels: DataFrame, flows: Sequence[Flow], buckets: int, *, depth: int = 1, spark_time: bool = False
+) -> DataFrame:
+    """The state operators of a stream: one for each depth, at least `depth`. Gives rows with one column `parcel`."""
+    depth = max([depth, *(len(flow.stages) for flow in flows)])
     frame = parcels
     for level in range(depth):
         judged = level > 0 or not spark_time
-        half = SecondHalf(flows, level, buckets, judged=judged)
+        half = SecondHalf(flows, level, buckets, judged=judged, last=level + 1 == depth)
         frame = frame.groupBy("bucket").transformWithState(
             _BucketProcessor(half, buckets, spark_time=spark_time and level == 0),
             outputStructType=_OUT if half.last else PARCELS,
@@ -203,27 +225,31 @@ def with_state(parcels: DataFrame, flows: Sequence[Flow], buckets: int, *, spark
 
 def in_memory(parcels: DataFrame, flows: Sequence[Flow], buckets: int) -> DataFrame:
     """The same for bounded input, which comes at once and needs no state store."""
+    frame = parcels.drop("mark")
     depth = max(len(flow.stages) for flow in flows)
-    frame = parcels.select("bucket", "task", "before", "watermark", "clock", "parcel")
-    ids = bucket_ids(buckets)
     for level in range(depth):
-        half = SecondHalf(flows, level, buckets, judged=level > 0)
+        half = SecondHalf(flows, level, buckets, judged=level > 0, last=level + 1 == depth)
         schema = pa.schema([("parcel", pa.binary())]) if half.last else _ARROW
-
-        def run(table: pa.Table, half: SecondHalf = half, schema: pa.Schema = schema) -> pa.Table:
-            settle()
-            rows = sorted(table.to_pylist(), key=lambda row: row["task"])
-            number = ids.index(rows[0]["bucket"])
-            tick = Tick(rows[0]["before"], rows[0]["watermark"], rows[0]["clock"])
-            state = BucketState(MemoryEntries())
-            out, forward = half.step(state, number, [row["parcel"] for row in rows], tick)
-            if half.last:
-                packed = [{"parcel": _packed(out, tick)}] if out else []
-                return pa.Table.from_pylist(packed, schema=schema)
-            return pa.Table.from_batches([_rows(forward, ids, number, tick, everyone=True)])
-
-        frame = frame.groupBy("bucket").applyInArrow(run, spark_schema(schema))
+        frame = frame.groupBy("bucket").applyInArrow(_at_once(half, buckets), spark_schema(schema))
     return frame
+
+
+def _at_once(half: SecondHalf, buckets: int) -> Callable[[pa.Table], pa.Table]:
+    """The stages of one depth on all that a bucket gets."""
+    ids = bucket_ids(buckets)
+
+    def run(table: pa.Table) -> pa.Table:
+        settle()
+        rows = sorted(table.to_pylist(), key=lambda row: row["task"])
+        number = ids.index(rows[0]["bucket"])
+        tick = Tick(rows[0]["before"], rows[0]["watermark"], rows[0]["clock"])
+        out, forward = half.step(BucketState(MemoryEntries()), number, [row["parcel"] for row in rows], tick)
+        if half.last:
+            packed = [{"parcel": _packed(out)}] if out else []
+            return pa.Table.from_pylist(packed, schema=pa.schema([("parcel", pa.binary())]))
+        return pa.Table.from_batches([_rows(forward, ids, number, tick, everyone=True)])
+
+    return run
 
 
 def as_columns(parcels: DataFrame, flow: str, schema: Mapping[str, pa.Schema]) -> DataFrame:

@@ -32,6 +32,12 @@ class ReadInfo:
     clock: Instant
     task: int
     tasks: int
+    first: bool = True
+    """Is it the first task of its lane: the one that tells everyone the time?"""
+    lane: tuple[str, ...] = ()
+    """The flows that it is for; empty: all that are not in a lane."""
+    elsewhere: tuple[str, ...] = ()
+    """The flows that are in lanes."""
 
 
 @dataclass(frozen=True, slots=True)

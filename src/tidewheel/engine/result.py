@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 import pyarrow as pa
@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidewheel.engine.explain import explain
 from tidewheel.engine.flow import Flow, Stage
-from tidewheel.engine.halves import METRICS, metrics_frame
+from tidewheel.engine.halves import METRICS, late_port, metrics_frame
 from tidewheel.engine.input import LogInput
 from tidewheel.engine.judging import LATE_BY, REASON
 from tidewheel.engine.operator import LATE, RESULTS, Tick
@@ -83,9 +83,10 @@ class Result(Stream):
     def schemas(self) -> dict[str, pa.Schema]:
         """The columns of every output."""
         stage = self.stages[-1]
-        first = self.stages[0]
-        late = dict(first.schema) | {REASON: pl.String(), LATE_BY: pl.Duration("us")}
-        outputs = {RESULTS: arrow_of(result_schema(stage)), LATE: arrow_of(_plain(late))}
+        outputs = {RESULTS: arrow_of(result_schema(stage))}
+        for depth, each in enumerate(self.stages):
+            late = dict(each.schema) | {REASON: pl.String(), LATE_BY: pl.Duration("us")}
+            outputs[late_port(depth)] = arrow_of(_plain(late))
         if isinstance(stage.what, Process):
             extra = dict(bind(stage.what, stage.schema).output)
             extra.pop("stream", None)
@@ -114,10 +115,15 @@ class Result(Stream):
         begin: str = "earliest",
         max_events_per_batch: int = 100_000,
         buckets: int | None = None,
+        clock: Literal["wall", "log"] = "wall",
         **others: Topic,
     ) -> Run:
         """Start it on its log, into topics of the same log, each result once whatever crashes. Other outputs of a
-        process function are named likewise. `type`: the message type of the results; without it one is made."""
+        process function are named likewise. `type`: the message type of the results; without it one is made.
+
+        With `available_now` it reads what is there and ends. `begin`: where a new checkpoint begins. `clock="log"`
+        lets processing time be when events reached the log, for running history again as it happened.
+        """
         from tidewheel.engine.launch import Target, start_flows
 
         if not isinstance(self.input, LogInput):
@@ -143,6 +149,7 @@ class Result(Stream):
             begin=begin,
             max_events_per_batch=max_events_per_batch,
             buckets=buckets,
+            clock=clock,
         )
 
     def __hash__(self) -> int:

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,12 +19,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.job import Job
+from tidewheel.engine.lanes import Roster
 from tidewheel.engine.offset import Offset
 from tidewheel.engine.session import session
 from tidewheel.errors import (
     CheckpointError,
     DataLossError,
     DefinitionError,
+    FlowError,
     JobError,
     LogError,
     MalformedError,
@@ -64,9 +66,19 @@ class Work:
 class Run:
     """A job at work. It goes on until `stop`, until an `available_now` run has read all, or until it fails."""
 
-    def __init__(self, job: Job | Work, log: Log, query: StreamingQuery, checkpoint: Checkpoint) -> None:
+    def __init__(
+        self,
+        job: Job | Work,
+        log: Log,
+        query: StreamingQuery,
+        checkpoint: Checkpoint,
+        *,
+        mend: Callable[[PySparkException], StreamingQuery | None] | None = None,
+    ) -> None:
         self.job = job
         self.query = query
+        self._mend = mend
+        self._mending = threading.Lock()
         self._log = log
         self._checkpoint = checkpoint
         self._counted = -1
@@ -83,12 +95,20 @@ class Run:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until it has ended, or `timeout` seconds have passed: has it ended? `JobError` if it failed."""
-        try:
-            # Spark's own declaration says whole seconds; it takes fractions.
-            ended = self.query.awaitTermination(timeout)  # type: ignore[arg-type]
-        except PySparkException as error:
-            self._end()
-            raise explained(self.job.name, error) from error
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            query = self.query
+            left = None if deadline is None else max(0.001, deadline - time.monotonic())
+            try:
+                # Spark's own declaration says whole seconds; it takes fractions.
+                ended = query.awaitTermination(left)  # type: ignore[arg-type]
+            except PySparkException as error:
+                if self._mended(query, error):
+                    continue
+                self._end()
+                raise explained(self.job.name, error) from error
+            if query is self.query:
+                break
         if timeout is None or ended:
             self._end()
             return True
@@ -110,6 +130,13 @@ class Run:
         self.wait(0.1)
         self._end()
 
+    @property
+    def failed(self) -> Mapping[str, str]:
+        """The jobs that were taken out, and what broke each. They go on where they stopped when the run is started
+        again with what they need."""
+        roster = Roster.read(self._checkpoint.roster_file)
+        return {flow: str(fields["reason"]) for flow, fields in roster.suspended.items()}
+
     def progress(self) -> Progress:
         """How it is doing now. Also notes in the log how far it has come, as the consumer group of the job's name."""
         with self._lock:
@@ -119,9 +146,8 @@ class Run:
         positions: dict[tuple[str, int], int] = {}
         watermark = clock = None
         for source in last["sources"]:
-            end = source.get("endOffset")
-            if end:
-                offset = Offset.from_json(json.loads(end) if isinstance(end, str) else end)
+            offset = _offset(source.get("endOffset"))
+            if offset is not None:
                 positions.update(offset.positions)
                 watermark, clock = offset.watermark, offset.clock
         if positions:
@@ -144,7 +170,7 @@ class Run:
             fields = json.loads(report.json)
             if fields["numInputRows"] > 0 and fields["batchId"] > self._counted:
                 self._counted = fields["batchId"]
-                self._events += int(fields["numInputRows"])
+                self._events += _records_between(fields["sources"])
                 for counts in fields.get("observedMetrics", {}).values():
                     for name, count in counts.items():
                         self._observed[name] = self._observed.get(name, 0) + int(count or 0)
@@ -153,10 +179,27 @@ class Run:
 
     def _watch(self) -> None:
         with suppress(Py4JError, PySparkException, LogError):  # Spark or the log was closed under the run: it is over
-            while self.query.isActive:
-                self.progress()
-                time.sleep(1)
+            while True:
+                query = self.query
+                while query.isActive:
+                    self.progress()
+                    time.sleep(1)
+                error = query.exception()
+                if error is None or not self._mended(query, error):
+                    break
             self._end()
+
+    def _mended(self, query: StreamingQuery, error: PySparkException) -> bool:
+        """Was what failed taken out, so that the rest goes on in another query?"""
+        with self._mending:
+            if query is not self.query:
+                return True  # somebody else has seen it before
+            found = None if self._mend is None else self._mend(error)
+            if found is None:
+                return False
+            with self._lock:
+                self.query = found
+            return True
 
     def _lag(self, positions: Mapping[tuple[str, int], int]) -> int:
         known = positions or self._log.committed(self.job.name)
@@ -260,6 +303,21 @@ def _read(
     )
 
 
+def _offset(given: Any) -> Offset | None:
+    return Offset.from_json(json.loads(given) if isinstance(given, str) else given) if given else None
+
+
+def _records_between(sources: Sequence[Mapping[str, Any]]) -> int:
+    """How many records a batch took, whatever became of them before Spark saw a row."""
+    count = 0
+    for source in sources:
+        start, end = _offset(source.get("startOffset")), _offset(source.get("endOffset"))
+        before = {} if start is None else start.positions
+        after = {} if end is None else end.positions
+        count += sum(position - before.get(part, 0) for part, position in after.items())
+    return count
+
+
 def java_pid(spark: SparkSession) -> int:
     """The process that Spark's Java runs in."""
     java = spark.sparkContext._jvm
@@ -268,7 +326,7 @@ def java_pid(spark: SparkSession) -> int:
 
 
 _OURS = re.compile(r"tidewheel\.errors\.(\w+): (.*)")
-_KINDS = {kind.__name__: kind for kind in (CheckpointError, DataLossError, DefinitionError, MalformedError)}
+_KINDS = {kind.__name__: kind for kind in (CheckpointError, DataLossError, DefinitionError, FlowError, MalformedError)}
 
 
 def explained(job: str, error: PySparkException) -> Exception:

@@ -14,9 +14,10 @@ from pyspark.sql.types import StructType
 
 from tidewheel.engine.columns import arrow_schema
 from tidewheel.engine.options import WriteOptions
-from tidewheel.engine.parcel_sink import encoded
+from tidewheel.engine.parcel_sink import encoded, markers, watermark_of
 from tidewheel.engine.workers import registry_for, settle, shared_log
 from tidewheel.errors import DefinitionError, LogError
+from tidewheel.model.time import Instant
 from tidewheel.transport.codec import ENVELOPE_COLUMNS, encode_columns
 from tidewheel.transport.log import Log, records
 from tidewheel.transport.registry import types
@@ -34,6 +35,7 @@ class _Written(WriterCommitMessage):
 
     query: str | None
     topics: dict[str, bytes]
+    watermark: Instant | None = None
 
 
 class _Sink:
@@ -51,16 +53,20 @@ class _Sink:
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         parts: dict[str, list[pa.RecordBatch]] = {}
+        watermark = None
         for batch in iterator:
-            for topic, some in self._records(batch):
+            if self._options.parcels is None:
+                found = self._rows(batch)
+            else:
+                parcels = batch.column("parcel").to_pylist()
+                watermark = next(filter(None, map(watermark_of, parcels)), watermark)
+                found = (some for data in parcels for some in encoded(data, self._options.parcels, self._options.log))
+            for topic, some in found:
                 parts.setdefault(topic, []).append(some)
-        return _Written(query, {topic: _dump(batches) for topic, batches in sorted(parts.items())})
+        return _Written(query, {topic: _dump(batches) for topic, batches in sorted(parts.items())}, watermark)
 
-    def _records(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        if self._options.parcels is not None:
-            for data in batch.column("parcel").to_pylist():
-                yield from encoded(data, self._options.parcels, self._options.log)
-        elif batch.num_rows:
+    def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        if batch.num_rows:
             rows, topics = self._encode(batch)
             yield from _by_topic(rows, topics, self._options.topic)
 
@@ -92,10 +98,15 @@ class _Sink:
         for message in written:
             for topic, data in message.topics.items():
                 merged.setdefault(topic, []).extend(_load(data))
+        log = shared_log(self._options.log, create=True)
+        watermark = next((message.watermark for message in written if message.watermark is not None), None)
+        if watermark is not None:
+            # Last of all: who reads it knows that everything before the watermark was read.
+            for topic in {target.topic for target in (self._options.parcels or {}).values() if target.marked}:
+                merged.setdefault(topic, []).append(markers(log, topic, watermark))
         if not merged:
             return
-        batches = {topic: pa.concat_batches(parts) for topic, parts in merged.items()}
-        log = shared_log(self._options.log, create=True)
+        batches = {topic: pa.concat_batches(parts) for topic, parts in sorted(merged.items())}
         query = next((message.query for message in written if message.query), None)
         # A batch write has no identity that would outlive it: nobody repeats it but the user.
         name = f"spark:{query}" if batch_id is not None and query else f"spark:{uuid.uuid4()}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from tidewheel.engine.columns import arrow_schema
+from tidewheel.engine.lanes import Roster, plan_lanes
 from tidewheel.engine.offset import Offset
 from tidewheel.engine.options import ReadOptions
 from tidewheel.engine.planning import Piece, first_offset, plan_batch, split
@@ -86,13 +88,19 @@ class _Reading:
         return shared_log(self._options.log)
 
     def _shares(self, before: Offset, after: Offset) -> list[_Share]:
-        options = self._options
-        shares = split(self._log, before, after, tasks=options.tasks, worth=options.worth)
-        if not shares:
-            shares = [[]]  # a batch that only moves the clock still has to tell it
+        ways = [((), before, after), *((lane.flows, lane.start, lane.end) for lane in after.lanes.values())]
+        elsewhere = tuple(flow for lane in after.lanes.values() for flow in lane.flows)
+        found = []
+        for flows, start, end in ways:
+            shares = split(self._log, start, end, tasks=self._options.tasks, worth=self._options.worth)
+            # A batch that only moves the clock still has to tell it.
+            found += [(flows, start, end, pieces, number == 0) for number, pieces in enumerate(shares or [[]])]
         return [
-            _Share(pieces, ReadInfo(before.watermark, after.watermark, after.clock, number, len(shares)))
-            for number, pieces in enumerate(shares)
+            _Share(
+                pieces,
+                ReadInfo(start.watermark, end.watermark, after.clock, number, len(found), first, flows, elsewhere),
+            )
+            for number, (flows, start, end, pieces, first) in enumerate(found)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -105,9 +113,17 @@ class _TopicReader(_Reading, DataSourceReader):
     """A bounded read: everything between the start and the end of the topics at planning."""
 
     def partitions(self) -> list[InputPartition]:
-        clock = now()
+        clock = now() if self._options.clock == "wall" else 0
         before = first_offset(self._log, self._options.topics, self._options.start, clock=clock)
-        after = plan_batch(self._log, self._options.watermark, before, limit=None, clock=clock, tick=0)
+        after = plan_batch(
+            self._log,
+            self._options.watermark,
+            before,
+            limit=None,
+            clock=clock,
+            tick=0,
+            by_log=self._options.clock == "log",
+        )
         return list(self._shares(before, after))
 
 
@@ -119,8 +135,18 @@ class _TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
         self._until: Mapping[Partition, int] | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        clock = now()
-        return first_offset(self._log, self._options.topics, self._options.start, clock=clock).to_json()
+        options = self._options
+        known = None if options.first_file is None else Path(options.first_file)
+        if known is not None and known.exists():
+            kept: dict[str, Any] = json.loads(known.read_text(encoding="utf-8"))
+            return kept
+        clock = now() if options.clock == "wall" else 0
+        offset = first_offset(self._log, options.topics, options.start, clock=clock).to_json()
+        if known is not None:
+            fresh = known.with_suffix(".new")
+            fresh.write_text(json.dumps(offset), encoding="utf-8")
+            fresh.replace(known)
+        return offset
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._options.max_events)
@@ -145,8 +171,18 @@ class _TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
             most = options.max_events
         before = Offset.from_json(start)
         after = plan_batch(
-            self._log, options.watermark, before, limit=most, clock=now(), tick=options.tick, until=self._until
+            self._log,
+            options.watermark,
+            before,
+            limit=most,
+            clock=now(),
+            tick=options.tick,
+            until=self._until,
+            by_log=options.clock == "log",
         )
+        if options.lanes_file is not None:
+            roster = Roster.read(options.lanes_file)
+            after = plan_lanes(self._log, options.watermark, before, after, roster, limit=most, clock=now())
         return start if after is before else after.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -60,7 +60,9 @@ def stream(
     ops: tuple[RowOp, ...] = ()
     if given.time_column != _TIME:
         ops = (RowOp("with_columns", (pl.col(given.time_column).alias(_TIME),)),)
-    return Stream(given, (), ops, _after(ops, schema))
+    # Results of another query that takes results back say so in each row.
+    retracting = {"retraction", "pane_index"} <= schema.keys()
+    return Stream(given, (), ops, _after(ops, schema), retracting)
 
 
 @dataclass(frozen=True)

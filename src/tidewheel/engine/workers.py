@@ -9,15 +9,18 @@ import traceback
 from types import TracebackType
 from typing import Any
 
+from tidewheel.transport import event_pb2
+from tidewheel.transport.dynamic import MADE
 from tidewheel.transport.log import Log, open_log
 from tidewheel.transport.registry import TypeRegistry, types
-from tidewheel.transport.type_topic import load_types
+from tidewheel.transport.type_topic import load_types, type_version
 
 __all__ = ["registry_for", "settle", "shared_log"]
 
 _HANG_UPS = (BrokenPipeError, ConnectionResetError, EOFError)
 _settled = False
 _logs: dict[str, tuple[tuple[int, int], Log]] = {}
+_registries: dict[str, tuple[tuple[str, int], TypeRegistry]] = {}
 
 
 def shared_log(address: str, *, create: bool = False) -> Log:
@@ -72,8 +75,17 @@ def _file(address: str) -> tuple[int, int]:
 
 
 def registry_for(address: str, name: str) -> TypeRegistry:
-    """The registry, which knows the type: a worker has not seen what the user's program registered, so what is not
-    installed comes from the log."""
-    if name not in types and os.path.exists(address):
-        load_types(shared_log(address), types)
-    return types
+    """A registry that knows the type. A worker has not seen what the user's program registered, so what is not installed
+    comes from the log; and types that were made from columns are the log's own: another log may have others of the same
+    name."""
+    if (name in types and not name.startswith(MADE)) or not os.path.exists(address):
+        return types
+    log = shared_log(address)
+    version = type_version(log)
+    held = _registries.get(address)
+    if held is None or held[0] != version:
+        registry = TypeRegistry()
+        registry.register(event_pb2)
+        load_types(log, registry)
+        _registries[address] = held = (version, registry)
+    return held[1]

@@ -11,9 +11,12 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.registry import TypeRegistry
 
-__all__ = ["define_message"]
+__all__ = ["MADE", "define_message"]
 
-_PACKAGE = "tidewheel.results"
+MADE = "tidewheel.results."
+"""What the names of such types begin with."""
+
+_PACKAGE = MADE.rstrip(".")
 _F = FieldDescriptorProto
 _SCALARS: list[tuple[object, int]] = [
     (pa.types.is_boolean, _F.TYPE_BOOL),

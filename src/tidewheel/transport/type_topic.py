@@ -11,7 +11,7 @@ from tidewheel.transport.event_pb2 import TypeDefinition
 from tidewheel.transport.log import Log, records
 from tidewheel.transport.registry import TypeRegistry
 
-__all__ = ["TYPES_TOPIC", "load_types", "publish_types"]
+__all__ = ["TYPES_TOPIC", "load_types", "publish_types", "type_version"]
 
 TYPES_TOPIC = "__types"
 """A compacted topic of `TypeDefinition` events, keyed by the type's full name."""
@@ -42,6 +42,14 @@ def load_types(log: Log, registry: TypeRegistry) -> list[str]:
             registry.register_definition(name, definition)
             added.append(name)
     return sorted(added)
+
+
+def type_version(log: Log) -> tuple[str, int]:
+    """Something that changes when the log gets other definitions."""
+    try:
+        return log.identity, sum(log.topic_info(TYPES_TOPIC).next_offsets)
+    except TopicNotFoundError:
+        return log.identity, 0
 
 
 def _definitions(log: Log) -> dict[str, bytes]:

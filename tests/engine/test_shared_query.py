@@ -1,0 +1,154 @@
+"""Many jobs in one query: chained, isolated from each other, each resumed where it stopped."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+import polars as pl
+import pytest
+from orders import INPUT, put, read, rows
+
+import tidewheel as tw
+from tidewheel.errors import CheckpointError, DefinitionError
+
+UNTIL_SECOND = tw.watermarks.bounded("1 s", future=None)
+
+
+def second(number: int) -> datetime:
+    return datetime.fromtimestamp(number, timezone.utc)
+
+
+@pytest.fixture
+def orders(log):
+    put(log, (1, "fi", 5), (2, "se", 7), (3, "fi", 1))
+    return tw.stream(log, INPUT, watermark=UNTIL_SECOND)
+
+
+def totals(orders, size="10 s"):
+    return (
+        orders.key_by("country")
+        .window(tw.windows.fixed(size), lateness="1 min")
+        .accumulate("retracting")
+        .aggregate(n=tw.agg.count(), total=tw.agg.sum("amount"))
+    )
+
+
+def finish(spark, log, tmp_path, *results, batch=3):
+    run = tw.run(
+        *results, log=log, checkpoint=tmp_path / "run", spark=spark, available_now=True, max_events_per_batch=batch
+    )
+    run.wait()
+    return run
+
+
+def test_windows_over_windows_follow_retractions(spark, log, orders, tmp_path):
+    put(log, (12, "fi", 5), (31, "fi", 1))
+    put(log, (4, "fi", 100), (72, "se", 1))
+    put(log, (135, "se", 1))
+    chained = (
+        totals(orders)
+        .window(tw.windows.fixed("1 min"), lateness="1 min")
+        .accumulate("value")
+        .aggregate(best=tw.agg.max("total"), windows=tw.agg.count(), all=tw.agg.sum("total"))
+    )
+    run = finish(spark, log, tmp_path, chained.named("minutes"))
+    assert run.progress().events == 8
+    assert rows(log, "analytics.minutes", ["window_start", "best", "windows", "all", "pane_timing"]) == [
+        (second(0), 106, 4, 119, "ON_TIME"),
+        (second(60), 1, 1, 1, "ON_TIME"),
+    ]
+
+
+def test_a_job_that_reads_anothers_results_gets_its_watermark_and_its_retractions(spark, log, orders, tmp_path):
+    put(log, (12, "fi", 5), (31, "fi", 1))
+    put(log, (4, "fi", 100), (72, "se", 1))
+    put(log, (135, "se", 1))
+    finish(spark, log, tmp_path, totals(orders).named("tens"))
+    assert rows(log, "analytics.tens", ["country", "total", "retraction"]).count(("fi", 6, True)) == 1
+    upstream = tw.stream(log, "analytics.tens", watermark=tw.watermarks.punctuated(future=None))
+    minutes = upstream.window(tw.windows.fixed("1 min"), lateness="1 min").aggregate(all=tw.agg.sum("total"))
+    run = minutes.start(
+        panes=log.topic("analytics.minutes"), checkpoint=tmp_path / "second", spark=spark, available_now=True,
+        max_events_per_batch=3,
+    )  # fmt: skip
+    run.wait()
+    found = rows(log, "analytics.minutes", ["window_start", "all", "pane_last"])
+    assert found[-2:] == [(second(0), 119, True), (second(60), 1, False)]
+
+
+def test_a_job_that_fails_is_taken_out_and_resumes_where_it_stopped(spark, log, orders, tmp_path):
+    broken = tmp_path / "broken"
+    broken.touch()
+
+    def checked(events, state, clock):
+        if broken.exists() and (events["amount"] == 100).any():
+            raise ValueError("a hundred is too much")
+        seen = events.select("country", "event_time", "amount")
+        counts = events.group_by("country", maintain_order=True).len().join(state, on="country", nulls_equal=True)
+        return seen, counts.select("country", count=pl.col("len").cast(pl.Int64) + pl.col("count").fill_null(0))
+
+    watched = orders.key_by("country").process(checked, state={"count": pl.Int64}).named("watched")
+    jobs = (totals(orders).named("totals"), watched, totals(orders, "20 s").named("twenties"))
+    put(log, (12, "fi", 100), (31, "fi", 1))
+    put(log, (42, "fi", 2), (43, "se", 3), (51, "se", 4))
+    run = finish(spark, log, tmp_path, *jobs)
+    assert run.failed == {"watched": "ValueError: a hundred is too much"}
+    assert run.progress().lag == 0
+    before = rows(log, "analytics.watched", ["amount"])
+    assert (100,) not in before
+    expected = rows(log, "analytics.totals", ["country", "window_start", "total"])
+    assert ("fi", second(10), 100) in expected
+
+    put(log, (60, "fi", 6), (61, "se", 8))
+    still = finish(spark, log, tmp_path, *jobs)
+    assert still.failed == run.failed, "nothing was mended"
+    assert rows(log, "analytics.watched", ["amount"]) == before
+
+    broken.unlink()
+    put(log, (75, "fi", 9), (90, "fi", 1))
+    mended = finish(spark, log, tmp_path, *jobs)
+    assert mended.failed == {}
+    everything = [(5,), (7,), (1,), (100,), (1,), (2,), (3,), (4,), (6,), (8,), (9,)]
+    assert sorted(rows(log, "analytics.watched", ["amount"])) == sorted(everything)
+    assert read(log, "metrics.watched")["late"].sum() == 0
+    put(log, (120, "fi", 1))
+    finish(spark, log, tmp_path, *jobs)
+    assert sorted(rows(log, "analytics.watched", ["amount"])) == sorted([*everything, (1,)])
+    once = rows(log, "analytics.totals", ["country", "window_start", "pane_index", "retraction"])
+    assert len(once) == len(set(once))
+
+
+def test_when_the_last_job_fails_the_run_fails_with_what_broke_it(spark, log, orders, tmp_path):
+    def never(events, state, clock):
+        if events.height:
+            raise ValueError("not today")
+        return events, state
+
+    put(log, (9, "fi", 1))
+    result = orders.key_by("country").process(never).named("never")
+    with pytest.raises(tw.errors.FlowError, match="never: ValueError: not today"):
+        finish(spark, log, tmp_path, result)
+
+
+def test_state_that_does_not_fit_is_refused(spark, log, orders, tmp_path):
+    finish(spark, log, tmp_path, totals(orders).named("totals"))
+    with pytest.raises(CheckpointError, match=r"does not fit this job.*fixed\('20 s'\)"):
+        finish(spark, log, tmp_path, totals(orders, "20 s").named("totals"))
+    with pytest.raises(CheckpointError, match="buckets was 2 and is 3"):
+        tw.run(
+            totals(orders).named("totals"),
+            log=log,
+            checkpoint=tmp_path / "run",
+            spark=spark,
+            available_now=True,
+            buckets=3,
+        )
+
+
+def test_results_that_cannot_run_together_are_refused(log, orders, tmp_path):
+    with pytest.raises(DefinitionError, match="needs a name"):
+        tw.run(totals(orders), log=log, checkpoint=tmp_path)
+    with pytest.raises(DefinitionError, match="two results are named 'a'"):
+        tw.run(totals(orders).named("a"), totals(orders).named("a"), log=log, checkpoint=tmp_path)
+    with pytest.raises(DefinitionError, match="at least one"):
+        tw.run(log=log, checkpoint=tmp_path)
