@@ -59,8 +59,11 @@ class Roster:
         return Roster({}, {**self.lanes, **begun})
 
 
-def where(offset: Offset, flow: str) -> Offset:
-    """How far a flow has come when a batch ends at this offset."""
+def where(offset: Offset, flow: str, roster: Roster) -> Offset:
+    """How far a flow has come when the last batch that was done ends at this offset."""
+    for name, waiting in roster.lanes.items():
+        if flow in waiting["flows"] and name not in offset.lanes and name not in offset.ended_lanes:
+            return Offset.from_json(waiting["since"])  # no batch with its lane was done yet
     for lane in offset.lanes.values():
         if flow in lane.flows and not lane.done:
             return lane.end
@@ -81,7 +84,7 @@ def plan_lanes(
     open_lanes = {
         name: (lane.flows, lane.end)
         for name, lane in before.lanes.items()
-        if not lane.done and not any(flow in roster.suspended for flow in lane.flows)
+        if not lane.done and name in roster.lanes  # else its flow was taken out again
     }
     for name, fields in roster.lanes.items():
         if name not in before.lanes and name not in before.ended_lanes:

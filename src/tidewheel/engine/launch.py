@@ -194,7 +194,7 @@ class _Shared:
         if flow not in names or names <= {*roster.suspended, flow}:
             return None
         reached = Offset.from_json(self.held.last_offset())
-        roster.suspend(flow, reason, where(reached, flow)).write(self.held.roster_file)
+        roster.suspend(flow, reason, where(reached, flow, roster)).write(self.held.roster_file)
         return self.start()
 
 

@@ -75,9 +75,9 @@ def _file(address: str) -> tuple[int, int]:
 
 
 def registry_for(address: str, name: str) -> TypeRegistry:
-    """A registry that knows the type. A worker has not seen what the user's program registered, so what is not installed
-    comes from the log; and types that were made from columns are the log's own: another log may have others of the same
-    name."""
+    """A registry that knows the type. A worker has not seen what the user's program registered, so what is not
+    installed comes from the log; and types that were made from columns are the log's own: another log may have others
+    of the same name."""
     if (name in types and not name.startswith(MADE)) or not os.path.exists(address):
         return types
     log = shared_log(address)
