@@ -6,8 +6,9 @@ DEMO_ARGS ?=
 TEST_ARGS ?=
 TEST_WORKERS ?= 2
 BENCH_ARGS ?=
+CASES ?= ../shared/conformance
 
-.PHONY: help demo test check format bench clean setup
+.PHONY: help demo test check format bench conformance clean setup
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -40,6 +41,9 @@ format: setup ## let ruff format and mend
 
 bench: setup ## the figures, as a table and as JSON in build/bench/
 	@$(BIN)/python -m tidewheel.bench $(BENCH_ARGS)
+
+conformance: setup ## others' test cases on the reference and on Spark (CASES=folder of the same layout)
+	@$(BIN)/python -m tests.conformance --cases $(CASES) --runner reference,spark
 
 clean: ## remove all that is made
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -12,7 +12,7 @@ import pytest
 import tidewheel
 
 SOURCE = Path(tidewheel.__file__).parent
-LAYERS = ["model", "patterns", "transport", "engine", "ingest", "serve", "apps", "cli", "bench"]
+LAYERS = ["model", "patterns", "transport", "engine", "testing", "ingest", "serve", "apps", "cli", "bench"]
 COMMON = {"errors", "__init__"}  # below every layer
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if not path.name.endswith("_pb2.py")]
 
@@ -41,6 +41,8 @@ def forbidden(own: str, imported: set[str]) -> list[str]:
     wrong = [name for name in imported if layer(name) is not None and layer(name) not in allowed]
     if own in ("model", "patterns", "transport"):
         wrong += [name for name in imported if name.partition(".")[0] == "pyspark"]
+    if own != "testing":
+        wrong += [name for name in imported if layer(name) == "testing"]
     if own == "ingest":
         wrong += [name for name in imported if layer(name) == "engine"]
     return sorted(wrong)
@@ -59,6 +61,8 @@ def test_the_rule_finds_what_is_forbidden():
     assert forbidden("model", {"tidewheel.transport.log", "polars"}) == ["tidewheel.transport.log"]
     assert forbidden("transport", {"pyspark.sql"}) == ["pyspark.sql"]
     assert forbidden("ingest", {"tidewheel.engine.run"}) == ["tidewheel.engine.run"]
+    assert forbidden("apps", {"tidewheel.testing"}) == ["tidewheel.testing"]
+    assert forbidden("testing", {"tidewheel.engine.result", "tidewheel.transport.log"}) == []
     assert forbidden("apps", {"tidewheel.engine.run", "tidewheel.ingest.replay"}) == []
 
 

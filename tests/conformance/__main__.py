@@ -25,7 +25,7 @@ def main() -> int:
     cases = load(options.cases)
     if not cases:
         parser.error(f"no cases in {options.cases / 'dataflow'}")
-    verdicts = {name: [judge(case, RUNNERS[name]) for case in cases] for name in names}
+    verdicts = {name: judge(cases, RUNNERS[name]) for name in names}
     for name, judged in verdicts.items():
         for file in sorted({case.file for case in cases}):
             own = [verdict for verdict in judged if verdict.case.file == file]

@@ -7,15 +7,17 @@ tells what is wrong with the panes of each step.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from tests.conformance.runners import SECOND, Runner, Step
+from tests.conformance.runners import SECOND, Panes, Runner, Step
 from tests.conformance.texts import trigger_of, windows_of
+from tidewheel.model.aggregates import collect
+from tidewheel.model.aggregates import sum as total
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane, Timing
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import fixed
@@ -24,26 +26,7 @@ MILLISECOND = 1_000
 UNLIMITED = END_OF_TIME
 MODES = {"accumulating": "value", "discarding": "delta", "accumulating_and_retracting": "retracting"}
 
-Panes = list[list[Pane]]
 Check = Callable[[Panes], list[str]]
-
-
-@dataclass(frozen=True)
-class Collected:
-    """All values, in order: so that panes can be compared by what is in them."""
-
-    mergeable: bool = True
-
-    def of(self, rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-        return sorted(row["value"] for row in rows)
-
-
-@dataclass(frozen=True)
-class Total:
-    mergeable: bool = True
-
-    def of(self, rows: Sequence[Mapping[str, Any]]) -> int | None:
-        return sum(row["value"] for row in rows) if rows else None
 
 
 @dataclass(frozen=True)
@@ -71,9 +54,13 @@ class Verdict:
         return not self.complaints
 
 
-def judge(case: Case, runner: Runner) -> Verdict:
-    """Run a case and say what is wrong, if anything."""
-    panes = runner(case.windowing, case.steps)
+def judge(cases: Sequence[Case], runner: Runner) -> list[Verdict]:
+    """Run the cases and say what is wrong, if anything."""
+    answers = runner([(case.windowing, case.steps) for case in cases])
+    return [_verdict(case, panes) for case, panes in zip(cases, answers, strict=True)]
+
+
+def _verdict(case: Case, panes: Panes) -> Verdict:
     complaints = case.check(panes)
     if case.must_fail:
         return Verdict(case, [] if complaints else ["this case is wrong on purpose, and that was not noticed"])
@@ -120,7 +107,7 @@ def _transcript(file: str, given: dict[str, Any]) -> Case:
     names = {"OUTPUT_AT_EOW": "end", "OUTPUT_AT_LATEST": "latest"}
     windowing = Windowing(
         windows_of(given.get("window_fn", "global"), transformed=stamps.endswith("TRANSFORMED")),
-        {"value": Collected()},
+        {"value": collect("value")},
         trigger=trigger_of(given.get("trigger_fn", "Default")),
         mode=MODES[given.get("accumulation_mode", "accumulating")],
         lateness=given.get("allowed_lateness", 0) * SECOND,
@@ -159,7 +146,7 @@ def _transcribed(pane: Pane, not_early: Counter[Any]) -> dict[str, Any]:
         not_early[pane.key, pane.window] += 1
     return {
         "window": [pane.window.start // SECOND, (pane.window.end - 1) // SECOND],
-        "values": pane.values["value"],
+        "values": sorted(pane.values["value"]),
         "timestamp": pane.event_time // SECOND,
         "early": pane.timing == Timing.EARLY,
         "late": pane.timing == Timing.LATE,
@@ -189,7 +176,7 @@ def _match(where: str, wanted: list[dict[str, Any]], got: list[dict[str, Any]]) 
 def _bundled(file: str, given: dict[str, Any], size: int) -> Case:
     windowing = Windowing(
         windows_of(given["window"]),
-        {"value": Collected()},
+        {"value": collect("value")},
         trigger=trigger_of(given["trigger"]),
         mode=MODES[given["accumulation"]],
         lateness=UNLIMITED,
@@ -228,7 +215,7 @@ def _table(file: str, given: dict[str, Any]) -> Case:
     again_at_once = any("clock_ms" in row and "new_elements" in row for row in given["rows"])
     windowing = Windowing(
         fixed(size),
-        {"value": Collected()},
+        {"value": collect("value")},
         trigger=trigger_of(given["trigger"], again_at_once=again_at_once),
         lateness=UNLIMITED,
         allow_loss=True,
@@ -270,7 +257,7 @@ def _table(file: str, given: dict[str, Any]) -> Case:
 def _timeline(file: str, given: dict[str, Any]) -> Case:
     windowing = Windowing(
         windows_of(given["window"]),
-        {"value": Total()},
+        {"value": total("value")},
         trigger=trigger_of(given["trigger"]),
         mode=MODES[given["accumulation"]],
         lateness=given["allowed_lateness"] * SECOND,
@@ -358,7 +345,7 @@ def _stepwise(file: str, given: dict[str, Any]) -> Case:
     written = given.get("trigger", "Always()" if looks_at_state else "Default")
     windowing = Windowing(
         windows_of(given["window"]),
-        {"value": Total()},
+        {"value": total("value")},
         trigger=trigger_of(written, unchanged=given.get("firing_only_updated_panes") is False),
         mode=MODES[given.get("accumulation", "accumulating")],
         lateness=given.get("allowed_lateness_ms", 0) * MILLISECOND,

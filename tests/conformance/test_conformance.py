@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.conformance.cases import judge, load, load_file
-from tests.conformance.runners import reference
+from tests.conformance.cases import Verdict, judge, load, load_file
+from tests.conformance.runners import RUNNERS, reference
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 CASES = load(FOLDER) if FOLDER.is_dir() else []
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.file}-{case.name}")
-def test_the_reference_answers_as_the_case_says(case):
-    assert judge(case, reference).complaints == []
+@pytest.fixture(scope="module")
+def verdicts() -> Callable[[str], list[Verdict]]:
+    """What a runner makes of all cases: they run together, once."""
+    return functools.cache(lambda name: judge(CASES, RUNNERS[name]))
+
+
+@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{case.file}-{case.name}" for case in CASES])
+def test_the_answer_is_as_the_case_says(number, runner, verdicts):
+    assert verdicts(runner)[number].complaints == []
 
 
 def test_a_runner_that_gives_nothing_is_found_out(shared):
-    def silent(windowing, steps):
-        return [[] for _ in steps]
+    def silent(questions):
+        return [[[] for _ in steps] for _, steps in questions]
 
-    accused = [case for case in CASES if not case.must_fail and not judge(case, silent).passed]
+    accused = [verdict.case for verdict in judge(CASES, silent) if not verdict.case.must_fail and not verdict.passed]
     assert {case.file for case in accused} == {case.file for case in CASES}
     assert len(accused) > len(CASES) * 0.8
 
 
-def test_only_cases_that_say_why_are_answered_another_way(shared):
-    another = [judge(case, reference) for case in CASES]
-    assert sorted(verdict.case.name for verdict in another if verdict.another_way) == [
+@pytest.mark.parametrize("runner", RUNNERS)
+def test_only_cases_that_say_why_are_answered_another_way(runner, shared, verdicts):
+    assert sorted(verdict.case.name for verdict in verdicts(runner) if verdict.another_way) == [
         "aligned_delay",
         "unaligned_delay",
     ]
@@ -61,8 +70,8 @@ transcript:
 def test_a_transcript_is_compared_pane_by_pane(tmp_path, fields, complaints):
     path = tmp_path / "transcripts.yaml"
     path.write_text(TRANSCRIPT.format(**{"end": 9, "value": 3, "more": "", **fields}))
-    [case] = load_file(path)
-    assert len(judge(case, reference).complaints) == complaints
+    [verdict] = judge(load_file(path), reference)
+    assert len(verdict.complaints) == complaints
 
 
 def test_a_case_of_an_unknown_kind_is_refused(tmp_path):

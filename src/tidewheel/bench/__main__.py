@@ -9,39 +9,50 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tidewheel.bench import log, spark
-from tidewheel.bench.events import positions
+from tidewheel.bench import foundation, windows
 from tidewheel.bench.figures import Figure, show, write
-from tidewheel.engine.session import session
 
 __all__ = ["main"]
+
+_SETS = ("foundation", "windows")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the evaluation."""
     parser = argparse.ArgumentParser(prog="python -m tidewheel.bench", description=__doc__)
-    parser.add_argument("--events", type=int, default=1_000_000, help="how many events to read and append")
-    parser.add_argument("--output", type=Path, default=Path("build/bench/foundation.json"))
+    parser.add_argument("set", nargs="?", choices=_SETS, help="which figures; without it, all")
+    parser.add_argument(
+        "--events",
+        type=int,
+        help=f"how many events (foundation: {foundation.EVENTS:,}, windows: {windows.EVENTS:,} unless told)",
+    )
+    known = ", ".join(f"{name} ({part.about})" for name, part in windows.PARTS.items())
+    parser.add_argument("--only", default="", help=f"of windows: only these parts, like a,c. {known}")
+    parser.add_argument("--output", type=Path, default=Path("build/bench"), help="the folder of the JSON files")
     options = parser.parse_args(arguments)
-    if options.events < 10_000:
+    if options.events is not None and options.events < 10_000:
         parser.error(f"--events must be at least 10,000, got {options.events}")
+    only = [name.strip() for name in options.only.split(",") if name.strip()]
+    strange = [name for name in only if name not in windows.PARTS]
+    if strange:
+        parser.error(f"--only: there is no part {strange[0]!r}; there are {', '.join(windows.PARTS)}")
+    if only and options.set != "windows":
+        parser.error("--only is for `windows`: python -m tidewheel.bench windows --only a,c")
     console = Console()
-    figures: list[Figure] = []
-    with console.status("simulating events") as status, tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        frame = positions(options.events)
-        status.update("appending to the log")
-        figures += log.appends(frame.head(options.events // 5), folder)
-        figures += log.room(frame, folder)
-        status.update("reading with Spark")
-        engine = session()
-        figures += spark.reading(frame, folder, engine)
-        status.update("timing small batches")
-        figures += spark.batch_times(frame.head(50_000), folder, engine)
-        engine.stop()
-    show(figures, console)
-    write(figures, options.output)
-    console.print(f"\nwritten to {options.output}")
+    for name in [options.set] if options.set else _SETS:
+        path = options.output / f"{name}.json"
+        figures: list[Figure] = []
+        with console.status(name) as status, tempfile.TemporaryDirectory() as temporary:
+            folder, say = Path(temporary), status.update
+            if name == "windows":
+                parts = windows.measure(options.events or windows.EVENTS, folder, say, only=only)
+            else:
+                parts = foundation.measure(options.events or foundation.EVENTS, folder, say)
+            for part in parts:
+                figures += part
+                write(figures, path)  # what was measured is not lost when a later part fails
+        show(figures, console)
+        console.print(f"\nwritten to {path}\n")
     return 0
 
 

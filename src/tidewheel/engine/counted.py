@@ -62,8 +62,11 @@ class CountedOperator:
         held = store.get(_OPEN) if _OPEN in store.names() and (released.height or ended) else None
         if not released.height and held is None:
             return {}
-        numbered = self._numbered(store, released)
-        events = numbered if held is None else pl.concat([held, numbered.select(held.columns)])
+        events = held
+        if released.height:
+            numbered = self._numbered(store, released)
+            events = numbered if held is None else pl.concat([held, numbered.select(held.columns)])
+        assert events is not None
         panes = self._panes(events, ended=ended)
         self._keep(store, events, ended=ended)
         return {RESULTS: panes} if panes.height else {}
@@ -90,8 +93,6 @@ class CountedOperator:
 
     def _numbered(self, store: Store, released: pl.DataFrame) -> pl.DataFrame:
         """Each event with its number among those of its key."""
-        if not released.height:
-            return released
         before = store.get(_COUNTS) if _COUNTS in store.names() else None
         ranked = released.with_columns((pl.int_range(pl.len(), dtype=pl.Int64).over(self.keys)).alias(_NUMBER))
         if before is not None:

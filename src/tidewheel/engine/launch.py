@@ -24,7 +24,7 @@ from tidewheel.engine.input import LogInput, definition
 from tidewheel.engine.lanes import Roster, where
 from tidewheel.engine.offset import Offset
 from tidewheel.engine.operator import RESULTS
-from tidewheel.engine.options import reader_function
+from tidewheel.engine.options import METADATA, reader_function
 from tidewheel.engine.parcel_sink import ParcelTarget
 from tidewheel.engine.query import PARCELS, ReaderHalf, as_columns, in_memory, row_parcels, with_state
 from tidewheel.engine.run import Run, Work, explained, java_pid
@@ -34,6 +34,7 @@ from tidewheel.errors import DefinitionError, FlowError, TopicNotFoundError
 from tidewheel.model.process import Process
 from tidewheel.model.time import Duration, now
 from tidewheel.model.watermarks import Bounded
+from tidewheel.transport.codec import ENVELOPE_COLUMNS
 from tidewheel.transport.dynamic import MADE, define_message
 from tidewheel.transport.log import Log, Topic
 from tidewheel.transport.registry import TypeRegistry, type_name, types
@@ -300,7 +301,7 @@ def _targets(results: Mapping[Result, Mapping[str, Target]], log: Log) -> dict[t
         schemas = result.schemas()
         keys = result.stages[-1].keys
         for port, target in targets.items():
-            fields = [field for field in schemas[port] if field.name not in ("event_time", "ingestion_time")]
+            fields = [field for field in schemas[port] if field.name not in (*ENVELOPE_COLUMNS, *METADATA.names)]
             if target.type is None:
                 kind = define_message(made, target.topic.name, pa.schema(fields))
                 columns = tuple(field.name for field in fields)

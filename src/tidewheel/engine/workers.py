@@ -29,6 +29,8 @@ def shared_log(address: str, *, create: bool = False) -> Log:
     # A file that was removed and made anew under the same name is another log.
     if held is not None and held[0] == _file(address):
         return held[1]
+    for other in [other for other in _logs if _file(other) == (0, 0)]:
+        _logs.pop(other)[1].close()  # its file is gone: nobody will ask for it again
     log = open_log(address, create=create)
     _logs[address] = _file(address), log
     settle()

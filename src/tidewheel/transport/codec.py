@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -238,12 +239,12 @@ def _tolerant(handler: Any, values: pa.Array) -> tuple[pa.RecordBatch, pa.Array,
 
     attempt(0, len(values))
     if not bad:
-        return parts[0], pa.array(places[0], pa.int64()), bad
+        return parts[0], pa.array(np.arange(len(values))), bad
     if not parts:
         return handler.array_to_record_batch(values.slice(0, 0)), pa.array([], pa.int64()), bad
     table = pa.Table.from_batches(parts).combine_chunks()
     (batch,) = table.to_batches() or [handler.array_to_record_batch(values.slice(0, 0))]
-    return batch, pa.array([place for some in places for place in some], pa.int64()), bad
+    return batch, pa.array(np.concatenate([np.arange(some.start, some.stop) for some in places])), bad
 
 
 def _binary(values: pa.Array, registry: TypeRegistry) -> tuple[pa.Array, dict[int, str]]:

@@ -1,0 +1,98 @@
+"""Where a batch's time goes."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from tidewheel.bench.figures import Figure
+from tidewheel.bench.streams import BATCHES, TOPIC, Dataset, reading_type
+from tidewheel.engine.bucket_store import BucketState, MemoryEntries
+from tidewheel.engine.buckets import bucket_ids
+from tidewheel.engine.halves import SecondHalf
+from tidewheel.engine.operator import Tick
+from tidewheel.engine.query import ReaderHalf
+from tidewheel.engine.reading import DecodedBatch, ReadInfo
+from tidewheel.engine.result import Result
+from tidewheel.transport.codec import decode_columns
+
+__all__ = ["inside", "profile"]
+
+_STATE = ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs")
+_WORTH = 1.0
+
+
+def profile(group: str, progress: Sequence[Mapping[str, Any]]) -> list[Figure]:
+    """The phases of batches, on average, from the reports of a query, and what its state operators did (those times are
+    sums over tasks; what is below a millisecond is left out)."""
+    phases: dict[str, float] = defaultdict(float)
+    sizes: dict[str, float] = {}
+    for report in progress:
+        for name, value in report["durationMs"].items():
+            phases[name] += value / len(progress)
+        for number, operator in enumerate(report.get("stateOperators", [])):
+            where = f"state operator {number}: "
+            for name in _STATE:
+                phases[where + name] += operator.get(name, 0) / len(progress)
+            for name, value in operator.get("customMetrics", {}).items():
+                if name.endswith(("Ms", "Latency", "Time")) and not name.startswith("stateStore"):
+                    phases[where + name] += value / len(progress)
+            sizes[where + "rows"] = float(operator.get("numRowsTotal", 0))
+    figures = [Figure(group, name, value, "ms") for name, value in _sorted(phases) if value >= _WORTH]
+    return figures + [Figure(group, name, value, "rows") for name, value in sizes.items()]
+
+
+def _sorted(phases: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(phases.items(), key=lambda item: (":" in item[0], -item[1]))
+
+
+def inside(group: str, data: Dataset, result: Result, *, buckets: int = 2, tasks: int = 2) -> list[Figure]:
+    """The same batches in this process, without Spark: what the work itself costs, on average per batch. Counted as the
+    time of all cores together, which others on the machine do not lengthen."""
+    flow = result.flow()
+    half, second = ReaderHalf([flow], buckets), SecondHalf([flow], 0, buckets)
+    ids, states = bucket_ids(buckets), [MemoryEntries() for _ in range(buckets)]
+    spent: dict[str, float] = defaultdict(float)
+    before = highest = None
+    share = data.per_batch // tasks
+    for batch in range(BATCHES):
+        rows: list[Any] = []
+        pieces: list[DecodedBatch] = []
+        for task in range(tasks):
+            first = batch * data.per_batch + task * share
+            begin = time.process_time()
+            end = first + share if task < tasks - 1 else (batch + 1) * data.per_batch
+            fetched = [part.records for part in data.log.read(TOPIC, 0, first, end=end)]
+            spent["fetching from the log"] += time.process_time() - begin
+            begin = time.process_time()
+            table = pa.concat_batches(fetched)
+            columns = decode_columns(reading_type(), table.column("value")).columns
+            for name in ("append_time", "key"):
+                columns = columns.append_column(f"_{name}", table.column(name))
+            pieces.append(DecodedBatch(TOPIC, 0, columns))
+            spent["decoding"] += time.process_time() - begin
+        seen = max(int(pl.Series(piece.columns.column("event_time")).cast(pl.Int64).max()) for piece in pieces)  # type: ignore[arg-type]
+        highest = seen if highest is None else max(seen, highest)
+        watermark = highest - 1_000_000
+        begin = time.process_time()
+        for task, piece in enumerate(pieces):
+            info = ReadInfo(before, watermark, watermark, task, tasks)
+            rows += [row for out in half(iter([piece]), info) for row in out.to_pylist()]
+        spent["first half: judging, aggregating, dealing out, packing"] += time.process_time() - begin
+        for bucket, entries in enumerate(states):
+            mine = [row["parcel"] for row in rows if row["bucket"] == ids[bucket]]
+            begin = time.process_time()
+            state = BucketState(entries)
+            out, _ = second.step(state, bucket, mine, Tick(before, watermark, watermark))
+            spent["second half: merging, firing"] += time.process_time() - begin
+            begin = time.process_time()
+            state.save()
+            spent["second half: packing state"] += time.process_time() - begin
+            del out
+        before = watermark
+    return [Figure(group, f"in process: {name}", 1_000 * value / BATCHES, "ms of CPU") for name, value in spent.items()]

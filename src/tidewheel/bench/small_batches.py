@@ -1,0 +1,89 @@
+"""How long a small batch takes, from the log through state and checkpoint to the log."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tidewheel.bench.figures import Figure, percentiles
+from tidewheel.bench.profiles import profile
+from tidewheel.bench.streams import START, TOPIC, append, reading_type, readings
+from tidewheel.bench.window_queries import batches_of
+from tidewheel.engine.stream import stream
+from tidewheel.model import aggregates as agg
+from tidewheel.model import watermarks
+from tidewheel.model.windows import fixed
+from tidewheel.transport.log import Log, open_log
+from tidewheel.transport.registry import types
+from tidewheel.transport.type_topic import publish_types
+
+if TYPE_CHECKING:
+    from tidewheel.bench.window_bench import Bench
+
+__all__ = ["small_batches"]
+
+_ROWS = 1_000
+_SPAN = 10_000_000  # of event time in a batch: a window closes in each
+_WARM = 15
+_MEASURED = 60
+_TICKS = 20
+_LIMIT_MS = 150
+
+
+def small_batches(bench: Bench) -> list[Figure]:
+    """Batches of 1,000 events, in each of which a window closes, and batches that only move the clock."""
+    group = "A small batch from the log to the log, with state and checkpoint, fixed windows of 10 s, 2,000 keys"
+    bench.say("small batches")
+    full = _batches(bench, watermarks.bounded("1 s"), "full", _WARM + _MEASURED, feed=True)[_WARM:]
+    bench.say("empty batches, one a second")
+    idle = watermarks.bounded("1 s", idle="1 us", future=None)
+    empty = _batches(bench, idle, "empty", 3 + _TICKS, feed=False)[3:]
+    figures = []
+    for name, batches, aim in (("1,000 events", full, True), ("no events (the clock alone)", empty, False)):
+        p50, p99 = percentiles([report["durationMs"]["triggerExecution"] for report in batches])
+        met = p50 <= _LIMIT_MS if aim else None
+        figures += [
+            Figure(group, f"{name}, p50", p50, "ms", f"at most {_LIMIT_MS}" if aim else "", met),
+            Figure(group, f"{name}, p99", p99, "ms"),
+        ]
+    if not figures[0].met:
+        figures += profile(f"{group}: 1,000 events", full)
+    return figures
+
+
+def _batches(
+    bench: Bench, watermark: watermarks.Strategy, name: str, needed: int, *, feed: bool
+) -> list[dict[str, Any]]:
+    """The reports of so many batches; with `feed` each gets its events when the one before has ended."""
+    with open_log(bench.folder / f"small-{name}.tw") as log:
+        publish_types(log, types, [reading_type()])
+        put = _feeder(log)
+        put(0)
+        source = stream(log, TOPIC, type=reading_type(), watermark=watermark)
+        result = source.key_by("key").window(fixed("10 s")).aggregate(events=agg.count(), total=agg.sum("value"))
+        run = result.start(
+            checkpoint=bench.folder / f"small-{name}", panes=log.topic(f"analytics.{name}"), spark=bench.spark
+        )
+        found: dict[int, dict[str, Any]] = {}
+        try:
+            while len(found) < needed:
+                before = len(found)
+                # Spark remembers the last hundred batches only.
+                found |= {report["batchId"]: report for report in batches_of(run.query)}
+                if feed:
+                    for turn in range(before, len(found)):
+                        put(turn + 1)
+                if not run.active:
+                    raise RuntimeError(f"the query ended: {run.query.exception()}")
+                time.sleep(0.005)
+        finally:
+            run.stop()
+    return [found[number] for number in sorted(found)]
+
+
+def _feeder(log: Log) -> Callable[[int], None]:
+    def put(turn: int) -> None:
+        append(log, readings(_ROWS, 2_000, first=START + turn * _SPAN, span=_SPAN, seed=turn))
+
+    return put

@@ -1,0 +1,115 @@
+"""Scripts: what arrives, and how time moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pyspark.sql import SparkSession
+
+from tidewheel.engine.result import Result
+from tidewheel.engine.stream import Stream
+from tidewheel.errors import DefinitionError
+from tidewheel.model.panes import END_OF_TIME
+from tidewheel.model.time import Instant, duration
+from tidewheel.testing.rows import MIDNIGHT, Outcome, Time, as_text, at_time
+
+__all__ = ["Bundle", "Script"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """What one batch has: when it happens, its rows, and the watermark that it moves to (None: it stays)."""
+
+    clock: Instant
+    rows: tuple[tuple[Instant | None, Mapping[str, Any]], ...] = ()
+    watermark: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What arrives, in bundles, and how time moves. Every method gives a new script.
+
+    A bundle is what a batch is: a clock, then rows, then the watermark that follows from them. Calls gather in one
+    bundle as long as they come in that order; one that goes back in it begins the next. So rows that are added one
+    after another arrive together (`batch` puts a cut between them), rows that are added after a watermark are judged by
+    it, and a clock that moves after rows moves in a bundle of its own or in that of the rows that follow. The clock is
+    at midnight until it is moved. Columns get their types from their values; `columns` names those of others.
+    """
+
+    columns: Mapping[str, Any] | None = None
+    bundles: tuple[Bundle, ...] = ()
+    _open: int = 0  # what the last bundle has reached: 0 nothing is open, 1 a clock, 2 rows, 3 a watermark
+
+    def add(self, *, at: Time | None, **columns: Any) -> Script:
+        """A row with this event time (None: it has none) and these columns."""
+        for name in columns:
+            if name.startswith("_") or name in ("event_time", "ingestion_time"):
+                raise DefinitionError(f"Script.add: a column cannot be called {name!r}; the event time is given as at=")
+        base, bundle = self._bundle(2)
+        rows = (*bundle.rows, (None if at is None else at_time(at, "at"), columns))
+        return replace(base, bundles=(*base.bundles[:-1], replace(bundle, rows=rows)), _open=2)
+
+    def watermark(self, time: Time) -> Script:
+        """Everything before this time was seen. It moves at the end of the bundle."""
+        mark = at_time(time, "watermark")
+        before = max((bundle.watermark for bundle in self.bundles if bundle.watermark is not None), default=mark)
+        if mark < before:
+            raise DefinitionError(
+                f"Script.watermark: it never goes back, from {as_text(before)} to {as_text(mark)}; give a later time"
+            )
+        base, bundle = self._bundle(3, again=False)
+        return replace(base, bundles=(*base.bundles[:-1], replace(bundle, watermark=mark)), _open=3)
+
+    def clock(self, time: Time) -> Script:
+        """What the clock shows (processing time): a time, or how much it moves on, like "+1 s"."""
+        now = self._now()
+        if isinstance(time, str) and time.strip().startswith("+"):
+            then = now + duration(time, what="clock")
+        else:
+            then = at_time(time, "clock")
+        if then < now:
+            raise DefinitionError(
+                f"Script.clock: it never goes back, from {as_text(now)} to {as_text(then)}; give a later time"
+            )
+        base, bundle = self._bundle(1, again=False)
+        return replace(base, bundles=(*base.bundles[:-1], replace(bundle, clock=then)), _open=1)
+
+    def batch(self) -> Script:
+        """End the bundle here; if none is open, a batch with nothing in it."""
+        made = self if self._open else self._bundle(1)[0]
+        return replace(made, _open=0)
+
+    def end(self) -> Script:
+        """The input has ended: every window is over."""
+        return self.watermark(END_OF_TIME)
+
+    def run(
+        self,
+        pipeline: Callable[[Stream], Result],
+        *,
+        on: Literal["reference", "spark"] = "reference",
+        spark: SparkSession | None = None,
+    ) -> Outcome:
+        """What comes out of a pipeline: a function that is given the script's rows as a stream and returns a result.
+
+        On Spark every bundle is a batch. The reference runs pipelines with one stage that keeps state.
+        """
+        from tidewheel.testing.running import run_on_reference, run_on_spark
+
+        if on == "reference":
+            return run_on_reference(self, pipeline)
+        if on == "spark":
+            return run_on_spark(self, pipeline, spark)
+        raise DefinitionError(f'Script.run: on must be "reference" or "spark", got {on!r}')
+
+    def _now(self) -> Instant:
+        return self.bundles[-1].clock if self.bundles else MIDNIGHT
+
+    def _bundle(self, place: int, *, again: bool = True) -> tuple[Script, Bundle]:
+        """The script with the bundle that takes this call as its last."""
+        if self._open and (self._open < place or (again and self._open == place)):
+            return self, self.bundles[-1]
+        bundle = Bundle(self._now())
+        return replace(self, bundles=(*self.bundles, bundle)), bundle

@@ -1,0 +1,121 @@
+"""Streams over a streaming DataFrame against the reference: Spark's own watermark, which follows a batch later."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import polars as pl
+import pytest
+
+import tidewheel as tw
+from tests.conformance.on_spark import panes_of
+from tidewheel.model.panes import Element, Pane
+from tidewheel.model.reference import Reference
+
+SECOND = 1_000_000
+START = 1_760_000_000 * SECOND
+DELAY = 5 * SECOND
+FILES = [
+    [(3, "a", 1), (7, "b", 2), (1, "a", 3)],
+    [(12, "a", 4), (2, "b", 5)],
+    [(30, "b", 6), (11, "a", 7), (4, "a", 8)],
+    [(8, "a", 9), (28, "b", 10), (31, "c", 11)],
+    [(9, "a", 12), (60, "a", 13), (41, "b", 14)],
+]
+"""Second, key and value of the rows of each file: a file is a batch."""
+
+EARLY_AND_LATE = tw.triggers.after_watermark(early=tw.triggers.each_batch(), late=tw.triggers.each_batch())
+
+
+def asked(rows: tw.Stream) -> dict[str, tw.Result]:
+    keyed = rows.key_by("key")
+    what = {"n": tw.agg.count(), "total": tw.agg.sum("value")}
+    counted = tw.triggers.repeatedly(tw.triggers.after_count(2))
+    return {
+        "fixed": keyed.window(tw.windows.fixed("10 s")).aggregate(**what),
+        "late": keyed.window(tw.windows.fixed("10 s"), lateness="20 s").trigger(EARLY_AND_LATE).aggregate(**what),
+        "sliding": keyed.window(tw.windows.sliding("10 s", every="5 s"), lateness="5 s").aggregate(**what),
+        "session": keyed.window(tw.windows.session(gap="6 s"), lateness="15 s")
+        .trigger(EARLY_AND_LATE)
+        .accumulate("retracting")
+        .aggregate(**what),
+        "delta": keyed.window(tw.windows.fixed("30 s")).trigger(counted).accumulate("delta").aggregate(**what),
+        "all": rows.window(tw.windows.global_()).trigger(tw.triggers.each_batch()).aggregate(**what),
+    }
+
+
+NAMES = ("fixed", "late", "sliding", "session", "delta", "all")
+
+
+def on_reference(result: tw.Result) -> tuple[list[Pane], list[tuple[Any, ...]]]:
+    """In each batch time moves first, by what the batches before held; then the rows come."""
+    [stage] = result.stages
+    reference = Reference(stage.what)
+    panes: list[Pane] = []
+    late = []
+    highest: int | None = None
+    for rows in [*FILES, []]:
+        watermark = None if highest is None else highest - DELAY
+        elements = [
+            Element(START + second * SECOND, (key,) if stage.keys else (), {"value": value})
+            for second, key, value in rows
+        ]
+        for some in ([], elements):
+            output = reference.step(some, watermark=watermark, clock=0)
+            panes += output.panes
+            late += [(verdict.element.values["value"], verdict.reason, verdict.by) for verdict in output.late]
+        highest = max((START + second * SECOND for second, _, _ in rows), default=highest or 0)
+    return panes, late
+
+
+@pytest.fixture(scope="module")
+def answers(spark, tmp_path_factory):
+    """What Spark gives for each question; the queries run side by side."""
+    folder = tmp_path_factory.mktemp("frames")
+    (folder / "rows").mkdir()
+    for number, rows in enumerate(FILES):
+        path = folder / "rows" / f"{number}.parquet"
+        frame = pl.DataFrame(rows, schema=["second", "key", "value"], orient="row")
+        at = (pl.col("second") * SECOND + START).cast(pl.Datetime("us", "UTC")).alias("at")
+        frame.select(at, "key", "value").write_parquet(path)
+        os.utime(path, (START // SECOND + number, START // SECOND + number))  # Spark reads them in this order
+    queries = {}
+    for name in NAMES:
+        frame = (
+            spark.readStream.schema("at TIMESTAMP, key STRING, value BIGINT")
+            .option("maxFilesPerTrigger", 1)
+            .parquet(str(folder / "rows"))
+        )
+        rows = tw.stream(frame, time="at", watermark=tw.watermarks.bounded("5 s", future=None))
+        result = asked(rows)[name]
+        query = (
+            result.df(buckets=2)
+            .writeStream.format("memory")
+            .queryName(f"frames_{name}")
+            .option("checkpointLocation", str(folder / f"checkpoint-{name}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        queries[name] = result, query
+    found = {}
+    for name, (result, query) in queries.items():
+        query.awaitTermination()
+        found[name] = result, pl.from_arrow(spark.table(f"frames_{name}").toArrow())
+        spark.catalog.dropTempView(f"frames_{name}")
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_streaming_frame_gives_the_panes_of_the_reference(name, answers):
+    result, rows = answers[name]
+    [stage] = result.stages
+    panes, late = on_reference(result)
+    got = panes_of(rows.filter(pl.col("output") == "results"), stage.keys, list(stage.what.aggregates))
+    assert sorted(got, key=repr) == sorted(panes, key=repr)
+    rejected = rows.filter(pl.col("output") == "late").select(pl.col("late").struct.unnest())
+    by = pl.col("late_by").cast(pl.Duration("us")).cast(pl.Int64)
+    assert sorted(rejected.select("value", "late_reason", by).rows()) == sorted(late)
+    assert panes
+    counts = rows.filter(pl.col("output") == "metrics").select(pl.col("metrics").struct.unnest())
+    assert counts["events"].sum() == sum(map(len, FILES))

@@ -1,0 +1,187 @@
+"""Scripts: bundles, comparison, and the same panes from the reference and from Spark."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+import tidewheel as tw
+from tidewheel.errors import DefinitionError
+from tidewheel.testing import Outcome, Script, pane, row
+from tidewheel.testing.rows import at_time
+
+
+def totals(events):
+    return (
+        events.key_by("key")
+        .window(tw.windows.fixed("10 s"), lateness="5 s")
+        .trigger(tw.triggers.after_watermark(early=tw.triggers.every("2 s"), late=tw.triggers.each_batch()))
+        .accumulate("retracting")
+        .aggregate(total=tw.agg.sum("value"), n=tw.agg.count())
+    )
+
+
+SCRIPT = (
+    Script()
+    .clock("12:00:03")
+    .add(at="12:00:01", key="a", value=5)
+    .add(at="12:00:02", key="b", value=1)
+    .clock("+2 s")
+    .watermark("12:00:10")
+    .clock("+1 s")
+    .add(at="12:00:02", key="a", value=7)
+    .batch()
+    .watermark("12:00:30")
+    .add(at="12:00:04", key="a", value=9)
+    .add(at=None, key="b", value=2)
+    .end()
+)
+
+
+def bundles(script: Script) -> list[tuple[int, int, bool]]:
+    """Clock, number of rows, whether there is a watermark."""
+    return [(bundle.clock, len(bundle.rows), bundle.watermark is not None) for bundle in script.bundles]
+
+
+def test_a_bundle_is_a_clock_then_rows_then_a_watermark():
+    start = at_time("12:00:03")
+    one, two = start + 2_000_000, start + 3_000_000
+    assert bundles(SCRIPT) == [(start, 2, False), (one, 0, True), (two, 1, False), (two, 0, True), (two, 2, True)]
+
+
+@pytest.mark.parametrize(
+    ("script", "sizes"),
+    [
+        (Script(), []),
+        (Script().add(at="12:00", v=1).add(at="12:00", v=1), [2]),
+        (Script().add(at="12:00", v=1).batch().add(at="12:00", v=1), [1, 1]),
+        (Script().batch().batch(), [0, 0]),
+        (Script().watermark("12:00").watermark("13:00"), [0, 0]),
+        (Script().add(at="12:00", v=1).watermark("12:00").batch().batch(), [1, 0]),
+        (Script().clock("+1 s").clock("+1 s").add(at="12:00", v=1), [0, 1]),
+    ],
+)
+def test_calls_gather_in_bundles(script, sizes):
+    assert [len(bundle.rows) for bundle in script.bundles] == sizes
+
+
+def test_a_script_is_never_changed():
+    base = Script().add(at="12:00:01", key="a", value=5)
+    longer = base.add(at="12:00:02", key="a", value=6)
+    assert bundles(base) == [(at_time("00:00"), 1, False)]
+    assert bundles(longer) == [(at_time("00:00"), 2, False)]
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        (lambda: Script().watermark("12:00").watermark("11:00"), "never goes back, from 12:00:00 to 11:00:00"),
+        (lambda: Script().clock("12:00").clock("11:00"), "never goes back"),
+        (lambda: Script().clock("soon"), "must be ISO text"),
+        (lambda: Script().add(at="12:00", event_time=1), "given as at="),
+        (lambda: Script().add(at="12:00", v=None).run(totals), "null in every row"),
+        (lambda: Script().add(at="12:00", v=1).add(at="12:00", v="x").run(totals), "not of one type"),
+        (lambda: SCRIPT.run(totals, on="paper"), '"reference" or "spark"'),
+        (lambda: SCRIPT.run(lambda events: events), "returns a result"),
+        (lambda: SCRIPT.run(SCRIPT), "a function that takes a stream"),
+        (lambda: SCRIPT.run(lambda events: chained(events)), "one stage"),
+    ],
+)
+def test_what_cannot_be_is_told(broken, message):
+    with pytest.raises(DefinitionError, match=message):
+        broken()
+
+
+def test_the_panes_of_a_script_can_be_written_down():
+    early = {"timing": "EARLY", "index": 0, "first": True}
+    assert SCRIPT.run(totals) == [
+        pane("a", "12:00:00", "12:00:10", total=5, n=1, timing="ON_TIME", index=0),
+        pane("b", "12:00:00", "12:00:10", total=1, timing="ON_TIME", last=False),
+        pane("a", "12:00:00", "12:00:10", total=5, retraction=True),
+        pane("a", "12:00:00", "12:00:10", total=12, n=2, timing="LATE", event_time="12:00:09.999999"),
+    ]
+    quick = Script().add(at="12:00:01", key="a", value=5).clock("+2 s").run(totals)
+    assert quick == [pane("a", "12:00:00", "12:00:10", total=5, **early)]
+    assert SCRIPT.run(totals).late == [
+        row(at=None, key="b", late_reason="no event time", late_by=None),
+        row(at="12:00:04", key="a", value=9, late_reason="too late", late_by="26 s"),
+    ]
+
+
+def test_only_what_is_given_is_compared():
+    whole = pane("a", "12:00", "12:01", total=5, n=2, timing="EARLY", index=1, first=False, last=False)
+    assert whole == pane("a", "12:00:00", "12:01:00", total=5)
+    assert whole != pane("a", "12:00:00", "12:01:00", total=6)
+    assert whole != pane("a", "12:00:00", "12:01:00", totl=5)
+    assert whole != pane("a", "12:00:00", "12:01:00", total=5, retraction=True)
+    assert whole != pane("b", "12:00:00", "12:01:00", total=5)
+    assert whole != pane("a", "12:00:00", "12:01:00", total=5, timing="LATE")
+    assert whole != row(key="a")
+    assert Outcome([whole]) != [whole, whole]
+
+
+def test_what_is_shown_could_be_typed_back():
+    for shown in (*SCRIPT.run(totals), *SCRIPT.run(totals).late, pane(("a", 1), None, None, total=None)):
+        assert eval(repr(shown)) == shown
+        assert repr(eval(repr(shown))) == repr(shown)
+
+
+def chained(events):
+    """The greatest of the totals, of those that are over."""
+    first = events.key_by("key").window(tw.windows.fixed("10 s")).aggregate(total=tw.agg.sum("value"))
+    return first.window(tw.windows.fixed("10 s")).aggregate(most=tw.agg.max("total"))
+
+
+def everything(events):
+    return events.window(tw.windows.global_()).aggregate(values=tw.agg.collect("value"))
+
+
+def steps(events):
+    """Each row with what came before it, by a process function of this module."""
+    return events.key_by("key").process(_steps, state={"held": pl.Int64})
+
+
+def _steps(events, state, clock):
+    joined = events.join(state, on="key").with_columns(
+        step=pl.col("value") - pl.col("value").shift(1).over("key").fill_null(pl.col("held"))
+    )
+    kept = state.join(events.group_by("key").agg(newest=pl.col("value").last()), on="key", how="left")
+    return joined.select("key", "event_time", "step"), kept.select("key", held=pl.coalesce("newest", "held"))
+
+
+def once(events):
+    return events.deduplicate("key", "value", horizon="1 min")
+
+
+@pytest.mark.parametrize("pipeline", [totals, everything, steps, once])
+def test_spark_gives_what_the_reference_gives(pipeline, spark):
+    script = (
+        Script()
+        .add(at="12:00:01", key="a", value=5)
+        .add(at="12:00:03", key="a", value=5)
+        .add(at="12:00:02", key="b", value=1)
+        .clock("+2 s")
+        .watermark("12:00:10")
+        .clock("+1 s")
+        .add(at="12:00:12", key="a", value=7)
+        .add(at="12:00:02", key="a", value=9)
+        .end()
+    )
+    expected = script.run(pipeline)
+    found = script.run(pipeline, on="spark", spark=spark)
+    assert found == expected
+    assert found.late == expected.late
+    assert found.outputs == expected.outputs
+    assert expected
+
+
+def test_stages_one_after_another_run_on_spark(spark):
+    script = (
+        Script()
+        .add(at="12:00:01", key="a", value=5)
+        .add(at="12:00:02", key="b", value=1)
+        .add(at="12:00:03", key="a", value=2)
+        .watermark("12:00:20")
+        .end()
+    )
+    assert script.run(chained, on="spark", spark=spark) == [pane(None, "12:00:00", "12:00:10", most=7)]
