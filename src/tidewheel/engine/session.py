@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tidewheel.engine.java import find_java, spark_home
+from tidewheel.engine.java_output import without_chatter
 from tidewheel.engine.source import TidewheelSource
 
 __all__ = ["LOCAL_SETTINGS", "SETTINGS", "end_spark", "session"]
@@ -75,7 +76,7 @@ def session(
         builder = SparkSession.builder.appName(name).master(master)
         for key, value in chosen.items():
             builder = builder.config(key, value)
-        with _environment(JAVA_HOME=java_home):
+        with _environment(JAVA_HOME=java_home), without_chatter():
             spark = builder.getOrCreate()
     spark.dataSource.register(TidewheelSource)
     return spark
