@@ -20,7 +20,15 @@ from tidewheel.engine.options import ReadOptions, WriteOptions
 from tidewheel.transport.log import open_log
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ["README.md", "CONTRIBUTING.md", "docs/log.md", "docs/spark.md", "docs/ingestion.md"]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/log.md",
+    "docs/spark.md",
+    "docs/ingestion.md",
+    "docs/windows.md",
+    "docs/testing.md",
+]
 
 
 def blocks(page: str) -> list[str]:

@@ -1,14 +1,15 @@
 """Fixed and sliding windows that wait for the watermark: slices, not copies.
 
 State holds one partial aggregate for each key and slice of time, however many windows overlap there. Each batch appends
-what it brought to a slice as a frame of its own, so nothing is read to be written. A window that the watermark passes
-is put together from its slices; runs of slices are merged once and shared by the windows that hold them (a tree, as in
-"General Incremental Sliding-Window Aggregation", Tangwongsan et al., 2015).
+what it brought to a slice as a frame of its own, so nothing is read to be written. Windows that the watermark passes
+are put together from their slices, many at once: the slices that all of them share are merged first, and only once.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import polars as pl
 
@@ -26,7 +27,9 @@ from tidewheel.model.windows import Sliding
 __all__ = ["SlicedOperator", "can_slice"]
 
 _MOST_PIECES = 8  # frames of one slice before they are merged into one
+_FEW = 8  # slices in a window: sharing their merges is not worth it
 _LATE_PANES = "late"
+_ONE = pl.lit(1, pl.Int64).alias("__more")
 
 
 def can_slice(windowing: Windowing) -> bool:
@@ -60,6 +63,7 @@ class SlicedOperator:
         self.windows = windowing.windows
         self.keys = list(keys)
         self._length = slice_length(self.windows)
+        self._merging = merging(windowing)
 
     def judge(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
@@ -109,100 +113,115 @@ class SlicedOperator:
         return sorted(found)
 
     def _on_time_panes(self, slices: _Slices, before: Instant | None, watermark: Instant) -> list[pl.DataFrame]:
+        ends = self._ends(slices.starts(), before, watermark)
+        length = self.windows.size // self._length
+        # So many windows at a time that merging what they share, and giving each of them the rest, costs least.
+        together = math.isqrt(length) if length > _FEW else len(ends)
         panes = []
-        for end in self._ends(slices.starts(), before, watermark):
-            merged = slices.window(end - self.windows.size, end)
-            if merged is not None:
-                panes.append(self._shown(merged, end, pl.lit(0, pl.Int64), Timing.ON_TIME, watermark))
+        for first in range(0, len(ends), max(together, 1)):
+            chosen = ends[first : first + together]
+            merged = self._windows(slices, chosen)
+            last = pl.col(END) + self.windowing.lateness
+            last = last.clip(upper_bound=END_OF_TIME) <= watermark
+            panes.append(self._shown(merged, pl.lit(0, pl.Int64), pl.lit(Timing.ON_TIME.value), last))
         return panes
 
+    def _windows(self, slices: _Slices, ends: Sequence[Instant]) -> pl.DataFrame:
+        """The partial aggregates of these windows, for each end and key."""
+        size = self.windows.size
+        shared = range(ends[-1] - size, ends[0]) if len(ends) > 1 and ends[-1] - size < ends[0] else range(0)
+        inside: list[pl.DataFrame] = []
+        parts: list[pl.DataFrame] = []
+        for start in slices.starts():
+            if start in shared:
+                inside += slices.frames(start)
+                continue
+            for end in ends:
+                if end - size <= start < end:
+                    parts += [_at(frame, end) for frame in slices.frames(start)]
+        if inside:
+            core = self._merge(pl.concat(inside), self.keys)
+            parts += [_at(core, end) for end in ends]
+        return self._merge(pl.concat(parts), [END, *self.keys])
+
     def _shown(
-        self,
-        merged: pl.DataFrame,
-        end: Instant,
-        index: pl.Expr,
-        timing: Timing | pl.Expr,
-        watermark: Instant,
-        *,
-        retraction: bool = False,
+        self, merged: pl.DataFrame, index: pl.Expr, timing: pl.Expr, last: pl.Expr, *, retraction: bool = False
     ) -> pl.DataFrame:
-        kind = pl.lit(timing.value) if isinstance(timing, Timing) else timing
-        last = min(end + self.windowing.lateness, END_OF_TIME) <= watermark and not retraction
+        end = pl.col(END).clip(upper_bound=END_OF_TIME)
         panes = merged.select(
             *self.keys,
             *finished(self.windowing),
-            pl.lit(end - self.windows.size, pl.Int64).alias("__start"),
-            pl.lit(min(end, END_OF_TIME), pl.Int64).alias("__end"),
-            pl.lit(min(end, END_OF_TIME) - 1, pl.Int64).alias("__event"),
+            (pl.col(END) - self.windows.size).alias("__start"),
+            end.alias("__end"),
+            (end - 1).alias("__event"),
             index.alias("pane_index"),
-            kind.alias("pane_timing"),
-            pl.lit(last).alias("pane_last"),
+            timing.alias("pane_timing"),
+            last.alias("pane_last"),
             pl.lit(retraction).alias("retraction"),
         )
-        return pane_frame(panes.sort(self.keys), self.keys, list(self.windowing.aggregates))
+        return pane_frame(panes.sort("__end", *self.keys), self.keys, list(self.windowing.aggregates))
 
     def _late_panes(self, store: Store, slices: _Slices, rows: pl.DataFrame, tick: Tick) -> list[pl.DataFrame]:
         """Panes of windows that the watermark had passed and that still take events."""
         assert tick.before is not None
         assert tick.watermark is not None
-        lateness, size = self.windowing.lateness, self.windows.size
-        known = store.get(_LATE_PANES) if _LATE_PANES in store.names() else None
-        counted: list[pl.DataFrame] = []
-        panes: list[pl.DataFrame] = []
-        for end in self._ends(rows[SLICE].unique().to_list(), tick.before - lateness - 1, tick.before):
-            fresh = rows.filter(pl.col(SLICE).is_between(end - size, end, closed="left"))
-            fresh = self._merge(fresh.drop(SLICE, N), self.keys)
-            touched = fresh.select(self.keys)
-            old = slices.window(end - size, end)
-            if old is not None:
-                old = old.join(touched, on=self.keys, how="semi", nulls_equal=True, maintain_order="left")
-            panes_so_far = touched
-            if old is not None:
-                panes_so_far = touched.join(
-                    old.select(*self.keys, pl.lit(1, pl.Int64).alias("__had")),
-                    on=self.keys,
-                    how="left",
-                    nulls_equal=True,
-                    maintain_order="left",
-                )
-            else:
-                panes_so_far = touched.with_columns(pl.lit(None, pl.Int64).alias("__had"))
-            extra = pl.lit(None, pl.Int64).alias("__more")
-            if known is not None:
-                mine = known.filter(pl.col(END) == end).drop(END)
-                panes_so_far = panes_so_far.join(
-                    mine, on=self.keys, how="left", nulls_equal=True, maintain_order="left"
-                )
-            else:
-                panes_so_far = panes_so_far.with_columns(extra)
-            index = panes_so_far.select(
-                *self.keys, (pl.col("__had").fill_null(0) + pl.col("__more").fill_null(0)).alias("__index")
-            )
-            new = fresh
-            if self.windowing.mode != "delta" and old is not None:
-                new = self._merge(pl.concat([old.select(fresh.columns), fresh]), self.keys)
-            new = new.join(index, on=self.keys, nulls_equal=True, maintain_order="left")
-            timing = pl.when(pl.col("__index") == 0).then(pl.lit("ON_TIME")).otherwise(pl.lit("LATE"))
-            shown = self._shown(new, end, pl.col("__index"), timing, tick.watermark)
-            if self.windowing.mode == "retracting" and old is not None and old.height:
-                back = old.join(index, on=self.keys, nulls_equal=True, maintain_order="left")
-                was = pl.when(pl.col("__index") <= 1).then(pl.lit("ON_TIME")).otherwise(pl.lit("LATE"))
-                taken = self._shown(back, end, pl.col("__index") - 1, was, tick.watermark, retraction=True)
-                shown = pl.concat([taken, shown]).sort(
-                    [*self.keys, "retraction"], descending=[False] * len(self.keys) + [True]
-                )
-            panes.append(shown)
-            more = index.filter(pl.col("__index") > 0).select(*self.keys, pl.lit(end, pl.Int64).alias(END))
-            counted.append(more.with_columns(pl.lit(1, pl.Int64).alias("__more")))
-        if counted:
-            parts = counted if known is None else [known, *(frame.select(known.columns) for frame in counted)]
-            table = pl.concat(parts).group_by([*self.keys, END], maintain_order=True).agg(pl.col("__more").sum())
-            if table.height:
-                store.put(_LATE_PANES, table)
-        return panes
+        lateness, size, by = self.windowing.lateness, self.windows.size, [END, *self.keys]
+        ends = self._ends(rows[SLICE].unique().to_list(), tick.before - lateness - 1, tick.before)
+        if not ends:
+            return []
+        parts = [
+            _at(rows.filter(pl.col(SLICE).is_between(end - size, end, closed="left")).drop(SLICE, N), end)
+            for end in ends
+        ]
+        fresh = self._merge(pl.concat(parts), by)
+        touched = fresh.select(by)
+        old = self._held(slices, ends, touched, fresh)
+        known = store.get(_LATE_PANES) if _LATE_PANES in store.names() else touched.head(0).with_columns(_ONE)
+        assert known is not None
+        had = old.select(*by, pl.lit(1, pl.Int64).alias("__had"))
+        index = self._joined(self._joined(touched, had, "left"), known, "left").select(
+            *by, (pl.col("__had").fill_null(0) + pl.col("__more").fill_null(0)).alias("__index")
+        )
+        new = fresh
+        if self.windowing.mode != "delta" and old.height:
+            new = self._merge(pl.concat([old.select(fresh.columns), fresh]), by)
+        last = (pl.col(END) + lateness).clip(upper_bound=END_OF_TIME) <= tick.watermark
+        timing = pl.when(pl.col("__index") == 0).then(pl.lit("ON_TIME")).otherwise(pl.lit("LATE"))
+        shown = self._shown(self._joined(new, index), pl.col("__index"), timing, last)
+        if self.windowing.mode == "retracting" and old.height:
+            was = pl.when(pl.col("__index") <= 1).then(pl.lit("ON_TIME")).otherwise(pl.lit("LATE"))
+            back = self._joined(old, index)
+            taken = self._shown(back, pl.col("__index") - 1, was, pl.lit(False), retraction=True)
+            falling = [False] * (1 + len(self.keys)) + [True]
+            shown = pl.concat([taken, shown]).sort(["window_end", *self.keys, "retraction"], descending=falling)
+        more = index.filter(pl.col("__index") > 0).select(*by, _ONE)
+        table = pl.concat([known.select(more.columns), more]).group_by(by, maintain_order=True).agg(pl.sum("__more"))
+        if table.height:
+            store.put(_LATE_PANES, table)
+        return [shown]
+
+    def _held(
+        self, slices: _Slices, ends: Sequence[Instant], touched: pl.DataFrame, fresh: pl.DataFrame
+    ) -> pl.DataFrame:
+        """What the touched windows held before this batch."""
+        parts = [
+            _at(frame, end)
+            for start in slices.starts()
+            for end in ends
+            if end - self.windows.size <= start < end
+            for frame in slices.frames(start)
+        ]
+        if not parts:
+            return fresh.head(0)
+        return self._merge(self._joined(pl.concat(parts), touched, "semi"), [END, *self.keys])
+
+    def _joined(
+        self, frame: pl.DataFrame, other: pl.DataFrame, how: Literal["inner", "left", "semi"] = "inner"
+    ) -> pl.DataFrame:
+        return frame.join(other, on=[END, *self.keys], how=how, nulls_equal=True, maintain_order="left")
 
     def _merge(self, frame: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-        return frame.group_by(by, maintain_order=True).agg(merging(self.windowing))
+        return frame.group_by(by, maintain_order=True).agg(self._merging)
 
     def _forget(self, store: Store, slices: _Slices, watermark: Instant) -> None:
         limit = watermark - self.windowing.lateness
@@ -220,8 +239,12 @@ class SlicedOperator:
                 store.put(_LATE_PANES, kept)
 
 
+def _at(frame: pl.DataFrame, end: Instant) -> pl.DataFrame:
+    return frame.with_columns(pl.lit(end, pl.Int64).alias(END))
+
+
 class _Slices:
-    """The slices of a bucket in its store: `s<start>.<piece>`, and runs of them merged, in memory for one batch."""
+    """The slices of a bucket in its store: `s<start>.<piece>`, one piece for each batch that brought something."""
 
     def __init__(self, operator: SlicedOperator, store: Store) -> None:
         self._operator = operator
@@ -234,7 +257,7 @@ class _Slices:
         for pieces in self._pieces.values():
             pieces.sort()
         self._fresh: dict[Instant, pl.DataFrame] = {}
-        self._merged: dict[tuple[int, int], pl.DataFrame | None] = {}
+        self._read: dict[Instant, list[pl.DataFrame]] = {}
 
     def starts(self) -> list[Instant]:
         """The slices that hold anything."""
@@ -242,9 +265,16 @@ class _Slices:
 
     def add(self, rows: pl.DataFrame) -> None:
         """What a batch brought."""
-        self._merged.clear()
         for (start,), frame in rows.drop(N).partition_by(SLICE, as_dict=True, maintain_order=True).items():
             self._fresh[int(start)] = self._operator._merge(frame.drop(SLICE), self._operator.keys)
+
+    def frames(self, start: Instant) -> list[pl.DataFrame]:
+        """All that a slice holds, in the order in which it came."""
+        if start not in self._read:
+            found = [self._store.get(f"s{start}.{piece}") for piece in self._pieces.get(start, [])]
+            self._read[start] = [frame for frame in found if frame is not None]
+        fresh = self._fresh.get(start)
+        return self._read[start] if fresh is None else [*self._read[start], fresh]
 
     def forget(self, start: Instant) -> None:
         """Nobody will ask for it again."""
@@ -253,56 +283,13 @@ class _Slices:
             self._store.remove(f"s{start}.{piece}")
 
     def save(self) -> None:
-        """Write what is new."""
+        """Write what is new; many pieces of a slice become one."""
         for start, frame in self._fresh.items():
             pieces = self._pieces.get(start, [])
-            if len(pieces) >= _MOST_PIECES:
-                held = self._merged.get((0, start), None)
-                whole = held if held is not None else self._slice(start)
-                assert whole is not None
-                for piece in pieces:
-                    self._store.remove(f"s{start}.{piece}")
-                self._store.put(f"s{start}.0", whole)
-            else:
+            if len(pieces) < _MOST_PIECES:
                 self._store.put(f"s{start}.{pieces[-1] + 1 if pieces else 0}", frame)
-
-    def window(self, start: Instant, end: Instant) -> pl.DataFrame | None:
-        """The partial aggregates of all slices from start to end, for each key."""
-        length = self._operator._length
-        origin = self._operator.windows.offset
-        first, last = (start - origin) // length, (end - origin) // length
-        parts = []
-        while first < last:
-            level = 0
-            while first % (2 << level) == 0 and first + (2 << level) <= last:
-                level += 1
-            parts.append(self._run(level, first))
-            first += 1 << level
-        return self._joined(parts)
-
-    def _run(self, level: int, first: int) -> pl.DataFrame | None:
-        """2^level slices from the `first`th on."""
-        if level == 0:
-            return self._held(first * self._operator._length + self._operator.windows.offset)
-        place = (level, first)
-        if place not in self._merged:
-            half = 1 << (level - 1)
-            self._merged[place] = self._joined([self._run(level - 1, first), self._run(level - 1, first + half)])
-        return self._merged[place]
-
-    def _held(self, start: Instant) -> pl.DataFrame | None:
-        place = (0, start)
-        if place not in self._merged:
-            self._merged[place] = self._slice(start)
-        return self._merged[place]
-
-    def _slice(self, start: Instant) -> pl.DataFrame | None:
-        frames = [self._store.get(f"s{start}.{piece}") for piece in self._pieces.get(start, [])]
-        frames.append(self._fresh.get(start))
-        return self._joined(frames)
-
-    def _joined(self, parts: Sequence[pl.DataFrame | None]) -> pl.DataFrame | None:
-        found = [part for part in parts if part is not None]
-        if len(found) <= 1:
-            return found[0] if found else None
-        return self._operator._merge(pl.concat(found), self._operator.keys)
+                continue
+            whole = self._operator._merge(pl.concat(self.frames(start)), self._operator.keys)
+            for piece in pieces:
+                self._store.remove(f"s{start}.{piece}")
+            self._store.put(f"s{start}.0", whole)

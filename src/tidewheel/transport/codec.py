@@ -268,6 +268,8 @@ def _binary(values: pa.Array, registry: TypeRegistry) -> tuple[pa.Array, dict[in
 def _type_names(url: pa.Array) -> pa.Array:
     encoded = url.dictionary_encode()
     names = pa.array([text.rpartition("/")[2] for text in encoded.dictionary.to_pylist()], pa.string())
+    if len(names) == 1:  # as nearly always: all events of a topic carry the same
+        return pa.repeat(names[0], len(url))
     return names.take(encoded.indices)
 
 
