@@ -79,7 +79,10 @@ def test_a_java_that_is_too_old_or_broken_is_passed_over(tmp_path, monkeypatch):
 
 
 def test_what_java_prints_is_passed_on_without_the_chatter(capfd):
-    chatter = r"Starting Streaming TransformWithStateInPandas Python worker.\n\n", r"Streaming TransformWithStateX y\n\n"
+    chatter = (
+        r"Starting Streaming TransformWithStateInPandas Python worker.\n\n",
+        r"Streaming TransformWithStateX y\n\n",
+    )
     lines = chatter[0] + r"hello\n\n" + chatter[1] + "end"
     with without_chatter():
         process = subprocess.Popen(["printf", lines])

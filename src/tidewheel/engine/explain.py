@@ -25,8 +25,19 @@ def explain(source: LogInput | FrameInput, stages: Sequence[Stage]) -> str:
         lines.append(f"{title}, {_about(stage)}:")
         body = _process(stage.what) if isinstance(stage.what, Process) else _windows(stage.what)
         lines += [f"  {line}" for line in body]
+        if number < len(stages) and isinstance(stage.what, Windowing) and _shows_again(stage.what):
+            lines.append(
+                "  Note: the next stage sees every result of a window, also those that others replace; use "
+                'accumulate("retracting") or accumulate("delta") to have it count each row once.'
+            )
     lines.append(_how(source, stages))
     return "\n".join(lines)
+
+
+def _shows_again(spec: Windowing) -> bool:
+    """Can a window show the same rows in several results, without taking any back?"""
+    again = spec.trigger.fires_early or (spec.lateness > 0 and spec.trigger.fires_late)
+    return spec.mode == "value" and again
 
 
 def _about(stage: Stage) -> str:

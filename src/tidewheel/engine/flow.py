@@ -3,6 +3,7 @@ no Spark: the same flow runs in a test, inside the log's reader, and in Spark's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -14,6 +15,7 @@ from tidewheel.engine.judging import judge
 from tidewheel.engine.operator import Outputs, Store, Tick
 from tidewheel.engine.process import ProcessOperator
 from tidewheel.engine.sliced import SlicedOperator, can_slice
+from tidewheel.engine.trigger_columns import waits_for_clock
 from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.windowed import WindowedOperator
 from tidewheel.model.process import Process
@@ -22,6 +24,8 @@ from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count
 
 __all__ = ["ALL", "Flow", "RowOp", "Stage", "StageOperator", "prepared"]
+
+_WHERE = re.compile(r"/\S*/site-packages/")  # where a polars plugin is installed is no part of what it does
 
 ALL = "__all"
 """The key of a stream without keys."""
@@ -135,12 +139,25 @@ class Flow:
     stages: tuple[Stage, ...]
     future: Duration | None = None
 
+    @property
+    def waits_for_clock(self) -> bool:
+        """Must it be called as time goes by, although nothing comes: for triggers and timers in processing time?"""
+        questions = [stage.what for stage in self.stages]
+        return any(
+            bool(what.processing_timers) if isinstance(what, Process) else waits_for_clock(what.trigger)
+            for what in questions
+        )
+
     def definition(self) -> Mapping[str, Any]:
         """What must not change while there is state: kept in the checkpoint and compared."""
         return {
             "topics": list(self.topics),
             "stages": [
-                {"ops": [repr(op) for op in stage.ops], "keys": list(stage.keys), "what": repr(stage.what)}
+                {
+                    "ops": [_WHERE.sub("", repr(op)) for op in stage.ops],
+                    "keys": list(stage.keys),
+                    "what": repr(stage.what),
+                }
                 for stage in self.stages
             ],
         }

@@ -139,6 +139,7 @@ def start_flows(
             "lanesFile": str(held.roster_file),
             "firstFile": str(held.first_file),
             "clock": clock,
+            "ticking": str(clock == "wall" and any(result.flow().waits_for_clock for result in results)).lower(),
         }
         shared = _Shared(spark, log, held, list(results), targets, number, name, options, available_now)
         query = shared.start()

@@ -101,6 +101,7 @@ class ReadOptions:
     | `watermark` | a watermark strategy as JSON | bounded by 1 s |
     | `clock` | a batch's clock: when it is planned (`wall`), or of its last append (`log`: for replays) | `wall` |
     | `tick` | how often at most an idle stream moves its watermark | 1 s |
+    | `ticking` | `true`: an idle stream also has batches that only move the clock, for what waits for it | `false` |
     | `malformed` | `fail`, `keep` (columns `_error`, `_raw`), or `dead` (to the topic `dead.<group>`) | `fail` |
     | `metadata` | further columns: `_topic`, `_partition`, `_offset`, `_key`, `_append_time`, `_clock` | none |
     | `group` | the consumer group whose progress is noted in the log | none |
@@ -117,6 +118,7 @@ class ReadOptions:
     watermark: Mapping[str, Strategy] = field(default_factory=dict)
     clock: Literal["wall", "log"] = "wall"
     tick: Duration = 1_000_000
+    ticking: bool = False
     malformed: Literal["fail", "keep", "dead"] = "fail"
     metadata: tuple[str, ...] = ()
     group: str | None = None
@@ -129,8 +131,8 @@ class ReadOptions:
     transform_schema: str | None = None
 
     NAMES: ClassVar[str] = (
-        "log path topics type start maxEventsPerBatch watermark clock tick malformed metadata group tasks stopFile "
-        "lanesFile firstFile transform transformSchema"
+        "log path topics type start maxEventsPerBatch watermark clock tick ticking malformed metadata group tasks "
+        "stopFile lanesFile firstFile transform transformSchema"
     )
 
     @classmethod
@@ -168,6 +170,7 @@ class ReadOptions:
             watermark=_watermark(options.get("watermark"), topics),
             clock=clock,  # type: ignore[arg-type]  # checked above
             tick=duration(options.get("tick") or "1 s", what="tick"),
+            ticking=(options.get("ticking") or "false").lower() == "true",
             malformed=malformed,  # type: ignore[arg-type]  # checked above
             metadata=metadata,
             group=group,

@@ -41,13 +41,14 @@ def plan_batch(
     tick: Duration,
     until: Mapping[Partition, int] | None = None,
     by_log: bool = False,
+    ticking: bool = False,
 ) -> Offset:
     """The end of the batch that begins at `before`; the same offset if there is nothing to do.
 
     Whole blocks are taken in the order in which they were appended, whatever their topic, so that a backlog is worked
     off evenly and no topic runs ahead of the others. `until` stops at these positions. Without data a batch is
-    planned only to move the watermark, at most once every `tick`. With `by_log` the batch's clock is when the last of
-    its blocks was appended, so that history can be run again as it happened.
+    planned only to move the watermark, or with `ticking` the clock alone, at most once every `tick`. With `by_log` the
+    batch's clock is when the last of its blocks was appended, so that history can be run again as it happened.
     """
     if before.log != log.identity:
         raise CheckpointError(
@@ -80,7 +81,7 @@ def plan_batch(
     if count == 0 and clock - before.clock < tick:
         return before
     memory, watermark = advance(strategies, before.memory, taken, clock=clock, behind=frozenset(behind))
-    if count == 0 and watermark == before.watermark:
+    if count == 0 and watermark == before.watermark and not ticking:
         return before
     return Offset(log.identity, positions, clock, watermark, memory)
 

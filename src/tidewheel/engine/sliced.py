@@ -159,7 +159,7 @@ class SlicedOperator:
             last.alias("pane_last"),
             pl.lit(retraction).alias("retraction"),
         )
-        return pane_frame(panes.sort("__end", *self.keys), self.keys, list(self.windowing.aggregates))
+        return pane_frame(panes.sort("__end", "__start", *self.keys), self.keys, list(self.windowing.aggregates))
 
     def _late_panes(self, store: Store, slices: _Slices, rows: pl.DataFrame, tick: Tick) -> list[pl.DataFrame]:
         """Panes of windows that the watermark had passed and that still take events."""
@@ -192,8 +192,10 @@ class SlicedOperator:
             was = pl.when(pl.col("__index") <= 1).then(pl.lit("ON_TIME")).otherwise(pl.lit("LATE"))
             back = self._joined(old, index)
             taken = self._shown(back, pl.col("__index") - 1, was, pl.lit(False), retraction=True)
-            falling = [False] * (1 + len(self.keys)) + [True]
-            shown = pl.concat([taken, shown]).sort(["window_end", *self.keys, "retraction"], descending=falling)
+            falling = [False] * (2 + len(self.keys)) + [True]
+            shown = pl.concat([taken, shown]).sort(
+                ["window_end", "window_start", *self.keys, "retraction"], descending=falling
+            )
         more = index.filter(pl.col("__index") > 0).select(*by, _ONE)
         table = pl.concat([known.select(more.columns), more]).group_by(by, maintain_order=True).agg(pl.sum("__more"))
         if table.height:

@@ -179,6 +179,7 @@ class _TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
             tick=options.tick,
             until=self._until,
             by_log=options.clock == "log",
+            ticking=options.ticking and self._until is None,  # what is read to its end must end
         )
         if options.lanes_file is not None:
             roster = Roster.read(options.lanes_file)

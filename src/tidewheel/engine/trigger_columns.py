@@ -8,7 +8,7 @@ every state column says how it merges.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,12 +19,13 @@ from tidewheel.model import triggers
 from tidewheel.model.time import Instant
 from tidewheel.model.triggers import Trigger
 
-__all__ = ["Arrays", "Column", "Moment", "TriggerColumns", "compile_trigger"]
+__all__ = ["Arrays", "Column", "Moment", "TriggerColumns", "compile_trigger", "expected_column", "waits_for_clock"]
 
 Arrays = dict[str, npt.NDArray[Any]]
 Mask = npt.NDArray[np.bool_]
 
 NEVER_DUE = np.iinfo(np.int64).max
+_DEADLINE = ".at"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class TriggerColumns(ABC):
 
     def due(self, state: Arrays) -> npt.NDArray[np.int64]:
         """For each window the clock at which it wants to be asked."""
-        deadlines = [state[column.name] for column in self.columns() if column.name.endswith(".at")]
+        deadlines = [state[column.name] for column in self.columns() if column.name.endswith(_DEADLINE)]
         size = len(next(iter(state.values())))
         return np.minimum.reduce(deadlines) if deadlines else np.full(size, NEVER_DUE, np.int64)
 
@@ -400,11 +401,6 @@ def compile_trigger(trigger: Trigger, name: str = "trigger") -> TriggerColumns:
     raise TypeError(f"a trigger of an unknown kind: {trigger!r}")
 
 
-def initial_state(columns: Iterable[Column], size: int) -> Arrays:
-    """The state of windows that are new."""
-    return {column.name: np.full(size, column.initial, np.int64) for column in columns}
-
-
-def as_arrays(columns: Mapping[str, Any]) -> Arrays:
-    """Writable copies."""
-    return {name: np.array(values) for name, values in columns.items()}
+def waits_for_clock(trigger: Trigger) -> bool:
+    """Does it fire as time goes by, although nothing comes?"""
+    return any(column.name.endswith(_DEADLINE) for column in compile_trigger(trigger).columns())

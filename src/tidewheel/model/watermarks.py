@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from tidewheel.errors import DefinitionError
+from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.summary import Summary, merge, skew_bounds
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
@@ -36,7 +37,7 @@ _FUTURE: Duration = 60_000_000
 _SKEW_MEMORY = 1_000_000  # when more events than this are remembered, all are halved: the recent count more
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Strategy(ABC):
     """How the watermark of one input follows from its records.
 
@@ -64,17 +65,30 @@ class Strategy(ABC):
         """What `from_json` reads."""
         return {"kind": self.kind, **asdict(self)}
 
+    def __repr__(self) -> str:
+        given = [self._argument] if self._argument else []
+        given += [f"idle={format_duration(self.idle)!r}"] if self.idle is not None else []
+        if self.future != _FUTURE:
+            given.append(f"future={None if self.future is None else format_duration(self.future)!r}")
+        return f"{self.kind}({', '.join(given)})"
+
+    @property
+    def _argument(self) -> str:
+        """What the function that makes it is given besides `idle` and `future`."""
+        return ""
+
     def _highest(self, summary: Summary) -> Instant | None:
         """The highest event time that may be believed."""
-        if self.future is None or summary.max_event_time is None:
-            return summary.max_event_time
-        limit = summary.append_time + self.future
+        if summary.max_event_time is None:
+            return None
+        # Whatever is trusted: no event is after all time, and a watermark there would say that the input has ended.
+        limit = END_OF_TIME - 1 if self.future is None else summary.append_time + self.future
         if summary.max_event_time <= limit:
             return summary.max_event_time
         return None if summary.max_plausible is None else min(summary.max_plausible, limit)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Bounded(Strategy):
     """No event comes more than `delay` behind the highest event time."""
 
@@ -86,13 +100,17 @@ class Bounded(Strategy):
         if self.delay < 0:
             raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(self.delay)}")
 
+    @property
+    def _argument(self) -> str:
+        return repr(format_duration(self.delay))
+
     def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
         """The highest believable event time less the delay."""
         highest = self._highest(summary)
         return None if highest is None else highest - self.delay
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Percentile(Strategy):
     """All but the slowest events have come: those whose event time is further behind the log's clock than `percent` per
     cent of what was seen so far are late."""
@@ -104,6 +122,10 @@ class Percentile(Strategy):
         Strategy.__post_init__(self)
         if not 0 < self.percent <= 100:
             raise DefinitionError(f"watermark: percent must be above 0 and at most 100, got {self.percent}")
+
+    @property
+    def _argument(self) -> str:
+        return f"{self.percent:g}"
 
     def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
         """The log's clock plus the skew that only so many events fall behind."""
@@ -125,7 +147,7 @@ class Percentile(Strategy):
         return summary.append_time + (slowest if self.future is None else min(slowest, self.future))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Punctuated(Strategy):
     """Only markers move it: each says that everything before it was sent."""
 
@@ -138,7 +160,7 @@ class Punctuated(Strategy):
         return max(marks, default=None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Arrival(Strategy):
     """Time is when events reach the log, or shortly before: it follows the log's clock."""
 
@@ -149,6 +171,10 @@ class Arrival(Strategy):
         Strategy.__post_init__(self)
         if self.delay < 0:
             raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(self.delay)}")
+
+    @property
+    def _argument(self) -> str:
+        return repr(format_duration(self.delay)) if self.delay else ""
 
     def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
         """The log's clock at the last append, less the delay."""
@@ -168,7 +194,7 @@ def bounded(
     """Events come at most `delay` late.
 
     >>> bounded("1 s", idle="10 s")
-    Bounded(idle=10000000, future=60000000, delay=1000000)
+    bounded('1 s', idle='10 s')
     """
     return Bounded(delay=duration(delay, what="watermark delay"), **_common(idle, future))
 
@@ -189,7 +215,7 @@ def arrival(delay: str | timedelta | int = "0 s", *, idle: str | timedelta | Non
     """For streams whose time is that of arrival or ingestion: it follows the log's clock, `delay` behind.
 
     >>> arrival("1 s")
-    Arrival(idle=None, future=60000000, delay=1000000)
+    arrival('1 s')
     """
     return Arrival(delay=duration(delay, what="watermark delay"), **_common(idle, "1 min"))
 
