@@ -63,6 +63,12 @@ def test_a_flow_catches_up_batch_by_batch_and_then_goes_on_with_the_others(log, 
     assert following.ended_lanes == (name,)
     assert following.lanes == {}
     assert plan(log, following, following, roster) is following, "a lane is begun once"
+    for second in (60, 70, 80):
+        put(log, (second, "fi", 1))
+        after = plan_batch(log, STRATEGIES, following, limit=1, clock=second, tick=0)
+        following = Offset.from_json(plan(log, following, after, roster).to_json())
+        assert following.lanes == {}, "nor is it begun again later"
+        assert following.ended_lanes == (name,)
 
 
 def test_a_flow_that_fails_again_stays_where_it_was(log, offsets):

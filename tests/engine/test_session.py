@@ -85,10 +85,11 @@ def test_what_java_prints_is_passed_on_without_the_chatter(capfd):
     )
     lines = chatter[0] + r"hello\n\n" + chatter[1] + "end"
     with without_chatter():
-        process = subprocess.Popen(["printf", lines])
+        process = subprocess.Popen(["sh", "-c", 'printf "$0" >&2; printf "$0"', lines])
     process.wait()
     deadline = time.monotonic() + 30
-    shown = ""
-    while "end" not in shown and time.monotonic() < deadline:
-        shown += capfd.readouterr().out
-    assert shown == "hello\n\nend"
+    shown = ["", ""]
+    while not all("end" in text for text in shown) and time.monotonic() < deadline:
+        more = capfd.readouterr()
+        shown = [shown[0] + more.out, shown[1] + more.err]
+    assert shown == ["hello\n\nend"] * 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections import OrderedDict
 from typing import Any, Protocol
 
 import polars as pl
@@ -16,6 +18,7 @@ __all__ = ["BucketState", "Entries", "MemoryEntries"]
 _VERSION = 1
 _DIRECTORY = ""
 _WORTH_PACKING = 4_096
+_KEPT_BYTES = 64_000_000
 
 
 class Entries(Protocol):
@@ -33,19 +36,20 @@ class Entries(Protocol):
 
 class BucketState:
     """All that is kept for one bucket. Every call of the map is a round trip to Java, so the names are read once,
-    writes wait for `save`, and what was written and removed in one batch costs nothing."""
+    writes wait for `save`, and what was written and removed in one batch costs nothing. The directory knows each
+    frame by a digest of its bytes: a worker that still has those bytes from an earlier batch need not ask for them."""
 
     def __init__(self, entries: Entries) -> None:
         self._entries = entries
         held = entries.getValue((_DIRECTORY,))
-        fields: dict[str, Any] = {"version": _VERSION, "names": []} if held is None else json.loads(held[0])
+        fields: dict[str, Any] = {"version": _VERSION, "names": {}} if held is None else json.loads(held[0])
         if fields["version"] != _VERSION:
             raise CheckpointError(
                 f"the state is of version {fields['version']}, this Tidewheel reads version {_VERSION}; "
                 "use the version that wrote it, or start with a new checkpoint"
             )
-        self._names = set(fields["names"])
-        self._before = frozenset(self._names)
+        self._digests: dict[str, str] = dict(fields["names"])
+        self._before = dict(self._digests)
         self.notes: dict[str, int] = fields.get("notes", {})
         """Numbers kept with the directory."""
         self._notes_before = dict(self.notes)
@@ -57,39 +61,79 @@ class BucketState:
 
     def names(self, prefix: str) -> list[str]:
         """The names that begin so, without that beginning, sorted."""
-        return sorted(name[len(prefix) :] for name in self._names if name.startswith(prefix))
+        known = {*self._digests, *self._written}
+        return sorted(name[len(prefix) :] for name in known if name.startswith(prefix))
 
     def get(self, name: str) -> pl.DataFrame | None:
         """The frame of this name."""
         if name in self._written:
             return self._written[name]
-        if name not in self._names:
+        digest = self._digests.get(name)
+        if digest is None:
             return None
-        held = self._entries.getValue((name,))
-        return None if held is None else from_bytes(bytes(held[0]))
+        frame = _recent.get(digest)
+        if frame is None:
+            held = self._entries.getValue((name,))
+            if held is None:
+                raise CheckpointError(f"the state lacks {name!r}, which it should have; the checkpoint is damaged")
+            frame = from_bytes(bytes(held[0]))
+            _recent.put(digest, frame)
+        return frame
 
     def put(self, name: str, frame: pl.DataFrame) -> None:
         """Keep a frame."""
-        self._names.add(name)
         self._written[name] = frame
 
     def remove(self, name: str) -> None:
         """Forget a frame."""
-        self._names.discard(name)
+        self._digests.pop(name, None)
         self._written.pop(name, None)
 
     def save(self) -> None:
         """Hand all changes to Spark, which commits them with the batch."""
-        for name in sorted(self._before - self._names):
-            self._entries.removeKey((name,))
         for name, frame in sorted(self._written.items()):
             data = to_bytes(frame)
             if len(data) >= _WORTH_PACKING:
                 data = to_bytes(frame, compression="zstd")
-            self._entries.updateValue((name,), (data,))
-        if self._names != self._before or self.notes != self._notes_before:
-            directory = {"version": _VERSION, "names": sorted(self._names), "notes": self.notes}
-            self._entries.updateValue((_DIRECTORY,), (json.dumps(directory).encode(),))
+            digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+            if self._before.get(name) != digest:
+                self._entries.updateValue((name,), (data,))
+            self._digests[name] = digest
+            _recent.put(digest, frame)
+        for name in sorted(self._before.keys() - self._digests.keys()):
+            self._entries.removeKey((name,))
+        if self._digests != self._before or self.notes != self._notes_before:
+            directory = {"version": _VERSION, "names": self._digests, "notes": self.notes}
+            self._entries.updateValue((_DIRECTORY,), (json.dumps(directory, sort_keys=True).encode(),))
+
+
+class _Recent:
+    """Frames that this process had lately, by the digest of their bytes, up to a size."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._frames: OrderedDict[str, tuple[pl.DataFrame, int]] = OrderedDict()
+
+    def get(self, digest: str) -> pl.DataFrame | None:
+        held = self._frames.get(digest)
+        if held is None:
+            return None
+        self._frames.move_to_end(digest)
+        return held[0]
+
+    def put(self, digest: str, frame: pl.DataFrame) -> None:
+        if digest in self._frames:
+            return
+        size = int(frame.estimated_size())
+        self._frames[digest] = (frame, size)
+        self._size += size
+        while self._size > self._limit:
+            _, (_, gone) = self._frames.popitem(last=False)
+            self._size -= gone
+
+
+_recent = _Recent(_KEPT_BYTES)
 
 
 class MemoryEntries:

@@ -26,6 +26,7 @@ _WINDOW = "__window"
 _HINT = "hint"
 _OPEN = "open"
 _COUNTS = "counts"
+_COUNT = "__count"
 
 
 class CountedOperator:
@@ -97,8 +98,8 @@ class CountedOperator:
         ranked = released.with_columns((pl.int_range(pl.len(), dtype=pl.Int64).over(self.keys)).alias(_NUMBER))
         if before is not None:
             ranked = ranked.join(before, on=self.keys, how="left", nulls_equal=True, maintain_order="left")
-            ranked = ranked.with_columns(pl.col(_NUMBER) + pl.col("count").fill_null(0)).drop("count")
-        new = ranked.group_by(self.keys, maintain_order=True).agg((pl.col(_NUMBER).max() + 1).alias("count"))
+            ranked = ranked.with_columns(pl.col(_NUMBER) + pl.col(_COUNT).fill_null(0)).drop(_COUNT)
+        new = ranked.group_by(self.keys, maintain_order=True).agg((pl.col(_NUMBER).max() + 1).alias(_COUNT))
         if before is not None:
             new = pl.concat([before.join(new, on=self.keys, how="anti", nulls_equal=True), new.select(before.columns)])
         store.put(_COUNTS, new.sort(self.keys))

@@ -139,7 +139,8 @@ def _blamed(flow: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, (OSError, EOFError)) or type(error).__module__.startswith("pyspark"):
+        broken = isinstance(error, (BrokenPipeError, ConnectionResetError, EOFError))
+        if broken or isinstance(error, FlowError) or type(error).__module__.startswith("pyspark"):
             raise
         raise FlowError(f"{flow}: {type(error).__name__}: {error}") from error
 
@@ -179,6 +180,11 @@ class SecondHalf:
         self._depth = depth
         self._judged = judged
         self._next = None if last else Dealer(flows, buckets, depth=depth + 1)
+
+    @property
+    def flows(self) -> list[str]:
+        """The names of all flows."""
+        return list(self._flows)
 
     @property
     def last(self) -> bool:

@@ -1,7 +1,7 @@
 """What Spark's Java prints, without the chatter of its state operators.
 
-Whenever a query with state starts, a helper of PySpark prints four paragraphs about itself to the standard output, and
-there is no setting against it.
+Whenever a query with state starts, a helper of PySpark prints four paragraphs about itself, and there is no setting
+against it.
 """
 
 from __future__ import annotations
@@ -18,16 +18,22 @@ _CHATTER = (b"Starting Streaming TransformWithState", b"Streaming TransformWithS
 
 @contextmanager
 def without_chatter() -> Iterator[None]:
-    """A process that is started in here inherits a standard output that drops those lines and passes all others on."""
+    """A process that is started in here inherits outputs that drop those lines and pass all others on."""
+    with _filtered(1), _filtered(2):
+        yield
+
+
+@contextmanager
+def _filtered(output: int) -> Iterator[None]:
     reading, writing = os.pipe()
-    shown = os.dup(1)
-    os.dup2(writing, 1)
+    shown = os.dup(output)
+    os.dup2(writing, output)
     os.close(writing)
     threading.Thread(target=_pass_on, args=(reading, os.dup(shown)), name="output of Java", daemon=True).start()
     try:
         yield
     finally:
-        os.dup2(shown, 1)
+        os.dup2(shown, output)
         os.close(shown)
 
 

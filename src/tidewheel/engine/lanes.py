@@ -91,7 +91,8 @@ def plan_lanes(
             open_lanes[name] = (tuple(fields["flows"]), Offset.from_json(fields["since"]))
     gone = tuple(name for name in before.lanes if name not in open_lanes)
     if not open_lanes and not gone:
-        return after
+        known = before.ended_lanes
+        return after if after is before or not known else replace(after, ended_lanes=known)
     clock = max(clock, after.clock)
     lanes: dict[str, Lane] = {}
     for name, (flows, start) in sorted(open_lanes.items()):

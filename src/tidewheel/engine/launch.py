@@ -31,6 +31,7 @@ from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import session
 from tidewheel.engine.window_columns import TIME
 from tidewheel.errors import DefinitionError, FlowError, TopicNotFoundError
+from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.process import Process
 from tidewheel.model.time import Duration, now
 from tidewheel.model.watermarks import Bounded
@@ -86,8 +87,8 @@ class _Mark:
 
     def __call__(self, rows: pl.DataFrame) -> datetime | None:
         times = prepared(self._flow.stages[0], rows)[TIME]
-        limit = 253_402_300_799_999_999 if self._future is None else now() + self._future
-        highest = times.filter(times <= limit).max()
+        limit = END_OF_TIME - 1 if self._future is None else now() + self._future
+        highest = times.filter((times >= START_OF_TIME) & (times <= limit)).max()
         return None if highest is None else pl.Series([highest], dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))[0]
 
 

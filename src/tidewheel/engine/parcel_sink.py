@@ -16,9 +16,10 @@ from tidewheel.transport.codec import encode_columns, punctuation
 from tidewheel.transport.log import Log, records
 from tidewheel.transport.partitioner import partition_of
 
-__all__ = ["ParcelTarget", "encoded", "markers", "watermark_of"]
+__all__ = ["ParcelTarget", "encoded", "markers", "watermarks_of"]
 
 _SEPARATOR = "/"
+_ALL = b"all"
 
 
 @dataclass(frozen=True)
@@ -33,12 +34,9 @@ class ParcelTarget:
     marked: bool
 
 
-def watermark_of(data: bytes) -> Instant | None:
-    """The watermark that a parcel tells, if it is the one that does."""
-    for _, port, frame in Parcel.read(data):
-        if port == TICK:
-            return int(frame["watermark"][0])
-    return None
+def watermarks_of(data: bytes) -> dict[str, Instant]:
+    """The watermarks that a parcel tells, by flow."""
+    return {flow: int(frame["watermark"][0]) for flow, port, frame in Parcel.read(data) if port == TICK}
 
 
 def encoded(
@@ -59,7 +57,8 @@ def encoded(
             event_time=event_time,
             registry=registry_for(address, target.type),
         )
-        keys = None
+        # Results without a key stay together, so that a retraction is read after what it takes back.
+        keys = pa.repeat(pa.scalar(_ALL, pa.binary()), frame.height) if target.marked else None
         if target.key:
             text = pl.concat_str(
                 [pl.col(name).cast(pl.String).fill_null("") for name in target.key], separator=_SEPARATOR

@@ -188,13 +188,15 @@ class _BucketProcessor(StatefulProcessor):
         number = self._numbers[bucket]
         out, forward = self._half.step(state, number, parcels, tick, flows=flows)
         if self._half.last:
-            if number == 0 and not lane and tick.watermark not in (None, tick.before, END_OF_TIME):
-                out.append(("", TICK, pl.DataFrame({"watermark": [tick.watermark]}, schema={"watermark": pl.Int64})))
+            if number == 0 and tick.watermark not in (None, tick.before, END_OF_TIME):
+                told = pl.DataFrame({"watermark": [tick.watermark]}, schema={"watermark": pl.Int64})
+                out += [(flow, TICK, told) for flow in self._half.flows if flows is None or flow in flows]
             if out:
                 yield Row(parcel=_packed(out))
             return
-        everyone = _rows(forward, self._ids, bucket, tick, everyone=True, lane=lane)
-        for row in everyone.to_pylist():
+        # Bucket 0 is called in every batch: it tells the others the time.
+        onward = _rows(forward, self._ids, bucket, tick, everyone=number == 0, lane=lane)
+        for row in onward.to_pylist():
             yield Row(**row)
 
 
@@ -247,7 +249,7 @@ def _at_once(half: SecondHalf, buckets: int) -> Callable[[pa.Table], pa.Table]:
         if half.last:
             packed = [{"parcel": _packed(out)}] if out else []
             return pa.Table.from_pylist(packed, schema=pa.schema([("parcel", pa.binary())]))
-        return pa.Table.from_batches([_rows(forward, ids, number, tick, everyone=True)])
+        return pa.Table.from_batches([_rows(forward, ids, number, tick, everyone=number == 0)])
 
     return run
 

@@ -46,6 +46,9 @@ def result_schema(stage: Stage) -> dict[str, pl.DataType]:
             raise DefinitionError(f"aggregate {name}: results have a column of that name already; give it another")
         assert isinstance(aggregate, Aggregate)
         columns[name] = aggregate.dtype(pl.Schema(stage.schema))
+    reserved = [name for name in columns if name in (LATE, METRICS, "output")]
+    if reserved:
+        raise DefinitionError(f"the column {reserved[0]!r}: an output has that name; give it another")
     taken = [name for name in stage.keys if name in PANE_COLUMNS]
     if taken:
         raise DefinitionError(f"key_by: results have a column {taken[0]!r} already; rename the key")
@@ -77,7 +80,9 @@ class Result(Stream):
 
     def flow(self) -> Flow:
         """What is run."""
-        future = self.input.watermark.future
+        # A result is of its window's end, which early ones are ahead of: no clock is wrong.
+        results = PANE_COLUMNS.keys() <= self.input.schema().keys()
+        future = None if results else self.input.watermark.future
         return Flow(self.name or "result", self.input.topics, self.stages, future)
 
     def schemas(self) -> dict[str, pa.Schema]:

@@ -79,6 +79,7 @@ class Run:
         self.query = query
         self._mend = mend
         self._mending = threading.Lock()
+        self._stopping = False
         self._log = log
         self._checkpoint = checkpoint
         self._counted = -1
@@ -117,6 +118,7 @@ class Run:
     def stop(self, timeout: float = 60.0) -> None:
         """Finish the batch at hand and end. A batch that takes longer than `timeout` seconds is left unfinished: the
         next run repeats it."""
+        self._stopping = True
         if self.query.isActive:
             self._checkpoint.stop_file.touch()
             deadline = time.monotonic() + timeout
@@ -182,7 +184,8 @@ class Run:
             while True:
                 query = self.query
                 while query.isActive:
-                    self.progress()
+                    with suppress(LogError):  # it may be busy; there is a next time
+                        self.progress()
                     time.sleep(1)
                 error = query.exception()
                 if error is None or not self._mended(query, error):
@@ -194,7 +197,7 @@ class Run:
         with self._mending:
             if query is not self.query:
                 return True  # somebody else has seen it before
-            found = None if self._mend is None else self._mend(error)
+            found = None if self._mend is None or self._stopping else self._mend(error)
             if found is None:
                 return False
             with self._lock:
@@ -212,8 +215,10 @@ class Run:
 
     def _end(self) -> None:
         if not self.query.isActive:
-            self.progress()
-            self._checkpoint.release()
+            try:
+                self.progress()
+            finally:
+                self._checkpoint.release()
 
     def __repr__(self) -> str:
         return f"<Run of {self.job.name}: {'running' if self.active else 'ended'}>"

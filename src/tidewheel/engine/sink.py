@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from tidewheel.engine.columns import arrow_schema
 from tidewheel.engine.options import WriteOptions
-from tidewheel.engine.parcel_sink import encoded, markers, watermark_of
+from tidewheel.engine.parcel_sink import encoded, markers, watermarks_of
 from tidewheel.engine.workers import registry_for, settle, shared_log
 from tidewheel.errors import DefinitionError, LogError
 from tidewheel.model.time import Instant
@@ -35,7 +35,7 @@ class _Written(WriterCommitMessage):
 
     query: str | None
     topics: dict[str, bytes]
-    watermark: Instant | None = None
+    watermarks: dict[str, Instant] = field(default_factory=dict)
 
 
 class _Sink:
@@ -53,17 +53,18 @@ class _Sink:
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         parts: dict[str, list[pa.RecordBatch]] = {}
-        watermark = None
+        told: dict[str, Instant] = {}
         for batch in iterator:
             if self._options.parcels is None:
                 found = self._rows(batch)
             else:
                 parcels = batch.column("parcel").to_pylist()
-                watermark = next(filter(None, map(watermark_of, parcels)), watermark)
+                for data in parcels:
+                    told |= watermarks_of(data)
                 found = (some for data in parcels for some in encoded(data, self._options.parcels, self._options.log))
             for topic, some in found:
                 parts.setdefault(topic, []).append(some)
-        return _Written(query, {topic: _dump(batches) for topic, batches in sorted(parts.items())}, watermark)
+        return _Written(query, {topic: _dump(batches) for topic, batches in sorted(parts.items())}, told)
 
     def _rows(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         if batch.num_rows:
@@ -99,11 +100,11 @@ class _Sink:
             for topic, data in message.topics.items():
                 merged.setdefault(topic, []).extend(_load(data))
         log = shared_log(self._options.log, create=True)
-        watermark = next((message.watermark for message in written if message.watermark is not None), None)
-        if watermark is not None:
-            # Last of all: who reads it knows that everything before the watermark was read.
-            for topic in {target.topic for target in (self._options.parcels or {}).values() if target.marked}:
-                merged.setdefault(topic, []).append(markers(log, topic, watermark))
+        told = {flow: watermark for message in written for flow, watermark in message.watermarks.items()}
+        for (flow, _), target in sorted((self._options.parcels or {}).items()):
+            if target.marked and flow in told:
+                # Last of all: who reads it knows that everything before the watermark was read.
+                merged.setdefault(target.topic, []).append(markers(log, target.topic, told[flow]))
         if not merged:
             return
         batches = {topic: pa.concat_batches(parts) for topic, parts in sorted(merged.items())}

@@ -8,6 +8,7 @@ are put together from their slices, many at once: the slices that all of them sh
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
@@ -28,6 +29,7 @@ __all__ = ["SlicedOperator", "can_slice"]
 
 _MOST_PIECES = 8  # frames of one slice before they are merged into one
 _FEW = 8  # slices in a window: sharing their merges is not worth it
+_MANY = 32  # windows that are put together at once if they have few slices
 _LATE_PANES = "late"
 _ONE = pl.lit(1, pl.Int64).alias("__more")
 
@@ -116,9 +118,9 @@ class SlicedOperator:
         ends = self._ends(slices.starts(), before, watermark)
         length = self.windows.size // self._length
         # So many windows at a time that merging what they share, and giving each of them the rest, costs least.
-        together = math.isqrt(length) if length > _FEW else len(ends)
+        together = math.isqrt(length) if length > _FEW else _MANY
         panes = []
-        for first in range(0, len(ends), max(together, 1)):
+        for first in range(0, len(ends), together):
             chosen = ends[first : first + together]
             merged = self._windows(slices, chosen)
             last = pl.col(END) + self.windowing.lateness
@@ -132,7 +134,7 @@ class SlicedOperator:
         shared = range(ends[-1] - size, ends[0]) if len(ends) > 1 and ends[-1] - size < ends[0] else range(0)
         inside: list[pl.DataFrame] = []
         parts: list[pl.DataFrame] = []
-        for start in slices.starts():
+        for start in slices.between(ends[0] - size, ends[-1]):
             if start in shared:
                 inside += slices.frames(start)
                 continue
@@ -208,9 +210,8 @@ class SlicedOperator:
         """What the touched windows held before this batch."""
         parts = [
             _at(frame, end)
-            for start in slices.starts()
             for end in ends
-            if end - self.windows.size <= start < end
+            for start in slices.between(end - self.windows.size, end)
             for frame in slices.frames(start)
         ]
         if not parts:
@@ -260,13 +261,21 @@ class _Slices:
             pieces.sort()
         self._fresh: dict[Instant, pl.DataFrame] = {}
         self._read: dict[Instant, list[pl.DataFrame]] = {}
+        self._sorted: list[Instant] | None = None
 
     def starts(self) -> list[Instant]:
         """The slices that hold anything."""
         return sorted({*self._pieces, *self._fresh})
 
+    def between(self, start: Instant, end: Instant) -> list[Instant]:
+        """Those that begin in this stretch of time."""
+        if self._sorted is None:
+            self._sorted = self.starts()
+        return self._sorted[bisect_left(self._sorted, start) : bisect_left(self._sorted, end)]
+
     def add(self, rows: pl.DataFrame) -> None:
         """What a batch brought."""
+        self._sorted = None
         for (start,), frame in rows.drop(N).partition_by(SLICE, as_dict=True, maintain_order=True).items():
             self._fresh[int(start)] = self._operator._merge(frame.drop(SLICE), self._operator.keys)
 
@@ -280,6 +289,7 @@ class _Slices:
 
     def forget(self, start: Instant) -> None:
         """Nobody will ask for it again."""
+        self._sorted = None
         self._fresh.pop(start, None)
         for piece in self._pieces.pop(start, []):
             self._store.remove(f"s{start}.{piece}")

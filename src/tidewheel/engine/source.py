@@ -89,7 +89,13 @@ class _Reading:
 
     def _shares(self, before: Offset, after: Offset) -> list[_Share]:
         ways = [((), before, after), *((lane.flows, lane.start, lane.end) for lane in after.lanes.values())]
-        elsewhere = tuple(flow for lane in after.lanes.values() for flow in lane.flows)
+        if self._options.lanes_file is not None:
+            # A batch that was planned before a flow came back, and is repeated now, is not for that flow.
+            for name, waiting in Roster.read(self._options.lanes_file).lanes.items():
+                if name not in after.lanes and name not in after.ended_lanes:
+                    since = Offset.from_json(waiting["since"])
+                    ways.append((tuple(waiting["flows"]), since, since))
+        elsewhere = tuple(flow for flows, _, _ in ways for flow in flows)
         found = []
         for flows, start, end in ways:
             shares = split(self._log, start, end, tasks=self._options.tasks, worth=self._options.worth)

@@ -23,7 +23,7 @@ from tidewheel.model.time import duration
 from tidewheel.model.triggers import Trigger, default
 from tidewheel.model.watermarks import Strategy
 from tidewheel.model.windowing import EarlyWindows, Mode, Timestamp, Windowing
-from tidewheel.model.windows import Windows
+from tidewheel.model.windows import Count, Windows
 from tidewheel.transport.log import Log
 
 if TYPE_CHECKING:
@@ -47,6 +47,15 @@ def stream(
     `watermark` says how far event time has come: `watermarks.bounded("1 s")` unless told otherwise (10 min over a
     DataFrame). `time` names the DataFrame's time column; for a log it may be `ingestion_time` or `arrival`. `type` is
     the message type, which a topic that holds events tells by itself.
+
+    >>> import tempfile
+    >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+    >>> from tidewheel.transport.log import open_log
+    >>> log = open_log(tempfile.mkdtemp() + "/city.tw")
+    >>> positions = stream(log, "input.vehicle-position", type=VehiclePosition)
+    >>> fast = positions.filter(pl.col("speed") > 20).select("vehicle", kmh=pl.col("speed") * 3.6)
+    >>> list(fast.schema)
+    ['event_time', 'vehicle', 'kmh']
     """
     if isinstance(source, DataFrame):
         if topic is not None or type is not None:
@@ -86,9 +95,9 @@ class Stream:
     def select(self, *columns: str | pl.Expr, **named: Any) -> Stream:
         """Keep these columns; the event time stays."""
         chosen = [pl.col(column) if isinstance(column, str) else column for column in columns]
-        kept = [pl.col(_TIME)] if _TIME not in columns else []
-        if self.retracting and "retraction" not in columns:
-            kept.append(pl.col("retraction"))
+        names = [column.meta.output_name(raise_if_undetermined=False) for column in chosen]
+        needed = [_TIME, "retraction"] if self.retracting else [_TIME]
+        kept = [pl.col(name) for name in needed if name not in names and name not in named]
         return self._with(RowOp("select", (*kept, *chosen, *_named(named))))
 
     def key_by(self, *columns: str, **named: pl.Expr) -> KeyedStream:
@@ -170,6 +179,12 @@ class KeyedStream:
         from tidewheel.engine.result import Result, result_schema
 
         source = self.stream
+        before = source.stages[-1].what if source.stages else None
+        if isinstance(before, Windowing) and before.timestamp != "end":
+            raise DefinitionError(
+                f'window(timestamp="{before.timestamp}"): results of that time would be late for what follows; '
+                'use timestamp="end" in front of another stage'
+            )
         if isinstance(what, Process) and source.retracting:
             raise DefinitionError(
                 f"{what!r}: the rows before it may be taken back, which a process function cannot follow; "
@@ -207,8 +222,29 @@ class WindowedStream:
         return replace(self, mode=mode)
 
     def aggregate(self, **aggregates: Aggregate) -> Result:
-        """What is computed: a column for each."""
+        """What is computed: a column for each.
+
+        >>> import tempfile
+        >>> import tidewheel as tw
+        >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+        >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+        >>> result = (
+        ...     tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+        ...     .key_by("route")
+        ...     .window(tw.windows.fixed("1 min"), lateness="10 s")
+        ...     .trigger(tw.triggers.after_watermark(early=tw.triggers.every("5 s"), late=tw.triggers.each_batch()))
+        ...     .accumulate("retracting")
+        ...     .aggregate(vehicles=tw.agg.distinct("vehicle"), fastest=tw.agg.max("speed"))
+        ... )
+        >>> list(result.schema)[:5]
+        ['route', 'window_start', 'window_end', 'vehicles', 'fastest']
+        """
         source = self.keyed.stream
+        if source.retracting and isinstance(self.windows, Count):
+            raise DefinitionError(
+                f"{self.windows!r}: the rows before it may be taken back, and windows of so many rows cannot follow; "
+                'use windows of time, or accumulate("delta") before it'
+            )
         if source.retracting:
             weighted = dict(source.schema) | {WEIGHT: pl.Int8()}
             aggregates = {name: retractable(given, weighted) for name, given in aggregates.items()}

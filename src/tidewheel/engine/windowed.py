@@ -339,18 +339,18 @@ class WindowedOperator:
             return np.zeros(rows.height, np.bool_)
         owners = pending.select(*self.keys, pl.col("__mstart").alias(START), pl.col("__mend").alias(END)).unique()
         found = rows.select(*self.keys, START, END).join(
-            owners.with_columns(pl.lit(True).alias("owes")),
+            owners.with_columns(pl.lit(True).alias("__owes")),
             on=[*self.keys, START, END],
             how="left",
             nulls_equal=True,
             maintain_order="left",
         )
-        result: np.ndarray = found["owes"].fill_null(False).to_numpy()
+        result: np.ndarray = found["__owes"].fill_null(False).to_numpy()
         return result
 
     def _is_next(self, rows: pl.DataFrame, still_open: np.ndarray) -> np.ndarray:
-        marked = rows.select(*self.keys, END).with_columns(pl.Series("open", still_open))
-        least = pl.col(END).filter(pl.col("open")).min()
+        marked = rows.select(*self.keys, END).with_columns(pl.Series("__open", still_open))
+        least = pl.col(END).filter(pl.col("__open")).min()
         least = least.over(self.keys) if self.keys else least
         result: np.ndarray = marked.select((pl.col(END) == least).fill_null(False).alias("x"))["x"].to_numpy()
         return result
