@@ -6,9 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tidewheel import errors
-from tidewheel.model import aggregates as agg
-from tidewheel.model import geo, triggers, watermarks, windows
-from tidewheel.model.process import Clock, ProcessingTimer, Timer
+from tidewheel.model import watermarks
 
 if TYPE_CHECKING:
     from tidewheel.engine.job import Job, job
@@ -18,6 +16,9 @@ if TYPE_CHECKING:
     from tidewheel.engine.run import Progress, Run, start
     from tidewheel.engine.session import session
     from tidewheel.engine.stream import KeyedStream, Stream, WindowedStream, stream
+    from tidewheel.model import aggregates as agg
+    from tidewheel.model import geo, triggers, windows
+    from tidewheel.model.process import Clock, ProcessingTimer, Timer
     from tidewheel.transport.log import Log, open_log
     from tidewheel.transport.registry import TypeRegistry, types
 
@@ -52,7 +53,7 @@ __all__ = [
     "windows",
 ]
 
-# Spark takes a second to import: a program that only looks at a log should not wait for it.
+# Spark and polars take their time to import: a program that only looks at a log should not wait for them.
 _HOMES = {
     "Job": "engine.job",
     "job": "engine.job",
@@ -62,6 +63,9 @@ _HOMES = {
     "WindowedStream": "engine.stream",
     "stream": "engine.stream",
     "Result": "engine.result",
+    "Clock": "model.process",
+    "ProcessingTimer": "model.process",
+    "Timer": "model.process",
     "run": "engine.launch",
     "Progress": "engine.run",
     "Run": "engine.run",
@@ -74,7 +78,12 @@ _HOMES = {
 }
 
 
+_MODULES = {"agg": "model.aggregates", "geo": "model.geo", "triggers": "model.triggers", "windows": "model.windows"}
+
+
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

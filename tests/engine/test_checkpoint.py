@@ -95,3 +95,17 @@ def test_a_damaged_or_foreign_folder_is_refused(tmp_path):
     (tmp_path / "foreign" / "offsets").mkdir(parents=True)
     with pytest.raises(CheckpointError, match="no Tidewheel job"):
         hold(tmp_path / "foreign")
+
+
+def test_state_of_a_batch_that_was_never_done_is_dropped(tmp_path):
+    held = Checkpoint(tmp_path)
+    part = tmp_path / "spark" / "state" / "0" / "1"
+    part.mkdir(parents=True)
+    commits = tmp_path / "spark" / "commits"
+    commits.mkdir()
+    for number in (0, 1):
+        (commits / str(number)).touch()
+    for name in ("1.zip", "2.changelog", ".2.changelog.crc", "3.changelog", ".3.changelog.crc", "3.zip", "_metadata"):
+        (part / name).touch()
+    held.drop_unfinished()
+    assert sorted(path.name for path in part.iterdir()) == [".2.changelog.crc", "1.zip", "2.changelog", "_metadata"]

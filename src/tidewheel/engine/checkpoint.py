@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from tidewheel.errors import CheckpointError
 __all__ = ["Checkpoint"]
 
 _VERSION = 1
+_STATE_FILE = re.compile(r"\.?(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)(?:\.crc)?")
 _GRACE = 30.0  # seconds that the rest of a killed run gets to end
 
 
@@ -48,6 +50,15 @@ class Checkpoint:
     def first_file(self) -> Path:
         """Where the first batch began: Spark itself keeps only where batches end."""
         return self.folder / "first.json"
+
+    def drop_unfinished(self) -> None:
+        """Remove state that a batch wrote which was never done. When the batch is repeated without a job that failed in
+        it, its state is another, and Spark may leave a file that is there as it is."""
+        done = [int(path.name) for path in (self.folder / "spark" / "commits").glob("[0-9]*")]
+        for path in (self.folder / "spark" / "state").rglob("*"):
+            version = _STATE_FILE.fullmatch(path.name)
+            if version is not None and int(version[1]) > max(done, default=-1) + 1:  # batch 0 leaves version 1
+                path.unlink()
 
     def last_offset(self) -> Mapping[str, Any]:
         """The end of the last batch that is done, or the beginning of the first."""

@@ -168,6 +168,7 @@ class _Shared:
 
     def start(self) -> StreamingQuery:
         """Start it with all that were not taken out."""
+        self.held.drop_unfinished()
         suspended = Roster.read(self.held.roster_file).suspended
         running = [result for result in self.results if result.name not in suspended]
         # Those that wait are read for nothing, but their topics keep their place in the offsets.

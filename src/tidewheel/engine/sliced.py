@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import numpy as np
 import polars as pl
 
 from tidewheel.engine.judging import judge
@@ -133,18 +134,18 @@ class SlicedOperator:
         size = self.windows.size
         shared = range(ends[-1] - size, ends[0]) if len(ends) > 1 and ends[-1] - size < ends[0] else range(0)
         inside: list[pl.DataFrame] = []
-        parts: list[pl.DataFrame] = []
+        parts: list[tuple[Instant, pl.DataFrame]] = []
         for start in slices.between(ends[0] - size, ends[-1]):
             if start in shared:
                 inside += slices.frames(start)
                 continue
             for end in ends:
                 if end - size <= start < end:
-                    parts += [_at(frame, end) for frame in slices.frames(start)]
+                    parts += [(end, frame) for frame in slices.frames(start)]
         if inside:
             core = self._merge(pl.concat(inside), self.keys)
-            parts += [_at(core, end) for end in ends]
-        return self._merge(pl.concat(parts), [END, *self.keys])
+            parts += [(end, core) for end in ends]
+        return self._merge(_stacked(parts), [END, *self.keys])
 
     def _shown(
         self, merged: pl.DataFrame, index: pl.Expr, timing: pl.Expr, last: pl.Expr, *, retraction: bool = False
@@ -172,10 +173,9 @@ class SlicedOperator:
         if not ends:
             return []
         parts = [
-            _at(rows.filter(pl.col(SLICE).is_between(end - size, end, closed="left")).drop(SLICE, N), end)
-            for end in ends
+            (end, rows.filter(pl.col(SLICE).is_between(end - size, end, closed="left")).drop(SLICE, N)) for end in ends
         ]
-        fresh = self._merge(pl.concat(parts), by)
+        fresh = self._merge(_stacked(parts), by)
         touched = fresh.select(by)
         old = self._held(slices, ends, touched, fresh)
         known = store.get(_LATE_PANES) if _LATE_PANES in store.names() else touched.head(0).with_columns(_ONE)
@@ -209,14 +209,14 @@ class SlicedOperator:
     ) -> pl.DataFrame:
         """What the touched windows held before this batch."""
         parts = [
-            _at(frame, end)
+            (end, frame)
             for end in ends
             for start in slices.between(end - self.windows.size, end)
             for frame in slices.frames(start)
         ]
         if not parts:
             return fresh.head(0)
-        return self._merge(self._joined(pl.concat(parts), touched, "semi"), [END, *self.keys])
+        return self._merge(self._joined(_stacked(parts), touched, "semi"), [END, *self.keys])
 
     def _joined(
         self, frame: pl.DataFrame, other: pl.DataFrame, how: Literal["inner", "left", "semi"] = "inner"
@@ -242,8 +242,10 @@ class SlicedOperator:
                 store.put(_LATE_PANES, kept)
 
 
-def _at(frame: pl.DataFrame, end: Instant) -> pl.DataFrame:
-    return frame.with_columns(pl.lit(end, pl.Int64).alias(END))
+def _stacked(parts: Sequence[tuple[Instant, pl.DataFrame]]) -> pl.DataFrame:
+    """All the frames, each row with the end of the window that it is for."""
+    ends = np.repeat([end for end, _ in parts], [frame.height for _, frame in parts])
+    return pl.concat([frame for _, frame in parts]).with_columns(pl.Series(END, ends, pl.Int64))
 
 
 class _Slices:
@@ -276,8 +278,9 @@ class _Slices:
     def add(self, rows: pl.DataFrame) -> None:
         """What a batch brought."""
         self._sorted = None
-        for (start,), frame in rows.drop(N).partition_by(SLICE, as_dict=True, maintain_order=True).items():
-            self._fresh[int(start)] = self._operator._merge(frame.drop(SLICE), self._operator.keys)
+        merged = self._operator._merge(rows.drop(N), [SLICE, *self._operator.keys])
+        parts = merged.partition_by(SLICE, as_dict=True, include_key=False, maintain_order=True)
+        self._fresh |= {int(start): frame for (start,), frame in parts.items()}
 
     def frames(self, start: Instant) -> list[pl.DataFrame]:
         """All that a slice holds, in the order in which it came."""
