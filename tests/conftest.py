@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from tidewheel.engine.session import session
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# How long a machine takes that others use too says nothing about what is tested.
+settings.register_profile("tidewheel", deadline=None)
+settings.load_profile("tidewheel")
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,6 @@ def drawn(cases: st.SearchStrategy[Case], number: int) -> list[Case]:
     @settings(
         max_examples=number,
         database=None,
-        deadline=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )

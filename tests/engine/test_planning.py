@@ -136,7 +136,7 @@ def test_a_missing_topic_is_named(log):
     st.integers(1, 5),
     st.integers(1, 50),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_batches_and_their_shares_cover_every_record_once(tmp_path_factory, appends, limit, tasks, worth):
     with open_log(tmp_path_factory.mktemp("plan") / "x.tw", sync="normal") as log:
         ends = {"a": 0, "b": 0}

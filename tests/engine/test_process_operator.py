@@ -75,7 +75,7 @@ def scripts(draw):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(script=scripts(), ttl=st.sampled_from(TTLS), buckets=st.integers(1, 2))
 def test_columns_give_what_one_event_at_a_time_gives(kind, script, ttl, buckets):
     reference = ProcessReference(KINDS[kind](ttl), SCHEMA)
@@ -115,7 +115,7 @@ def batchings(draw):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "flushes"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(both=batchings(), ttl=st.sampled_from(TTLS))
 def test_results_do_not_depend_on_how_events_are_batched(kind, both, ttl):
     at_once, in_batches = (operate(ProcessOperator(KINDS[kind](ttl), SCHEMA), batches) for batches in both)

@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from tidewheel.errors import DefinitionError
 from tidewheel.model import aggregates as agg
 
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=60)
 WEIGHTED_MEAN = agg.custom(
     partial={"total": (pl.col("f") * pl.col("n")).sum(), "weight": pl.col("n").sum()},
     merge={"total": pl.col("total").sum(), "weight": pl.col("weight").sum()},

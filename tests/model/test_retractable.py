@@ -52,7 +52,7 @@ def retracted(draw):
     return chunks, joins, live
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(case=retracted())
 def test_what_was_taken_back_leaves_no_trace(case):
     chunks, joins, live = case
@@ -63,7 +63,7 @@ def test_what_was_taken_back_leaves_no_trace(case):
             assert value == close(one.aggregate.of([row for row in live if row["key"] == key]))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(case=retracted())
 def test_when_all_is_taken_back_nothing_is_left(case):
     chunks, joins, live = case

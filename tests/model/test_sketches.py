@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from tidewheel.errors import DefinitionError
 from tidewheel.model import aggregates as agg
 
-FEW = settings(max_examples=25, deadline=None)
+FEW = settings(max_examples=25)
 NAMES = ("n", "small", "f", "s", "b", "at", "took")
 DISTINCT = [agg.approx_distinct(name) for name in NAMES]
 FREQUENT = [agg.most_frequent(name, 3) for name in NAMES]

@@ -73,11 +73,23 @@ def test_columns_are_encoded_as_single_messages_are(rows):
 def test_a_batch_of_both_encodings_decodes_to_columns(rows):
     values = pa.array([codec.encode(packed(*row), format=form) for row, form in rows], pa.binary())
     decoded = codec.decode_columns(VehiclePosition, values)
-    assert decoded.errors == []
+    assert not decoded.errors
     assert decoded.rows.to_pylist() == list(range(len(rows)))
     assert decoded.columns["event_time"].cast(pa.int64()).to_pylist() == [time for (_, time, _), _ in rows]
     for name in ("mode", "operator", "lat", "speed", "route", "heading"):
         assert decoded.columns[name].to_pylist() == [fields[name] for (fields, _, _), _ in rows]
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=20), st.booleans())
+@settings(max_examples=60)
+def test_decoding_in_one_pass_or_with_care_gives_the_same(rows, bare):
+    values = [codec.encode(packed(*row)) for row in rows]
+    if bare:
+        values.append(codec.encode(codec.pack(VehiclePosition(), event_time=None)))  # a message that takes no bytes
+    at_once = codec.decode_columns(VehiclePosition, pa.array(values, pa.binary())).columns
+    # A record that is none makes it look at each of them.
+    careful = codec.decode_columns(VehiclePosition, pa.array([*values, b"\xff"], pa.binary())).columns
+    assert at_once.equals(careful, check_metadata=True)
 
 
 @given(EVENTS)

@@ -10,8 +10,8 @@ from typing import Any
 
 import ptars
 import pyarrow as pa
-from google.protobuf import descriptor_pool, message_factory
-from google.protobuf.descriptor import FileDescriptor
+from google.protobuf import descriptor_pool, message_factory, timestamp_pb2
+from google.protobuf.descriptor import Descriptor, FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import Message
 
@@ -48,6 +48,7 @@ class TypeRegistry:
     def __init__(self, *, entry_point_group: str | None = None) -> None:
         self._classes: dict[str, type[Message]] = {}
         self._handlers: dict[str, Any] = {}
+        self._event_handlers: dict[str, Any] = {}
         self._schemas: dict[str, pa.Schema] = {}
         self._group = entry_point_group
         self._lock = threading.RLock()
@@ -118,6 +119,18 @@ class TypeRegistry:
                 self._handlers[key] = pool.get_for_message(descriptor)
             return self._handlers[key]
 
+    def event_handler(self, name: str | type[Message]) -> Any:
+        """The converter of whole events that carry this type, in one pass: on the wire, a message of a known type where
+        `Any` has bytes looks the same."""
+        key = type_name(name)
+        with self._lock:
+            if key not in self._event_handlers:
+                self.message_class(name)
+                descriptor = _event_of(key, FileDescriptorSet.FromString(self.definition(key)))
+                pool = ptars.HandlerPool([descriptor.file], config=_COLUMNS)
+                self._event_handlers[key] = pool.get_for_message(descriptor)
+            return self._event_handlers[key]
+
     def schema(self, name: str | type[Message]) -> pa.Schema:
         """The type's fields as Arrow columns."""
         key = type_name(name)
@@ -129,8 +142,8 @@ class TypeRegistry:
         name = type_name(message)
         if self._classes.get(name) is not message:
             self._classes[name] = message
-            self._handlers.pop(name, None)
-            self._schemas.pop(name, None)
+            for known in (self._handlers, self._event_handlers, self._schemas):
+                known.pop(name, None)
 
     def _load_entry_points(self) -> None:
         with self._lock:
@@ -142,6 +155,35 @@ class TypeRegistry:
 
     def __repr__(self) -> str:
         return f"<TypeRegistry: {len(self._classes)} types>"
+
+
+def _event_of(name: str, files: FileDescriptorSet) -> Descriptor:
+    """The type of an event whose details are of this type."""
+    pool = descriptor_pool.DescriptorPool()
+    own = FileDescriptorProto(name="tidewheel/typed_event.proto", package="tidewheel.typed", syntax="proto3")
+    for file in files.file:
+        pool.Add(file)
+        own.dependency.append(file.name)
+    if timestamp_pb2.DESCRIPTOR.name not in own.dependency:
+        needed = FileDescriptorProto()
+        timestamp_pb2.DESCRIPTOR.CopyToProto(needed)
+        pool.Add(needed)
+        own.dependency.append(needed.name)
+    details = own.message_type.add(name="Details")
+    details.field.add(name="type_url", number=1, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    details.field.add(name="value", number=2, type="TYPE_MESSAGE", type_name=f".{name}", label="LABEL_OPTIONAL")
+    event = own.message_type.add(name="Event")
+    for number, (field, kind) in enumerate(
+        {
+            "event_time": "google.protobuf.Timestamp",
+            "ingestion_time": "google.protobuf.Timestamp",
+            "details": "tidewheel.typed.Details",
+        }.items(),
+        start=1,
+    ):
+        event.field.add(name=field, number=number, type="TYPE_MESSAGE", type_name=f".{kind}", label="LABEL_OPTIONAL")
+    pool.Add(own)
+    return pool.FindMessageTypeByName("tidewheel.typed.Event")
 
 
 def _collect(file: Any, into: dict[str, FileDescriptorProto]) -> None:
