@@ -38,8 +38,16 @@ def ordered(rows):
 
 
 def micros(rows):
-    """Rows with the length of time as a number, as the reference has it."""
-    return rows.with_columns(pl.col("late_by").cast(pl.Int64)).to_dicts()
+    """Late rows as the reference has them: the length of time as a number."""
+    return rows.rename({"late_reason": "reason"}).with_columns(pl.col("late_by").cast(pl.Int64)).to_dicts()
+
+
+def stepped(operator, store, rows, tick):
+    """What comes out of a batch, and the rows that are late."""
+    late = None
+    if rows is not None:
+        rows, late = operator.judge(rows, tick.before)
+    return operator.step(store, rows, tick), late
 
 
 def operate(operator, batches, *, store=None):
@@ -47,7 +55,8 @@ def operate(operator, batches, *, store=None):
     store = MemoryStore() if store is None else store
     before, outputs = None, {}
     for rows, watermark, clock in batches:
-        given_out = operator.step(store, frame(rows), Tick(before, watermark, clock))
+        given_out, late = stepped(operator, store, frame(rows), Tick(before, watermark, clock))
+        assert late is None
         for name, part in given_out.items():
             outputs.setdefault(name, []).extend(part.to_dicts())
         before = max((time for time in (before, watermark) if time is not None), default=None)
@@ -85,17 +94,20 @@ def test_columns_give_what_one_event_at_a_time_gives(kind, script, ttl, buckets)
     for rows, watermark, clock in script:
         expected = reference.step(frame(rows), watermark=watermark, clock=clock)
         parts = [
-            operator.step(
-                store, frame([row for row in rows if KEYS.index(row[0]) % buckets == n]), Tick(before, watermark, clock)
+            stepped(
+                operator,
+                store,
+                frame([row for row in rows if KEYS.index(row[0]) % buckets == n]),
+                Tick(before, watermark, clock),
             )
             for n, store in enumerate(stores)
         ]
         for name, rows_out in expected.items():
             if name == LATE:
-                got = [row for part in parts for row in micros(part[LATE])]
+                got = [row for _, late in parts if late is not None for row in micros(late)]
                 assert sorted(map(repr, got)) == sorted(map(repr, rows_out))
             else:
-                assert ordered(row for part in parts for row in part[name].to_dicts()) == rows_out
+                assert ordered(row for part, _ in parts for row in part[name].to_dicts()) == rows_out
         before = reference.watermark
     assert [name for store in stores for name in store.names() if name.startswith("events/")] == []
 
@@ -121,8 +133,7 @@ def test_results_do_not_depend_on_how_events_are_batched(kind, both, ttl):
     at_once, in_batches = (operate(ProcessOperator(KINDS[kind](ttl), SCHEMA), batches) for batches in both)
     assert at_once.keys() == in_batches.keys()
     for name, rows in at_once.items():
-        assert (ordered(in_batches[name]) if name != LATE else in_batches[name]) == rows
-    assert at_once[LATE] == []
+        assert ordered(in_batches[name]) == rows
 
 
 def many(keys, *, times=(0, 3, 21_000_000)):
@@ -210,12 +221,11 @@ def test_timers_that_are_set_again_for_ever_are_told_at_the_end_of_the_input(mon
         run(None)
 
 
-def test_rows_that_were_judged_before_are_not_judged_again():
-    rows = [("a", 1, 5)]
-    late = operate(ProcessOperator(process("totals"), SCHEMA), [([], 10, 0), (rows, 20, 0)])
-    assert [(row["reason"], row["late_by"].microseconds, row["__time"]) for row in late[LATE]] == [("too late", 5, 5)]
-    judged = operate(ProcessOperator(process("totals"), SCHEMA, judged=True), [([], 10, 0), (rows, 20, 0)])
-    assert (len(judged[RESULTS]), judged[LATE]) == (1, [])
+def test_rows_behind_the_watermark_are_late_and_say_by_how_much():
+    operator = ProcessOperator(process("totals"), SCHEMA)
+    results, late = stepped(operator, MemoryStore(), frame([("a", 1, 5), ("a", 2, 10)]), Tick(10, 20, 0))
+    assert [(row["reason"], row["late_by"], row["__time"]) for row in micros(late)] == [("too late", 5, 5)]
+    assert results[RESULTS].height == 1
 
 
 def test_adding_to_a_slice_does_not_rewrite_it_and_segments_stay_few():
@@ -268,7 +278,8 @@ def test_the_event_time_column_of_the_input_gives_way_to_the_judged_time():
     store = MemoryStore()
     out = operator.step(store, rows, Tick(None, 8, 0))[RESULTS]
     assert out["event_time"].cast(pl.Int64).to_list() == [7]
-    assert operator.step(store, rows, Tick(8, 9, 0))[LATE]["event_time"].to_list() == ["noon"]
+    _, late = stepped(operator, store, rows, Tick(8, 9, 0))
+    assert late["event_time"].to_list() == ["noon"]
 
 
 def test_duplicates_come_out_apart():

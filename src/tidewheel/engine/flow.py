@@ -11,7 +11,6 @@ from typing import Any, Literal, Protocol
 import polars as pl
 
 from tidewheel.engine.counted import CountedOperator
-from tidewheel.engine.judging import judge
 from tidewheel.engine.operator import Outputs, Store, Tick
 from tidewheel.engine.process import ProcessOperator
 from tidewheel.engine.sliced import SlicedOperator, can_slice
@@ -87,37 +86,12 @@ class Stage:
     def operator(self) -> StageOperator:
         """What runs it."""
         if isinstance(self.what, Process):
-            return ProcessStage(ProcessOperator(self.what, self.schema, judged=True))
+            return ProcessOperator(self.what, self.schema)
         if isinstance(self.what.windows, Count):
             return CountedOperator(self.what, self.by)
         if can_slice(self.what):
             return SlicedOperator(self.what, self.by)
         return WindowedOperator(self.what, self.by)
-
-
-class ProcessStage:
-    """A process function as a stage: late is what is behind the watermark."""
-
-    takes_rows = True
-
-    def __init__(self, operator: ProcessOperator) -> None:
-        self._operator = operator
-
-    def judge(
-        self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
-    ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """The rows that are not behind the watermark, and the others with the reason."""
-        return judge(
-            rows, before=before, last_end=lambda sound: sound[TIME], lateness=0, future=future, arrival=arrival
-        )
-
-    def first_half(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
-        """The rows: all of them have to be seen."""
-        return rows
-
-    def step(self, store: Store, rows: pl.DataFrame | None, tick: Tick) -> Outputs:
-        """Take a batch's rows of this bucket and its time; give what comes out."""
-        return self._operator.step(store, rows, tick)
 
 
 def prepared(stage: Stage, frame: pl.DataFrame) -> pl.DataFrame:

@@ -8,15 +8,16 @@ from dataclasses import astuple, dataclass, fields
 import polars as pl
 
 from tidewheel.engine import event_buffer
-from tidewheel.engine.operator import LATE, Outputs, Store, Tick
+from tidewheel.engine.judging import judge
+from tidewheel.engine.operator import Outputs, Store, Tick
 from tidewheel.engine.process_rounds import LAST, NEVER, Rounds
+from tidewheel.engine.window_columns import TIME
 from tidewheel.errors import CheckpointError
-from tidewheel.model.panes import ABSURD_TIME, END_OF_TIME, NO_TIME, START_OF_TIME, TOO_LATE
 from tidewheel.model.process import DATETIME, Clock, DataType, Process
 from tidewheel.model.process_call import bind
-from tidewheel.model.time import Instant
+from tidewheel.model.time import Duration, Instant
 
-__all__ = ["ProcessOperator", "judge"]
+__all__ = ["ProcessOperator"]
 
 VERSION = 1
 
@@ -39,24 +40,34 @@ class Hint:
 class ProcessOperator:
     """A process function, on rows with the user's columns (`schema`) and `__time` (Int64, µs).
 
-    With `judged`, late rows were split off before. The store holds the events that wait (`events/...`), the state
+    The store holds the events that wait (`events/...`), the state
     (`state`: the key and state columns and `__last`) and `hint`. A batch calls the store once for the hint if nothing
     is due, and otherwise a number of times that depends on the slices of event time it touches.
     """
 
-    def __init__(self, process: Process, schema: Mapping[str, DataType], *, judged: bool = False) -> None:
+    takes_rows = True
+
+    def __init__(self, process: Process, schema: Mapping[str, DataType]) -> None:
         self.process = process
         self.bound = bind(process, schema)
         self.schema = {name: self.bound.events[name] for name in schema if name != process.time}
-        self.given = {name: kind() if isinstance(kind, type) else kind for name, kind in schema.items()}
-        self.judged = judged
+
+    def judge(
+        self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
+    ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """The rows that are not behind the watermark, and the others with the reason."""
+        return judge(
+            rows, before=before, last_end=lambda sound: sound[TIME], lateness=0, future=future, arrival=arrival
+        )
+
+    def first_half(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
+        """The rows: all of them have to be seen."""
+        return rows
 
     def step(self, store: Store, rows: pl.DataFrame | None, tick: Tick) -> Outputs:
-        """Take the batch's rows and time; give `results`, the process's other streams, and `late`."""
-        late = self._no_rows().clear()
-        accepted = late.select([*self.schema, "__time"])
-        if rows is not None and rows.height:
-            accepted, late = self._accept(rows, tick)
+        """Take the batch's rows that are in time, and its time; give `results` and the process's other streams."""
+        columns = [*self.schema, TIME]
+        accepted = pl.DataFrame(schema={**self.schema, TIME: pl.Int64()}) if rows is None else rows.select(columns)
         watermark = max((time for time in (tick.before, tick.watermark) if time is not None), default=None)
         hint = old = _read_hint(store)
         released, hint = self._release(store, accepted, watermark, hint)
@@ -67,19 +78,7 @@ class ProcessOperator:
         if hint != old:
             names = [field.name for field in fields(Hint)]
             store.put("hint", pl.DataFrame([astuple(hint)], schema=dict.fromkeys(names, pl.Int64), orient="row"))
-        return {**self.bound.split(results), LATE: late}
-
-    def _accept(self, rows: pl.DataFrame, tick: Tick) -> tuple[pl.DataFrame, pl.DataFrame]:
-        rows = rows.select([*self.given, "__time"])
-        if self.judged:
-            accepted, late = rows, self._no_rows()
-        else:
-            accepted, late = judge(rows, tick.before)
-        return accepted.select([*self.schema, "__time"]), late
-
-    def _no_rows(self) -> pl.DataFrame:
-        more = {"__time": pl.Int64(), "reason": pl.String(), "late_by": pl.Duration("us")}
-        return pl.DataFrame(schema={**self.given, **more})
+        return self.bound.split(results)
 
     def _release(
         self, store: Store, rows: pl.DataFrame, watermark: Instant | None, hint: Hint
@@ -111,21 +110,6 @@ class ProcessOperator:
         elif kept is not None:
             store.remove("state")
         return results, Hint(VERSION, hint.next_event, *rounds.due(new), hint.arrivals)
-
-
-def judge(rows: pl.DataFrame, before: Instant | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The rows that are in time at this watermark, and the others with `reason` and `late_by`."""
-    time = pl.col("__time")
-    behind = pl.lit(False) if before is None else time < before
-    reason = (
-        pl.when(time.is_null()).then(pl.lit(NO_TIME))
-        .when((time < START_OF_TIME) | (time >= END_OF_TIME)).then(pl.lit(ABSURD_TIME))
-        .when(behind).then(pl.lit(TOO_LATE))
-    )  # fmt: skip
-    by = pl.when(pl.col("reason") == TOO_LATE).then(pl.lit(before, dtype=pl.Int64) - time)
-    judged = rows.with_columns(reason.alias("reason"))
-    late = judged.filter(pl.col("reason").is_not_null()).with_columns(by.cast(pl.Duration("us")).alias("late_by"))
-    return judged.filter(pl.col("reason").is_null()).drop("reason"), late
 
 
 def _read_hint(store: Store) -> Hint:

@@ -110,7 +110,7 @@ def arg_min(column: str | pl.Expr, by: str | pl.Expr) -> ArgMin:
 
 
 def collect(column: str | pl.Expr) -> Collect:
-    """All values as a list, in the order of arrival."""
+    """All values as a list, in no defined order."""
     return Collect(Column(column, what="collect"))
 
 
