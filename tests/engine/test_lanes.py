@@ -85,6 +85,15 @@ def test_a_flow_that_fails_again_stays_where_it_was(log, offsets):
     assert (position(lane.start), position(lane.end)) == (2, 3)
 
 
+def test_a_flow_that_is_out_is_not_taken_out_again_further_on(log, offsets):
+    resumed = Roster().suspend("late", "it broke", offsets[1]).resume()
+    out = resumed.suspend("late", "again", where(offsets[3], "late", resumed))
+    # The others could not be started at once: whoever tries next finds it out, and its lane gone.
+    twice = out.suspend("late", "again", where(offsets[3], "late", out))
+    assert twice == out
+    assert position(Offset.from_json(twice.suspended["late"]["since"])) == 1
+
+
 def test_the_roster_survives_in_its_file(tmp_path, offsets):
     path = tmp_path / "flows.json"
     assert Roster.read(path) == Roster()

@@ -47,7 +47,9 @@ class Roster:
         fresh.replace(path)
 
     def suspend(self, flow: str, reason: str, since: Offset) -> Roster:
-        """Take a flow out, where `since` is how far it has come."""
+        """Take a flow out, where `since` is how far it has come. One that is out stays where it was."""
+        if flow in self.suspended:
+            return self
         lanes = {name: lane for name, lane in self.lanes.items() if flow not in lane["flows"]}
         return Roster({**self.suspended, flow: {"reason": reason, "since": since.to_json()}}, lanes)
 

@@ -187,9 +187,12 @@ class Run:
                     with suppress(LogError):  # it may be busy; there is a next time
                         self.progress()
                     time.sleep(1)
-                error = query.exception()
-                if error is None or not self._mended(query, error):
+                try:
+                    query.awaitTermination()  # only then may another begin where this one stopped
                     break
+                except PySparkException as error:
+                    if not self._mended(query, error):
+                        break
             self._end()
 
     def _mended(self, query: StreamingQuery, error: PySparkException) -> bool:
