@@ -194,6 +194,11 @@ class Automaton:
     def __len__(self) -> int:
         return len(self._fresh) + sum(map(len, self._runs.values()))
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is no partial match."""
+        return not self._fresh and not any(self._runs.values())
+
     def __iter__(self) -> Iterator[Run]:
         for runs in self._runs.values():
             yield from runs

@@ -100,15 +100,11 @@ class Machine:
         self.final = [sum(way.bit for way in ways if way.target == FINAL) for ways in self.ways]
         self.later = [_or(way.later for way in ways) for ways in self.ways]
         self.first = [_or(way.first for way in ways) for ways in self.ways]
+        self.matters = _or([*self.later, *self.first])
         self.starts = tuple(edge.target for edge in program.starts)
         self.start_masks = self.conditions.start_masks
         self.window: Duration = NEVER if program.window is None else program.window
         self.remembers = bool(self.memory.slots)
-
-    @property
-    def waits_for_next(self) -> bool:
-        """Whether a match may be complete by an event that it does not take."""
-        return any(way.target == FINAL and way.strict for ways in self.ways for way in ways)
 
     def lifetime(self, position: int, opened: int) -> Duration:
         """How long after its last event the open edges wait; the end of a pattern waits for its own time."""
