@@ -257,12 +257,13 @@ class Automaton:
             return True
         if way.target != FINAL and way.gap is not None and time - run.last_time >= way.gap:
             return True
-        if not run.released & way.bit:
-            for guard, until in way.guards:
-                if until is not None and holds(until):
-                    run.released |= way.bit
-                elif holds(guard):
-                    return True
+        for guard, until, lifted in way.guards:
+            if run.released & lifted:
+                continue
+            if until is not None and holds(until):
+                run.released |= lifted
+            elif holds(guard):
+                return True
         if way.target == FINAL:
             if way.strict:
                 self._complete(run.path, run.start, time, event)

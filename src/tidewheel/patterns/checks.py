@@ -11,7 +11,7 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import Duration
 from tidewheel.patterns.policy import ALL, AfterMatch, Missing, Policy
-from tidewheel.patterns.references import reference_of, references_in, resolve
+from tidewheel.patterns.references import reference_of, references_in, resolve, stages_named_in
 from tidewheel.patterns.stage import Group, Part, Stage, stages_of
 
 
@@ -89,28 +89,29 @@ def check_parts(parts: tuple[Part, ...]) -> None:
     counts = Counter(stage.name for stage in stages_of(parts))
     if twice := [name for name, count in counts.items() if count > 1]:
         raise DefinitionError(f"two stages are named {twice[0]!r}; each needs a name of its own")
-    _check_references(parts, [])
+    # A stage that is not known here may be one of a pattern that this one is to be a group of.
+    _check_references(parts, [], own=set(counts))
 
 
-def _check_references(parts: tuple[Part, ...], before: list[str]) -> list[str]:
-    """Conditions speak of their own stage and those before. Returns the stages that have been by the end."""
+def _check_references(parts: tuple[Part, ...], before: list[str], own: set[str] | None = None) -> None:
+    """Conditions speak of their own stage and those before. own: the names that are not left for others to know."""
     for part in parts:
         if isinstance(part, Group):
             # A loop comes back to its beginning, and what comes in any order has no before.
             inside = [stage.name for sequence in part.sequences for stage in stages_of(sequence) if not stage.forbids]
             comes_back = part.quantifier.loops or part.kind == "all_of"
             for sequence in part.sequences:
-                _check_references(sequence, before + inside if comes_back else before)
+                _check_references(sequence, before + inside if comes_back else before, own)
             before = before + inside
             continue
         known = before if part.forbids else [*before, part.name]
         for condition in (part.condition, part.quantifier.until):
             if condition is not None:
-                resolve([condition.expression], list(dict.fromkeys(known)), what=f"stage {part.name!r}")
+                foreign = [] if own is None else sorted(stages_named_in(condition.expression) - own)
+                resolve([condition.expression], [*dict.fromkeys(known), *foreign], what=f"stage {part.name!r}")
         if part.quantifier.within is not None and part.within is not None:
             raise DefinitionError(f"stage {part.name!r} has two limits, of the stage and of the loop; leave one out")
         before = known
-    return before
 
 
 def check_choice(kind: str, patterns: tuple[Any, ...]) -> None:
@@ -178,6 +179,7 @@ def check_whole(parts: tuple[Part, ...], window: Duration | None) -> None:
     """What a pattern needs before events come."""
     if not parts:
         raise DefinitionError('a pattern needs a stage; begin with pattern("name", condition)')
+    _check_references(parts, [])
     for group in groups_of(parts):
         for sequence in group.sequences:
             _check_end("a group", sequence)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import polars as pl
 
+from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Duration, Instant
 from tidewheel.patterns.conditions import Conditions
 from tidewheel.patterns.expressions import Function
-from tidewheel.patterns.program import FINAL, Edge, Program
+from tidewheel.patterns.program import FINAL, MOST_EDGES, Edge, Position, Program
 
 __all__ = ["NEVER", "Machine", "Question", "Way"]
 
@@ -29,7 +31,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """An edge as it is run; `bit` marks it as open. plain: nothing but its test matters."""
+    """An edge as it is run; `bit` marks it as open. plain: nothing but its test matters.
+
+    guards: what closes it, what lifts that, and the bit that marks it as lifted.
+    """
 
     bit: int
     target: int
@@ -40,16 +45,20 @@ class Way:
     until_closes: bool
     stops: tuple[Question, ...]
     not_next: tuple[Question, ...]
-    guards: tuple[tuple[Question, Question | None], ...]
+    guards: tuple[tuple[Question, Question | None, int], ...]
     gap: Duration | None
     plain: bool
+
+    @property
+    def _guarding(self) -> list[Question]:
+        return [one for guard, until, _ in self.guards for one in (guard, until) if one is not None]
 
     @property
     def later(self) -> int:
         """The bits of events that may do something to the edge, if it stays open beyond the next event."""
         if self.strict:
             return 0
-        asked = [*self.stops, *(one for guard in self.guards for one in guard if one is not None)]
+        asked = [*self.stops, *self._guarding]
         if self.target != FINAL:
             asked.append(self.test)
         if self.until is not None:
@@ -59,7 +68,7 @@ class Way:
     @property
     def first(self) -> int:
         """The bits of events that may do something to the edge, if they come right after the last one taken."""
-        asked = [*self.not_next, *self.stops, *(one for guard in self.guards for one in guard if one is not None)]
+        asked = [*self.not_next, *self.stops, *self._guarding]
         if self.until is not None:
             asked.append(self.until)
         # At the end of a pattern, what is not the event that must not come next completes the match.
@@ -88,10 +97,7 @@ class Machine:
             Question(mask, function)
             for mask, function in zip(self.conditions.masks, self.conditions.functions, strict=True)
         ]
-        self.ways = [
-            tuple(_way(number, edge, questions) for number, edge in enumerate(position.edges))
-            for position in program.positions
-        ]
+        self.ways = [_ways(position, questions) for position in program.positions]
         self.accepts = [position.accepts for position in program.positions]
         self.stages = [position.stage for position in program.positions]
         self.everything = [(1 << len(ways)) - 1 for ways in self.ways]
@@ -131,10 +137,19 @@ def _or(masks: Iterable[int]) -> int:
     return found
 
 
-def _way(number: int, edge: Edge, questions: list[Question]) -> Way:
+def _ways(position: Position, questions: list[Question]) -> tuple[Way, ...]:
+    lifted = (1 << number for number in itertools.count())
+    found = tuple(_way(number, edge, questions, lifted) for number, edge in enumerate(position.edges))
+    if sum(len(way.guards) for way in found) > MOST_EDGES:
+        raise DefinitionError(f"stage {position.stage!r}: too many greedy loops may be left out after it")
+    return found
+
+
+def _way(number: int, edge: Edge, questions: list[Question], lifted: Iterator[int]) -> Way:
     until = None if edge.until is None else questions[edge.until]
     guards = tuple(
-        (questions[guard.test], None if guard.until is None else questions[guard.until]) for guard in edge.guards
+        (questions[guard.test], None if guard.until is None else questions[guard.until], next(lifted))
+        for guard in edge.guards
     )
     return Way(
         bit=1 << number,

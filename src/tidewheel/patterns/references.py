@@ -27,6 +27,7 @@ __all__ = [
     "reference_of",
     "references_in",
     "resolve",
+    "stages_named_in",
     "sum",
 ]
 
@@ -120,6 +121,21 @@ def references_in(expression: pl.Expr) -> list[str]:
     ['first(fast.speed)']
     """
     return [name for name in dict.fromkeys(expression.meta.root_names()) if _ENCODED.fullmatch(name)]
+
+
+def stages_named_in(expression: pl.Expr) -> set[str]:
+    """The stages that an expression speaks of, whether there are any such or not.
+
+    >>> sorted(stages_named_in(first("fast.speed") - last("speed") + count("slow")))
+    ['fast', 'slow']
+    """
+    found = set()
+    for name in references_in(expression):
+        function, _, of = name[:-1].partition("(")
+        stage, dot, _ = of.partition(".")
+        if stage and (dot or function == "count"):
+            found.add(stage)
+    return found
 
 
 def reference_of(name: str, stages: Collection[str], *, what: str) -> Reference:
