@@ -1,4 +1,4 @@
-"""Cases of event patterns: their patterns, written as data and text, become patterns of ours; their matches are checked.
+"""Cases of event patterns: what is written there as data and text becomes patterns of ours, and matches are checked.
 
 A runner takes cases and gives the outcome of each. Events have the columns of `SCHEMA`; `event` names an event in what
 is expected of it.
@@ -58,7 +58,7 @@ Check = Callable[[Outcome], list[str]]
 
 @dataclass(frozen=True)
 class PatternCase:
-    """keys: the columns by which events are apart. late: what the case's own buffer refused (it is no part of a run)."""
+    """keys: the columns by which events belong together."""
 
     file: str
     name: str
@@ -184,7 +184,7 @@ def _check(given: dict[str, Any], late: list[str], marks: list[dict[str, Any]]) 
             wanted = ((_staged(one["partial"]), one["at"] * MILLISECOND) for one in given["expected_timeouts"])
             yield from _compare("timed out", wanted, ((_staged(stages), at) for stages, at in timeouts))
         if "expected_timeout_start" in given:
-            starts = ([*stages.values()][0][0] for stages, _ in timeouts)
+            starts = (next(iter(stages.values()))[0] for stages, _ in timeouts)
             yield from _compare("starts of timed out", given["expected_timeout_start"], starts)
         if "dropped_late" in given and given["dropped_late"] != late:
             yield f"expected late {given['dropped_late']}, got {late}"

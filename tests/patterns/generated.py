@@ -80,9 +80,7 @@ class Building:
         if kind == "sum":
             return (
                 named | (total(f"{about}.x") >= 3),
-                lambda event, taken: (
-                    event["name"] == letter or sum(x for x in values(taken) if x is not None) >= 3
-                ),
+                lambda event, taken: event["name"] == letter or sum(x for x in values(taken) if x is not None) >= 3,
             )
         place = 0 if kind == "first" else -1
         reference = first if kind == "first" else last
@@ -108,7 +106,11 @@ class Building:
             expression, self.takes[name] = self.condition(name)
             self.sure.append(name)
             return self.quantified(pattern(name, expression), name)
-        return self.quantified(self.group(kind), None) if kind != "group" else self.quantified(pattern(self.group(kind)), None)
+        return (
+            self.quantified(self.group(kind), None)
+            if kind != "group"
+            else self.quantified(pattern(self.group(kind)), None)
+        )
 
     def group(self, kind: str) -> Pattern:
         self.depth += 1

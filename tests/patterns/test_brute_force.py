@@ -88,7 +88,9 @@ def after_skipping(found: list[Found], skip: str, stage: str | None) -> list[Fou
 def test_a_match_ends_those_that_its_policy_says(made, given, skip, data):
     pattern, meanings = made
     assume(ready(pattern))
-    stage = data.draw(st.sampled_from(pattern.stages)) if skip.startswith("skip to ") and skip != "skip to next" else None
+    stage = (
+        data.draw(st.sampled_from(pattern.stages)) if skip.startswith("skip to ") and skip != "skip to next" else None
+    )
     everything = matches(pattern, meanings, given, until=END)
     assume(len({(one.events[0], one.completed, one.events) for one in everything}) == len(everything))
     expected = Counter(as_shown(one) for one in after_skipping(everything, skip, stage))

@@ -14,7 +14,6 @@ from tidewheel.patterns.policy import ALL, AfterMatch, Missing, Policy
 from tidewheel.patterns.references import reference_of, references_in, resolve, stages_named_in
 from tidewheel.patterns.stage import Group, Part, Stage, stages_of
 
-
 SKIPS = ("skip none", "skip to next", "skip past last", "skip to first", "skip to last")
 MOST_IN_ANY_ORDER = 6
 _LOOPS_ONLY = {
@@ -161,12 +160,12 @@ def check_after_match(parts: tuple[Part, ...], skip: AfterMatch, stage: str | No
     if stage not in names:
         raise DefinitionError(f"after_match: {skip!r} needs stage= one of {', '.join(names)}, got {stage!r}")
     begins = parts[0]
-    if missing == "fail" and skip == "skip to first" and isinstance(begins, Stage) and begins.name == stage:
-        if not begins.quantifier.optional:
-            raise DefinitionError(
-                f"after_match: every match begins with {stage!r}, so skipping to its first event goes nowhere. "
-                'Use "skip to next", or "skip to last", or another stage.'
-            )
+    surely_first = isinstance(begins, Stage) and begins.name == stage and not begins.quantifier.optional
+    if missing == "fail" and skip == "skip to first" and surely_first:
+        raise DefinitionError(
+            f"after_match: every match begins with {stage!r}, so skipping to its first event goes nowhere. "
+            'Use "skip to next", or "skip to last", or another stage.'
+        )
 
 
 def check_policy(policy: Policy) -> None:

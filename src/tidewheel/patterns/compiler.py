@@ -213,7 +213,7 @@ class _Compiler:
 
 
 def _again(end: _Loose, nots: _Loose, may_leave: bool) -> _Loose:
-    """The end of an iteration as the beginning of the next one: what must not come after the loop must not come here."""
+    """The end of an iteration as the beginning of the next: what must not come after the loop must not come here."""
     not_next = nots.not_next if may_leave else ()
     return replace(end, stops=end.stops + nots.stops, not_next=end.not_next + not_next)
 

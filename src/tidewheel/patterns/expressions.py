@@ -65,8 +65,8 @@ _LITERALS = (bool, int, float, str, datetime, timedelta, type(None))
 def parse(expression: pl.Expr) -> Node | None:
     """The expression as a tree; None if there is something in it that is not known here.
 
-    >>> parse(pl.col("speed") > 3)
-    Node(operator='>', parts=(Node(operator='col', parts=(), value='speed'), Node(operator='lit', parts=(), value=3)), value=None)
+    >>> parse(pl.col("speed") > 3).parts
+    (Node(operator='col', parts=(), value='speed'), Node(operator='lit', parts=(), value=3))
     """
     expression = expression.meta.undo_aliases()
     if expression.meta.is_column():
@@ -173,8 +173,8 @@ def _inside(part: Node, outer: str) -> str:
 
 
 def kind_of(node: Node, kinds: Mapping[str, str]) -> str | None:
-    """What an expression gives: "truth", "number", "text", "moment", "span"; "null" for the literal; None where Python's
-    answer may not be that of polars. kinds: those of the columns.
+    """What an expression gives: "truth", "number", "text", "moment", "span"; "null" for the literal; None where the
+    answer of Python may not be that of polars. kinds: those of the columns.
 
     >>> kind_of(parse(pl.col("speed") + 1 > 3), {"speed": "number"})
     'truth'

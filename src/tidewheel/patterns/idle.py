@@ -118,8 +118,7 @@ class Starters:
             pl.Series("__last_time", self.time[stays]),
             pl.Series("__due", self.due[stays]),
         )
-        names = [name for name in keys.columns if name != "__key"]
-        return pl.concat([keys.select(names)[frame["__key"]], frame], how="horizontal") if names else frame
+        return pl.concat([keys[frame["__key"]].drop("__key"), frame], how="horizontal")
 
     def timed_out(self, next_id: int) -> pl.DataFrame:
         """The paths of those whose time ran out."""

@@ -160,7 +160,7 @@ class _Keys:
 
     def named(self, frame: pl.DataFrame) -> pl.DataFrame:
         """With the columns of the keys whose numbers the frame has."""
-        return pl.concat([frame, self.table.drop(_KEY)[frame[_KEY]]], how="horizontal")
+        return pl.concat([frame, self.table[frame[_KEY]].drop(_KEY)], how="horizontal")
 
 
 def _as(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
@@ -184,7 +184,7 @@ class _Telling:
             return pl.DataFrame(schema=schema)
         paths = pl.concat(some)
         names = [name for name in self.keys.columns if name != _KEY]
-        paths = pl.concat([paths, self.keys.select(names)[paths[_KEY]]], how="horizontal")
+        paths = pl.concat([paths, self.keys[paths[_KEY]].select(names)], how="horizontal")
         paths = paths.sort("__at", *names, "__start", maintain_order=True)
         times = self.pool[TIME]
         stages = pl.Series(self.machine.stages, dtype=pl.String)

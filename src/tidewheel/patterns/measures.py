@@ -39,7 +39,8 @@ class Measures:
         stage = pl.Series("__stage", self._numbers, dtype=pl.Int32)
         rows = events.select(self._columns)[place(steps[EVENTS])] if self._columns else pl.DataFrame()
         known = pl.concat(
-            [steps.select("__match"), stage[steps[POSITIONS]].to_frame(), rows.cast(pl.Schema(self._schema))], how="horizontal"
+            [steps.select("__match"), stage[steps[POSITIONS]].to_frame(), rows.cast(pl.Schema(self._schema))],
+            how="horizontal",
         )
         values = known.group_by("__match", maintain_order=True).agg(
             self._value(reference).alias(name) for name, reference in self._references.items()

@@ -25,7 +25,7 @@ LOOKAHEAD = 10
 
 @dataclass(frozen=True)
 class Batch:
-    """The events of many keys, key after key. keys: the key of each, numbered from 0; bits: the conditions that hold."""
+    """Events of many keys, key after key. keys: the key of each, numbered from 0; bits: the conditions that hold."""
 
     keys: Numbers
     times: Numbers

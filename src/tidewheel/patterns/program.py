@@ -31,7 +31,7 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A greedy loop keeps what it could take itself: such an event closes the edge, unless `until` has ended the loop."""
+    """A greedy loop keeps what it could take: such an event closes the edge, unless `until` has ended the loop."""
 
     test: int
     until: int | None
