@@ -86,7 +86,8 @@ def matches(pattern: Pattern, meanings: Meanings, events: list[Event], *, until:
 
 
 def words(pattern: Pattern, length: int) -> Iterator[Word]:
-    for word in _sequence(pattern.parts, pattern.gap, length, None):
+    # A part that may be left out, with nothing in it but such parts, is left out in ways that are the same.
+    for word in dict.fromkeys(_sequence(pattern.parts, pattern.gap, length, None)):
         count = sum(isinstance(step, Take) for step in word)
         if 0 < count <= length:
             yield word

@@ -129,6 +129,7 @@ class Automaton:
         self._fresh: list[Run] = []
         self._runs: dict[int, list[Run]] = {}
         self._wake: Instant = NEVER
+        self._added = 0
         self._independent = self.machine.program.policy.independent
 
     # What happens -------------------------------------------------------------------------------------------
@@ -151,8 +152,11 @@ class Automaton:
                 self._take(None, machine.starts[number], event, time)
         if self.held:
             self._release()
-        if len(self._fresh) > 0 and len(self) > self.limit:
-            self._drop(time)
+        self._added += len(self._fresh)
+        if self._added > self.limit:
+            self._added = len(self)
+            if self._added > self.limit:
+                self._drop(time)
 
     def pass_over(self) -> None:
         """An event came that satisfies nothing anyone asks: what waits for the next event only waits no longer."""
@@ -206,6 +210,7 @@ class Automaton:
 
     def add(self, run: Run) -> None:
         """A run that was kept from before."""
+        self._added += 1
         self._schedule(run)
         if run.fresh:
             self._fresh.append(run)
@@ -253,7 +258,7 @@ class Automaton:
                 return False
             return question.function is None or question.function(event, run.taken) is True
 
-        if run.fresh and any(holds(question) for question in way.not_next):
+        if run.fresh and way.not_next and any(holds(question) for question in way.not_next):
             return True
         if way.target != FINAL and way.gap is not None and time - run.last_time >= way.gap:
             return True
@@ -277,7 +282,7 @@ class Automaton:
             way.strict
             or (fits and not way.any)
             or (ended and way.until_closes)
-            or any(holds(question) for question in way.stops)
+            or (bool(way.stops) and any(holds(question) for question in way.stops))
         )
 
     def _take(self, run: Run | None, target: int, event: int, time: Instant) -> None:
@@ -300,15 +305,13 @@ class Automaton:
 
     def _schedule(self, run: Run) -> None:
         """When time alone does something to the run."""
-        machine = self.machine
-        run.due = run.start_time + machine.window
-        lifetime = machine.lifetime(run.position, run.open)
-        if lifetime < NEVER:
-            run.due = min(run.due, run.last_time + lifetime)
-        wait = machine.final_wait(run.position, run.open) if machine.final[run.position] else None
-        if wait is not None and wait < NEVER:
-            run.due = min(run.due, run.last_time + wait)
-        self._wake = min(self._wake, run.due)
+        due = run.start_time + self.machine.window
+        wait = self.machine.wait(run.position, run.open)
+        if wait < NEVER and run.last_time + wait < due:
+            due = run.last_time + wait
+        run.due = due
+        if due < self._wake:
+            self._wake = due
 
     def _expire(self, run: Run, at: Instant) -> None:
         machine = self.machine

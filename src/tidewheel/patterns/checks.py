@@ -78,6 +78,12 @@ def check_change(name: str, part: Part) -> None:
         raise DefinitionError(f"{name}: {_called(part)} has been told already how often it comes")
 
 
+def check_loop_limit(name: str, limit: Duration | None, part: Part) -> None:
+    """A limit between the events of a loop is for a stage's."""
+    if limit is not None and isinstance(part, Group):
+        raise DefinitionError(f"{name}: within= is for a stage, not for a group; put it on the stages inside")
+
+
 def check_parts(parts: tuple[Part, ...]) -> None:
     """What holds for every pattern, also while it is being built."""
     if not parts:
@@ -98,7 +104,7 @@ def _check_references(parts: tuple[Part, ...], before: list[str], own: set[str] 
         if isinstance(part, Group):
             # A loop comes back to its beginning, and what comes in any order has no before.
             inside = [stage.name for sequence in part.sequences for stage in stages_of(sequence) if not stage.forbids]
-            comes_back = part.quantifier.loops or part.kind == "all_of"
+            comes_back = part.quantifier.loops or part.kind == "all_of" or own is not None  # it may loop yet
             for sequence in part.sequences:
                 _check_references(sequence, before + inside if comes_back else before, own)
             before = before + inside
@@ -168,6 +174,17 @@ def check_after_match(parts: tuple[Part, ...], skip: AfterMatch, stage: str | No
         )
 
 
+def check_overlap(overlap: Any, policy: Policy) -> None:
+    """Matches that do not overlap leave no choice of where to go on."""
+    if not isinstance(overlap, bool):
+        raise DefinitionError(f"select: overlap must be True or False, got {overlap!r}")
+    if not overlap and policy.after_match not in ("skip none", "skip past last"):
+        raise DefinitionError(
+            f'select: overlap=False is after_match("skip past last"), but after_match is {policy.after_match!r}; '
+            "leave one of them out"
+        )
+
+
 def check_policy(policy: Policy) -> None:
     """Options are what they should be."""
     if not isinstance(policy.reuse, bool):
@@ -187,6 +204,12 @@ def check_whole(parts: tuple[Part, ...], window: Duration | None) -> None:
             raise DefinitionError(
                 f"the group of {names} repeats, and all in it may be left out: it could match nothing for ever. "
                 "Make one of its stages mandatory, or the group itself optional."
+            )
+        if group.quantifier.optional and any(can_be_empty(sequence) for sequence in group.sequences):
+            names = ", ".join(stage.name for sequence in group.sequences for stage in stages_of(sequence))
+            raise DefinitionError(
+                f"the group of {names} is optional, and so is all in it: it could be left out in two ways. "
+                "Leave out the .optional() of the group."
             )
     last = len(parts) - 1
     for place, part in enumerate(parts):

@@ -55,7 +55,7 @@ class _Compiler:
 
     def program(self) -> Program:
         ends = self._sequence(self.pattern.parts, [_Loose(_START)], "followed_by")
-        for end in ends:
+        for end in dict.fromkeys(ends):
             if end.source == _START:
                 continue  # a match has at least one event
             if end.stops or end.not_next:
@@ -202,7 +202,8 @@ class _Compiler:
         return len(self.names) - 1
 
     def _tie(self, loose: list[_Loose], edge: Edge) -> None:
-        for end in loose:
+        # An optional part with nothing in it may be left out in two ways, which are the same.
+        for end in dict.fromkeys(loose):
             tied = replace(
                 edge,
                 stops=end.stops + edge.stops,

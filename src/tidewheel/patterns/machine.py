@@ -111,6 +111,16 @@ class Machine:
         self.start_masks = self.conditions.start_masks
         self.window: Duration = NEVER if program.window is None else program.window
         self.remembers = bool(self.memory.slots)
+        self._waits: dict[tuple[int, int], Duration] = {}
+
+    def wait(self, position: int, opened: int) -> Duration:
+        """How long after its last event time alone does something to a partial match, by its open edges."""
+        known = self._waits.get((position, opened))
+        if known is None:
+            final = self.final_wait(position, opened)
+            known = min(self.lifetime(position, opened), NEVER if final is None else final)
+            self._waits[position, opened] = known
+        return known
 
     def lifetime(self, position: int, opened: int) -> Duration:
         """How long after its last event the open edges wait; the end of a pattern waits for its own time."""

@@ -9,12 +9,13 @@ import numpy as np
 import polars as pl
 
 from tidewheel.model.time import Instant
-from tidewheel.patterns.idle import Starters, Waiting, starters_of, waiting_of
+from tidewheel.patterns.batch import Batch, Numbers, Truths
 from tidewheel.patterns.kept import ID, TIME, Frames, Kept, Layout, needed
 from tidewheel.patterns.machine import NEVER, Machine
 from tidewheel.patterns.measures import EVENTS, POSITIONS, Measures
-from tidewheel.patterns.prefilter import Batch, Numbers, Truths
 from tidewheel.patterns.running import PATHS, Found, Running, Work
+from tidewheel.patterns.starting import Starters, starters_of
+from tidewheel.patterns.waiting import Waiting, waiting_of
 
 __all__ = ["Matching", "Outputs"]
 
@@ -56,10 +57,10 @@ class Matching:
         found = self._run(kept, keys, batch, events, waiting, starters, mark)
 
         idle_runs = kept.runs.filter(waiting.stays).with_columns(waiting.changed())
-        new = starters.rows(keys.table, kept.next_id)
+        new = starters.left.rows(keys.table, kept.next_id)
         timed_out = [
             waiting.timed_out(kept.runs, keys.of_runs),
-            starters.timed_out(kept.next_id),
+            starters.left.timed_out(kept.next_id),
             found.timed_out,
         ]
         telling = _Telling(self._machine, self._measures, keys.table, self._pool(kept, events), kept)
@@ -85,7 +86,15 @@ class Matching:
     ) -> Found:
         """Run the automaton where something happens."""
         count = keys.table.height
-        loads = np.bincount(keys.of_runs, minlength=count) + np.bincount(starters.key, minlength=count)
+        dies = starters.dies
+
+        def load(runs: Truths | slice, begun: Truths | slice) -> Numbers:
+            """How many partial matches each key has, at most."""
+            of_runs = np.bincount(keys.of_runs[runs], minlength=count)
+            of_starters = np.bincount(starters.key[begun], starters.width[begun], minlength=count)
+            return of_runs + of_starters.astype(np.int64)
+
+        loads = load(slice(None), slice(None))
         busy = np.zeros(count, dtype=np.bool_)
         busy[keys.of_runs[waiting.active]] = True
         busy[starters.key[starters.active]] = True
@@ -96,9 +105,7 @@ class Matching:
             if not self._machine.program.policy.independent:
                 # A match has a say in the key's other partial matches.
                 take_runs |= busy[keys.of_runs]
-                take_starters |= busy[starters.key] & ~starters.dies
-            included = np.bincount(keys.of_runs[take_runs], minlength=count)
-            included += np.bincount(starters.key[take_starters], minlength=count)
+                take_starters |= busy[starters.key] & ~dies
             work = Work(
                 kept=kept,
                 runs=kept.runs.filter(take_runs),
@@ -108,13 +115,13 @@ class Matching:
                 events=events,
                 starts=starters.marks(take_starters, len(batch)),
                 whole=whole,
-                spare=self._limit - (loads - included),
+                spare=self._limit - (loads - load(take_runs, take_starters)),
                 mark=mark,
             )
             found = Running(self._machine, work).run()
             if not found.too_many:
                 waiting.take(take_runs)
-                starters.take(take_starters)
+                starters.left = starters.left.without(take_starters)
                 return found
             whole[found.too_many] = True
 

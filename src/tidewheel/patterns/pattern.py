@@ -192,6 +192,7 @@ class Pattern:
         pattern('a', 'is_a').followed_by_any('b', 'is_b').within('10 s').select('last')
         """
         checks.check_word("select", which, ("each", "first", "last"))
+        checks.check_overlap(overlap, self.policy)
         chosen = self._with_policy(select=which, reuse=reuse)
         return chosen if overlap else chosen.after_match("skip past last")
 
@@ -272,6 +273,7 @@ class Pattern:
     def _often(self, name: str, least: int, most: int | None, within: Time | None) -> Pattern:
         checks.check_times(name, least, most)
         limit = None if within is None else _time(within, f"{name}: within")
+        checks.check_loop_limit(name, limit, self.parts[-1])
         return self._change(name, least=least, most=most, within=limit)
 
     def _change(self, name: str, **changes: Any) -> Pattern:

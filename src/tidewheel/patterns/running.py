@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +11,11 @@ import polars as pl
 
 from tidewheel.model.time import Instant
 from tidewheel.patterns.automaton import BY_TIME, Automaton, Match, Path, Run, steps_of
+from tidewheel.patterns.batch import Batch, Numbers, Truths
 from tidewheel.patterns.kept import HELD, ID, RUN, Kept, needed
 from tidewheel.patterns.machine import Machine
 from tidewheel.patterns.measures import EVENTS, POSITIONS
 from tidewheel.patterns.memory import Taken
-from tidewheel.patterns.prefilter import Batch, Numbers, Truths
 
 __all__ = ["PATHS", "Found", "Running", "Work"]
 
@@ -93,7 +94,12 @@ class Running:
         """Run all that is to be run."""
         work, rows = self._work, self._rows
         row_keys = work.batch.keys[rows]
-        bounds = np.searchsorted(row_keys, [*self._keys, len(work.spare)])
+        bounds = np.searchsorted(row_keys, self._keys).tolist()
+        ends = np.searchsorted(row_keys, self._keys, side="right").tolist()
+        # From each event, the next one that begins something.
+        marked = np.where(work.starts[rows] != 0, np.arange(len(rows)), len(rows))
+        begins = np.minimum.accumulate(marked[::-1])[::-1].tolist()
+        skips = self._skips
         times, bits = work.batch.times[rows].tolist(), work.batch.bits[rows].tolist()
         starts = work.starts[rows].tolist()
         runs, held = self._by_key(work.runs, work.run_keys), self._by_key(work.kept.held, work.held_keys)
@@ -105,12 +111,16 @@ class Running:
             automaton.held = [self._held(row) for row in held.get(key, ())]
             if key < len(self._first_skipped) and self._first_skipped[key]:
                 automaton.pass_over()
-            for number in range(bounds[place], np.searchsorted(row_keys, key, side="right")):
-                if not starts[number] and automaton.empty:
-                    continue
+            number, end = bounds[place], ends[place]
+            while number < end:
+                if automaton.empty:
+                    number = begins[number]
+                    if number >= end:
+                        break
                 automaton.event(self._old + number, times[number], bits[number], starts[number])
-                if self._skips[number]:
+                if skips[number]:
                     automaton.pass_over()
+                number += 1
             automaton.advance(work.mark)
             if automaton.dropped and not work.whole[key]:
                 collected.too_many.append(key)
@@ -217,4 +227,16 @@ class _Collected:
 
 
 def _frame(rows: list[tuple[Any, ...]], schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=schema, orient="row") if rows else pl.DataFrame(schema=schema)
+    """Lists are made of all their values at once: polars takes its time for one list after the other."""
+    if not rows:
+        return pl.DataFrame(schema=schema)
+    columns = dict(zip(schema, zip(*rows, strict=True), strict=True))
+    lists = {name: columns.pop(name) for name in (EVENTS, POSITIONS)}
+    lengths = [len(events) for events in lists[EVENTS]]
+    number = np.repeat(np.arange(len(rows)), lengths)
+    flat = {name: list(itertools.chain.from_iterable(values)) for name, values in lists.items()}
+    grouped = pl.DataFrame({"__row": number, **flat}).group_by("__row", maintain_order=True).agg(EVENTS, POSITIONS)
+    plain = pl.DataFrame({name: list(values) for name, values in columns.items()}, schema_overrides=schema)
+    return pl.concat([plain, grouped.drop("__row")], how="horizontal").select(
+        pl.col(name).cast(kind) for name, kind in schema.items()
+    )
