@@ -158,8 +158,10 @@ class Automaton:
             if self._added > self.limit:
                 self._drop(time)
 
-    def pass_over(self) -> None:
+    def pass_over(self, time: Instant) -> None:
         """An event came that satisfies nothing anyone asks: what waits for the next event only waits no longer."""
+        if time >= self._wake:
+            self.advance(time)
         died = False
         for run in self._fresh:
             run.fresh = False

@@ -100,6 +100,7 @@ class Running:
         marked = np.where(work.starts[rows] != 0, np.arange(len(rows)), len(rows))
         begins = np.minimum.accumulate(marked[::-1])[::-1].tolist()
         skips = self._skips
+        following = work.batch.times[np.minimum(rows + 1, len(work.batch) - 1)].tolist()
         times, bits = work.batch.times[rows].tolist(), work.batch.bits[rows].tolist()
         starts = work.starts[rows].tolist()
         runs, held = self._by_key(work.runs, work.run_keys), self._by_key(work.kept.held, work.held_keys)
@@ -110,7 +111,7 @@ class Running:
                 automaton.add(self._loaded(row))
             automaton.held = [self._held(row) for row in held.get(key, ())]
             if key < len(self._first_skipped) and self._first_skipped[key]:
-                automaton.pass_over()
+                automaton.pass_over(int(work.batch.times[work.batch.firsts[key]]))
             number, end = bounds[place], ends[place]
             while number < end:
                 if automaton.empty:
@@ -119,7 +120,7 @@ class Running:
                         break
                 automaton.event(self._old + number, times[number], bits[number], starts[number])
                 if skips[number]:
-                    automaton.pass_over()
+                    automaton.pass_over(following[number])
                 number += 1
             automaton.advance(work.mark)
             if automaton.dropped and not work.whole[key]:

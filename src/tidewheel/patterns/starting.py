@@ -161,15 +161,16 @@ def _waiting(
     machine: Machine, batch: Batch, row: Numbers, position: int, mark: Instant
 ) -> tuple[Truths, Numbers, Left]:
     """Those that have their first event only, and wait for more than the next one."""
-    key, time, has_next = batch.keys[row], batch.times[row], batch.has_next[row]
+    key, time = batch.keys[row], batch.times[row]
     everything, later = machine.everything[position], machine.everything[position] & ~machine.strict[position]
+    wait, wait_later = (min(machine.window, machine.wait(position, opened)) for opened in (everything, later))
+    following = np.minimum(row + 1, len(batch) - 1)
+    has_next = batch.has_next[row] & (batch.times[following] < time + wait)
     opened = np.where(has_next, later, everything).astype(np.int64)
-    waits = [min(machine.window, machine.wait(position, each)) for each in (later, everything)]
-    due = time + np.where(has_next, *waits)
+    due = time + np.where(has_next, wait_later, wait)
     active = np.full(len(row), machine.accepts[position], dtype=np.bool_)
     if len(row):
-        following = batch.bits[np.minimum(row + 1, len(batch) - 1)]
-        active |= has_next & ((following & machine.first[position]) != 0)
+        active |= has_next & ((batch.bits[following] & machine.first[position]) != 0)
         if machine.later[position]:
             active |= batch.next_time(machine.later[position], row + 1, batch.ends[key]) < time + machine.window
     if machine.final[position]:

@@ -53,12 +53,13 @@ def waiting_of(machine: Machine, runs: pl.DataFrame, keys: Numbers, batch: Batch
         if len(rows):
             first, end = batch.firsts[keys[rows]], batch.ends[keys[rows]]
             acts = batch.next_time(machine.later[number], first, end) < due[rows]
-            acts |= fresh[rows] & ((batch.bits[first] & machine.first[number]) != 0)
+            in_time = fresh[rows] & (batch.times[first] < due[rows])
+            acts |= in_time & ((batch.bits[first] & machine.first[number]) != 0)
             if any(way.gap is not None for way in machine.ways[number]):
-                acts |= fresh[rows]  # an edge that closes may change when the time runs out
+                acts |= in_time  # an edge that closes may change when the time runs out
             active[rows] = acts
-            opened[rows] = np.where(fresh[rows], opened[rows] & ~machine.strict[number], opened[rows])
-            fresh[rows] = False
+            opened[rows] = np.where(in_time, opened[rows] & ~machine.strict[number], opened[rows])
+            fresh[rows] &= ~in_time
         if machine.final[number]:
             active |= (position == number) & (due <= mark)
     expired = due <= mark
