@@ -17,8 +17,27 @@ if TYPE_CHECKING:
     from tidewheel.engine.session import session
     from tidewheel.engine.stream import KeyedStream, Stream, WindowedStream, stream
     from tidewheel.model import aggregates as agg
-    from tidewheel.model import geo, triggers, windows
+    from tidewheel.model import triggers, windows
     from tidewheel.model.process import Clock, ProcessingTimer, Timer
+    from tidewheel.patterns import (
+        Pattern,
+        all_of,
+        any_of,
+        collect,
+        count,
+        falling,
+        first,
+        last,
+        max,
+        mean,
+        min,
+        monotonic,
+        pattern,
+        previous,
+        rising,
+        sum,
+    )
+    from tidewheel.patterns import geo as geo
     from tidewheel.transport.log import Log, open_log
     from tidewheel.transport.registry import TypeRegistry, types
 
@@ -29,6 +48,7 @@ __all__ = [
     "Job",
     "KeyedStream",
     "Log",
+    "Pattern",
     "ProcessingTimer",
     "Progress",
     "Result",
@@ -38,15 +58,30 @@ __all__ = [
     "TypeRegistry",
     "WindowedStream",
     "agg",
+    "all_of",
+    "any_of",
+    "collect",
+    "count",
     "errors",
+    "falling",
+    "first",
     "geo",
     "job",
+    "last",
+    "max",
+    "mean",
+    "min",
+    "monotonic",
     "open_log",
+    "pattern",
+    "previous",
     "reader_function",
+    "rising",
     "run",
     "session",
     "start",
     "stream",
+    "sum",
     "triggers",
     "types",
     "watermarks",
@@ -75,10 +110,31 @@ _HOMES = {
     "open_log": "transport.log",
     "TypeRegistry": "transport.registry",
     "types": "transport.registry",
+    **dict.fromkeys(
+        [
+            "Pattern",
+            "all_of",
+            "any_of",
+            "collect",
+            "count",
+            "falling",
+            "first",
+            "last",
+            "max",
+            "mean",
+            "min",
+            "monotonic",
+            "pattern",
+            "previous",
+            "rising",
+            "sum",
+        ],
+        "patterns",
+    ),
 }
 
 
-_MODULES = {"agg": "model.aggregates", "geo": "model.geo", "triggers": "model.triggers", "windows": "model.windows"}
+_MODULES = {"agg": "model.aggregates", "geo": "patterns.geo", "triggers": "model.triggers", "windows": "model.windows"}
 
 
 def __getattr__(name: str) -> Any:

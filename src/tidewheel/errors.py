@@ -9,6 +9,7 @@
     ├── MalformedError           bytes that are not what they should be
     ├── UnknownTypeError         a message type that the registry does not know
     ├── CheckpointError          a checkpoint that does not fit the job
+    ├── PatternError             a match that its pattern's policy has no place for
     ├── JobError                 a running job failed
     │   └── FlowError            one of the jobs that share a query failed
     └── SetupError               something the machine lacks: Java, a port, a package
@@ -25,6 +26,7 @@ __all__ = [
     "JobError",
     "LogError",
     "MalformedError",
+    "PatternError",
     "SetupError",
     "TidewheelError",
     "TopicNotFoundError",
@@ -72,6 +74,10 @@ class UnknownTypeError(TidewheelError, KeyError):
 
 class CheckpointError(TidewheelError):
     """A checkpoint that does not fit the job that was started on it."""
+
+
+class PatternError(TidewheelError):
+    """A match that its pattern's policy has no place for, and was told to fail on."""
 
 
 class JobError(TidewheelError):

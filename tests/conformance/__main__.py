@@ -6,7 +6,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.conformance.cases import judge, load
+from tests.conformance.cases import Verdict, judge, load
+from tests.conformance.patterns import PATTERN_RUNNERS, PatternVerdict, judge_patterns, load_patterns
 from tests.conformance.runners import RUNNERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,12 +23,16 @@ def main() -> int:
     names = options.runner.split(",")
     if unknown := [name for name in names if name not in RUNNERS]:
         parser.error(f"unknown runner {unknown[0]!r}, use {', '.join(RUNNERS)}")
-    cases = load(options.cases)
-    if not cases:
-        parser.error(f"no cases in {options.cases / 'dataflow'}")
-    verdicts = {name: judge(cases, RUNNERS[name]) for name in names}
+    cases, patterns = load(options.cases), load_patterns(options.cases)
+    if not cases and not patterns:
+        parser.error(f"no cases in {options.cases / 'dataflow'} and {options.cases / 'patterns'}")
+    verdicts: dict[str, list[Verdict | PatternVerdict]] = {}
+    for name in names:
+        verdicts[name] = [*judge(cases, RUNNERS[name])] if cases else []
+        if patterns and name in PATTERN_RUNNERS:
+            verdicts[name] += judge_patterns(patterns, PATTERN_RUNNERS[name])
     for name, judged in verdicts.items():
-        for file in sorted({case.file for case in cases}):
+        for file in dict.fromkeys(verdict.case.file for verdict in judged):
             own = [verdict for verdict in judged if verdict.case.file == file]
             print(f"{name:10} {file:32} {sum(verdict.passed for verdict in own):4} / {len(own)}")
     for name, judged in verdicts.items():

@@ -9,10 +9,19 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.cases import Verdict, judge, load, load_file
+from tests.conformance.patterns import (
+    PATTERN_RUNNERS,
+    Outcome,
+    automaton,
+    judge_patterns,
+    load_pattern_file,
+    load_patterns,
+)
 from tests.conformance.runners import RUNNERS, reference
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 CASES = load(FOLDER) if FOLDER.is_dir() else []
+PATTERNS = load_patterns(FOLDER) if FOLDER.is_dir() else []
 
 
 @pytest.fixture(scope="module")
@@ -79,3 +88,61 @@ def test_a_case_of_an_unknown_kind_is_refused(tmp_path):
     path.write_text("name: strange")
     with pytest.raises(ValueError, match="unknown kind"):
         load_file(path)
+
+
+# Patterns ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("runner", PATTERN_RUNNERS)
+@pytest.mark.parametrize("case", PATTERNS, ids=lambda case: f"{case.file}-{case.name}")
+def test_a_pattern_matches_as_the_case_says(case, runner):
+    [verdict] = judge_patterns([case], PATTERN_RUNNERS[runner])
+    assert verdict.complaints == []
+
+
+def test_a_matcher_that_finds_nothing_is_found_out(shared):
+    def silent(cases):
+        return [Outcome([[] for _ in case.steps], [[] for _ in case.steps]) for case in cases]
+
+    accused = [verdict.case for verdict in judge_patterns(PATTERNS, silent) if not verdict.passed]
+    assert {case.file for case in accused} == {case.file for case in PATTERNS}
+    assert len(accused) > len(PATTERNS) * 0.7
+
+
+STAGES = """
+name: mine
+events:
+  - {{key: e1, id: 1, name: a, price: 1.0, ts: 1}}
+  - {{key: e2, id: 2, name: b, price: 2.0, ts: 2}}
+pattern:
+  - {{name: start, contiguity: begin, quantifier: {{min: 1, max: 1}}, condition: name == "a"}}
+  - {{name: end, contiguity: next, quantifier: {{min: 1, max: 1}}, condition: name == "{end}" and {more}}}
+within: null
+skip: {{strategy: no_skip}}
+expected:
+  - [e1, e2]
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "complaints"),
+    [
+        ({}, 0),
+        ({"more": 'first_price("start") + 1 == price'}, 0),
+        ({"more": 'count("start") == 2'}, 1),
+        ({"end": "c"}, 1),
+        ({"more": "price"}, 1),
+    ],
+)
+def test_a_case_of_a_pattern_is_compared_match_by_match(tmp_path, fields, complaints):
+    path = tmp_path / "patterns.yaml"
+    path.write_text(STAGES.format(**{"end": "b", "more": "price > 1", **fields}))
+    [verdict] = judge_patterns(load_pattern_file(path), automaton)
+    assert len(verdict.complaints) == complaints
+
+
+def test_a_pattern_of_an_unknown_kind_is_refused(tmp_path):
+    path = tmp_path / "strange.yaml"
+    path.write_text("name: strange")
+    with pytest.raises(ValueError, match="unknown kind"):
+        load_pattern_file(path)

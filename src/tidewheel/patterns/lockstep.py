@@ -1,0 +1,128 @@
+"""Partial matches that only the very next event leads on from: all of them at once, one event further at a time.
+
+Most events that could begin such a match begin none: the next event, or one soon after, does not fit. Here they are
+followed as arrays until they are over, or their time runs out, or the batch ends. Those that get to a match, or to a
+position where more than the next event matters, are left to the automaton.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidewheel.model.time import Instant
+from tidewheel.patterns.batch import Batch, Numbers, Truths
+from tidewheel.patterns.machine import Machine, Question, Way
+from tidewheel.patterns.program import FINAL
+
+__all__ = ["Ahead", "can_be_followed", "follow"]
+
+MOST_STEPS = 200
+"""What takes longer is left to the automaton."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What becomes of partial matches. reaches: those to leave to the automaton; width: how many of one there are at a
+    time. For the others, what is left of them: which one (origin), how many events it has, the positions at which they
+    were taken (a row each, of which the first `length` count), and whether its time has run out.
+    """
+
+    reaches: Truths
+    width: Numbers
+    origin: Numbers
+    length: Numbers
+    positions: Numbers
+    over_time: Truths
+
+
+def can_be_followed(machine: Machine, position: int) -> bool:
+    """Whether columns can tell what the next event does to a partial match at this position, and only it matters."""
+    return not machine.accepts[position] and all(_is_simple(way) for way in machine.ways[position])
+
+
+def _is_simple(way: Way) -> bool:
+    asked: list[Question | None] = [way.until, *way.not_next]
+    asked += [one for guard, until, _ in way.guards for one in (guard, until)]
+    return (
+        way.strict
+        and way.gap is None
+        and way.target != FINAL
+        and all(question is None or question.function is None for question in asked)
+    )
+
+
+def follow(machine: Machine, batch: Batch, rows: Numbers, position: int, mark: Instant) -> Ahead:
+    """What becomes of partial matches that begin at these rows, at a position that can be followed."""
+    due = batch.times[rows] + machine.window
+    reaches = np.zeros(len(rows), dtype=np.bool_)
+    width = np.ones(len(rows), dtype=np.int64)
+    # The front: which partial match, where it stands, and the positions it came by.
+    origin = np.arange(len(rows), dtype=np.int64)
+    path = np.full((len(rows), 1), position, dtype=np.int64)
+    left: list[tuple[Numbers, Numbers, Truths]] = []
+    while len(origin):
+        length = path.shape[1]
+        if length > MOST_STEPS:
+            reaches[origin] = True
+            break
+        row = rows[origin] + length - 1
+        goes_on = batch.has_next[row]
+        # A time that runs out by the next event runs out by the watermark, too.
+        expired = np.where(goes_on, batch.times[np.minimum(row + 1, len(batch) - 1)], mark) >= due[origin]
+        ends = ~goes_on | expired
+        if ends.any():
+            left.append((origin[ends], path[ends], expired[ends]))
+            origin, path, row = origin[~ends], path[~ends], row[~ends]
+        origin, path = _step(machine, batch.bits[row + 1], origin, path, reaches)
+        width = np.maximum(width, np.bincount(origin, minlength=len(rows)))
+    return _ahead(left, reaches, width)
+
+
+def _step(machine: Machine, bits: Numbers, origin: Numbers, path: Numbers, reaches: Truths) -> tuple[Numbers, Numbers]:
+    origins, paths = [origin[:0]], [np.empty((0, path.shape[1] + 1), dtype=np.int64)]
+    stands = path[:, -1]
+    for position in np.unique(stands).tolist():
+        here = np.flatnonzero(stands == position)
+        for way in machine.ways[position]:
+            taken = here[_takes(way, bits[here])]
+            if not len(taken):
+                continue
+            if way.test.function is None and can_be_followed(machine, way.target):
+                origins.append(origin[taken])
+                paths.append(np.column_stack([path[taken], np.full(len(taken), way.target)]))
+            else:
+                reaches[origin[taken]] = True
+    origin, path = np.concatenate(origins), np.concatenate(paths)
+    follows = ~reaches[origin]
+    return origin[follows], path[follows]
+
+
+def _takes(way: Way, bits: Numbers) -> Truths:
+    """Whether an event that comes next takes the way, as far as columns can tell."""
+    found: Truths = (bits & way.test.mask) != 0
+    for question in (way.until, *way.not_next):
+        if question is not None:
+            found &= (bits & question.mask) == 0
+    for guard, until, _ in way.guards:
+        keeps = (bits & guard.mask) != 0
+        if until is not None:
+            keeps &= (bits & until.mask) == 0
+        found &= ~keeps
+    return found
+
+
+def _ahead(left: list[tuple[Numbers, Numbers, Truths]], reaches: Truths, width: Numbers) -> Ahead:
+    left = [(origin[keep], path[keep], expired[keep]) for origin, path, expired in left for keep in [~reaches[origin]]]
+    longest = max((path.shape[1] for _, path, _ in left), default=1)
+    padded = [np.pad(path, ((0, 0), (0, longest - path.shape[1]))) for _, path, _ in left]
+    none = np.zeros(0, dtype=np.int64)
+    return Ahead(
+        reaches=reaches,
+        width=width,
+        origin=np.concatenate([none, *(origin for origin, _, _ in left)]),
+        length=np.concatenate([none, *(np.full(len(path), path.shape[1], dtype=np.int64) for _, path, _ in left)]),
+        positions=np.concatenate([np.empty((0, longest), dtype=np.int64), *padded]),
+        over_time=np.concatenate([none.astype(np.bool_), *(expired for _, _, expired in left)]),
+    )

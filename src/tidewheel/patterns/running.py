@@ -1,0 +1,243 @@
+"""The part of a step that Python runs: the automata of the keys where something happens."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from tidewheel.model.time import Instant
+from tidewheel.patterns.automaton import BY_TIME, Automaton, Match, Path, Run, steps_of
+from tidewheel.patterns.batch import Batch, Numbers, Truths
+from tidewheel.patterns.kept import HELD, ID, RUN, Kept, needed
+from tidewheel.patterns.machine import Machine
+from tidewheel.patterns.measures import EVENTS, POSITIONS
+from tidewheel.patterns.memory import Taken
+
+__all__ = ["PATHS", "Found", "Running", "Work"]
+
+PATHS = {
+    "__key": pl.Int64(),
+    "__at": pl.Int64(),
+    "__start": pl.Int64(),
+    EVENTS: pl.List(pl.Int64()),
+    POSITIONS: pl.List(pl.Int32()),
+}
+"""What is told of a match or a partial match: its key, when, the identity of its first event, and its path."""
+
+
+@dataclass
+class Found:
+    """too_many: keys whose partial matches were too many to leave any of them out."""
+
+    matches: pl.DataFrame
+    timed_out: pl.DataFrame
+    dropped: pl.DataFrame
+    runs: pl.DataFrame
+    held: pl.DataFrame
+    too_many: list[int]
+
+
+@dataclass(frozen=True)
+class Work:
+    """What Python is to run. runs, held: rows of the state, with the numbers of their keys; starts: for each event, the
+    starts to consider, as bits; whole: keys of which no event and no start was left out; spare: how many partial
+    matches of each key there is room for, besides those that stay rows."""
+
+    kept: Kept
+    runs: pl.DataFrame
+    run_keys: Numbers
+    held_keys: Numbers
+    batch: Batch
+    events: pl.DataFrame
+    starts: Numbers
+    whole: Truths
+    spare: Numbers
+    mark: Instant
+
+
+class Running:
+    """Events have local numbers: those that were kept come first, then those of the batch that matter."""
+
+    def __init__(self, machine: Machine, work: Work) -> None:
+        self._machine = machine
+        self._work = work
+        batch, kept = work.batch, work.kept
+        playing = np.zeros(len(work.spare), dtype=np.bool_)
+        playing[work.run_keys] = playing[work.held_keys] = True
+        playing[batch.keys[work.starts != 0]] = True
+        self._keys: list[int] = np.flatnonzero(playing).tolist()
+        matter = batch.satisfied(machine.matters) | (work.starts != 0) | work.whole[batch.keys]
+        matter &= playing[batch.keys]
+        self._rows = np.flatnonzero(matter)
+        # What comes right after an event that matters, and does not matter itself, still comes next.
+        skips = batch.has_next.copy()
+        skips[:-1] &= ~matter[1:]
+        self._skips: list[bool] = skips[self._rows].tolist()
+        self._first_skipped = ~matter[batch.firsts] if len(batch) else np.zeros(0, dtype=np.bool_)
+        old = needed([work.runs, kept.held])
+        self._old = len(old)
+        self._ids: list[int] = np.concatenate([old.to_numpy(), self._rows + kept.next_id]).tolist()
+        self._numbers = {identity: number for number, identity in enumerate(self._ids[: self._old])}
+        if machine.conditions.columns:
+            names = list(machine.conditions.columns)
+            before = kept.events.filter(pl.col(ID).is_in(old.implode()))
+            before = before.select(name for name in names if name in before.columns)
+            arrived = work.events.select(names)[self._rows]
+            # Columns that only the event itself is asked for were not kept.
+            machine.conditions.load(pl.concat([before, arrived], how="diagonal"))
+
+    def run(self) -> Found:
+        """Run all that is to be run."""
+        work, rows = self._work, self._rows
+        row_keys = work.batch.keys[rows]
+        bounds = np.searchsorted(row_keys, self._keys).tolist()
+        ends = np.searchsorted(row_keys, self._keys, side="right").tolist()
+        # From each event, the next one that begins something.
+        marked = np.where(work.starts[rows] != 0, np.arange(len(rows)), len(rows))
+        begins = np.minimum.accumulate(marked[::-1])[::-1].tolist()
+        skips = self._skips
+        following = work.batch.times[np.minimum(rows + 1, len(work.batch) - 1)].tolist()
+        times, bits = work.batch.times[rows].tolist(), work.batch.bits[rows].tolist()
+        starts = work.starts[rows].tolist()
+        runs, held = self._by_key(work.runs, work.run_keys), self._by_key(work.kept.held, work.held_keys)
+        collected = _Collected(self._ids, work.kept.next_id)
+        for place, key in enumerate(self._keys):
+            automaton = Automaton(self._machine, limit=int(work.spare[key]))
+            for row in runs.get(key, ()):
+                automaton.add(self._loaded(row))
+            automaton.held = [self._held(row) for row in held.get(key, ())]
+            if key < len(self._first_skipped) and self._first_skipped[key]:
+                automaton.pass_over(int(work.batch.times[work.batch.firsts[key]]))
+            number, end = bounds[place], ends[place]
+            while number < end:
+                if automaton.empty:
+                    number = begins[number]
+                    if number >= end:
+                        break
+                automaton.event(self._old + number, times[number], bits[number], starts[number])
+                if skips[number]:
+                    automaton.pass_over(following[number])
+                number += 1
+            automaton.advance(work.mark)
+            if automaton.dropped and not work.whole[key]:
+                collected.too_many.append(key)
+            else:
+                collected.add(key, automaton)
+        return collected.found()
+
+    @staticmethod
+    def _by_key(frame: pl.DataFrame, keys: Numbers) -> dict[int, list[dict[str, Any]]]:
+        found: dict[int, list[dict[str, Any]]] = {}
+        for key, row in zip(keys.tolist(), frame.iter_rows(named=True), strict=True):
+            found.setdefault(key, []).append(row)
+        return found
+
+    def _loaded(self, row: dict[str, Any]) -> Run:
+        path, taken = self._path(row)
+        start = self._numbers[row["__start"]]
+        run = Run(row["__position"], row["__open"], path, start, row["__start_time"], row["__last_time"], taken)
+        run.fresh, run.released = row["__fresh"], row["__released"]
+        return run
+
+    def _held(self, row: dict[str, Any]) -> Match:
+        by = row["__by"]
+        # Whatever completed it came before all events of the batch.
+        by = by if by == BY_TIME else by - self._work.kept.next_id
+        return Match(self._path(row)[0], self._numbers[row["__start"]], row["__at"], by)
+
+    def _path(self, row: dict[str, Any]) -> tuple[Path, Taken]:
+        path: Path | None = None
+        taken = self._machine.memory.empty
+        for identity, position in zip(row[EVENTS], row[POSITIONS], strict=True):
+            event = self._numbers[identity]
+            path = (path, event, position)
+            if self._machine.remembers:
+                taken = self._machine.memory.after(taken, position, event)
+        assert path is not None
+        return path, taken
+
+
+class _Collected:
+    """What automata gave and hold, as columns."""
+
+    def __init__(self, ids: list[int], next_id: int) -> None:
+        self._ids = ids
+        self._next_id = next_id
+        self._matches: list[tuple[Any, ...]] = []
+        self._timed_out: list[tuple[Any, ...]] = []
+        self._dropped: list[tuple[Any, ...]] = []
+        self._runs: list[tuple[Any, ...]] = []
+        self._held: list[tuple[Any, ...]] = []
+        self.too_many: list[int] = []
+
+    def add(self, key: int, automaton: Automaton) -> None:
+        matches = automaton.matches
+        if len(matches) > 1:
+            matches = sorted(matches, key=lambda match: match.order)
+        self._matches += [self._told(key, match.path, match.completed_at) for match in matches]
+        self._timed_out += [self._told(key, one.path, one.at) for one in automaton.timed_out]
+        self._dropped += [self._told(key, one.path, one.at) for one in automaton.dropped]
+        self._held += [
+            (key, self._ids[one.start], one.completed_at, self._by(one.completed_by), *self._path(one.path))
+            for one in automaton.held
+        ]
+        self._runs += [
+            (
+                key,
+                run.position,
+                run.open,
+                run.released,
+                run.fresh,
+                self._ids[run.start],
+                run.start_time,
+                run.last_time,
+                run.due,
+                *self._path(run.path),
+            )
+            for run in automaton
+        ]
+
+    def found(self) -> Found:
+        key = {"__key": pl.Int64()}
+        return Found(
+            matches=_frame(self._matches, PATHS),
+            timed_out=_frame(self._timed_out, PATHS),
+            dropped=_frame(self._dropped, PATHS),
+            runs=_frame(self._runs, key | RUN),
+            held=_frame(self._held, key | HELD),
+            too_many=self.too_many,
+        )
+
+    def _told(self, key: int, path: Path, at: Instant) -> tuple[Any, ...]:
+        events, positions = self._path(path)
+        return key, at, events[0], events, positions
+
+    def _path(self, path: Path) -> tuple[list[int], list[int]]:
+        steps = steps_of(path)
+        ids = self._ids
+        return [ids[event] for event, _ in steps], [position for _, position in steps]
+
+    def _by(self, event: int) -> int:
+        if event == BY_TIME:
+            return BY_TIME
+        return self._ids[event] if event >= 0 else event + self._next_id
+
+
+def _frame(rows: list[tuple[Any, ...]], schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """Lists are made of all their values at once: polars takes its time for one list after the other."""
+    if not rows:
+        return pl.DataFrame(schema=schema)
+    columns = dict(zip(schema, zip(*rows, strict=True), strict=True))
+    lists = {name: columns.pop(name) for name in (EVENTS, POSITIONS)}
+    lengths = [len(events) for events in lists[EVENTS]]
+    number = np.repeat(np.arange(len(rows)), lengths)
+    flat = {name: list(itertools.chain.from_iterable(values)) for name, values in lists.items()}
+    grouped = pl.DataFrame({"__row": number, **flat}).group_by("__row", maintain_order=True).agg(EVENTS, POSITIONS)
+    plain = pl.DataFrame({name: list(values) for name, values in columns.items()}, schema_overrides=schema)
+    return pl.concat([plain, grouped.drop("__row")], how="horizontal").select(
+        pl.col(name).cast(kind) for name, kind in schema.items()
+    )

@@ -1,0 +1,281 @@
+"""Matches by trying everything: each way to write a pattern out as a list of takes, on each subsequence of the events.
+
+Written from what the operators mean, and nothing of the automaton is used. A pattern comes with the meaning of its
+conditions: for each stage, a function of an event and the events taken so far.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidewheel.patterns.pattern import Pattern
+from tidewheel.patterns.stage import Group, Part, Stage
+
+Event = Mapping[str, Any]
+TakenSoFar = list[tuple[str, Event]]
+Meaning = Callable[[Event, TakenSoFar], bool]
+
+
+@dataclass(frozen=True)
+class Meanings:
+    """What stages take, what ends their loops, and in which column an event must differ from those taken."""
+
+    takes: Mapping[str, Meaning]
+    ends: Mapping[str, Meaning] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A greedy loop that is left before it is full, or left out."""
+
+    stage: str
+
+
+@dataclass(frozen=True)
+class Never:
+    """What must not come: ever until the next take, or next."""
+
+    stage: str
+    next: bool
+    within: int | None = None
+
+
+@dataclass(frozen=True)
+class Take:
+    """nevers, greedy: what must hold since the take before."""
+
+    stage: str
+    contiguity: str
+    first: bool
+    gap: int | None
+    other_key: str | None
+    between: tuple[Never | Leaving, ...] = ()
+
+
+Word = tuple[Take | Never | Leaving, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    stages: tuple[str, ...]
+    events: tuple[int, ...]
+    completed: tuple[int, int]
+    """The time, and the event (-1: time did)."""
+
+    @property
+    def preference(self) -> Any:
+        return [*self.events, float("inf")]
+
+
+def matches(pattern: Pattern, meanings: Meanings, events: list[Event], *, until: int) -> list[Found]:
+    """All matches in events with their `time`, when the watermark has come to `until`; policies apart."""
+    found = []
+    for word in words(pattern, len(events)):
+        takes = [step for step in word if isinstance(step, Take)]
+        for numbers in itertools.combinations(range(len(events)), len(takes)):
+            completed = _completed(word, numbers, pattern, meanings, events, until)
+            if completed is not None:
+                found.append(Found(tuple(take.stage for take in takes), numbers, completed))
+    return found
+
+
+# Writing a pattern out --------------------------------------------------------------------------------------
+
+
+def words(pattern: Pattern, length: int) -> Iterator[Word]:
+    # A part that may be left out, with nothing in it but such parts, is left out in ways that are the same.
+    for word in dict.fromkeys(_sequence(pattern.parts, pattern.gap, length, None)):
+        count = sum(isinstance(step, Take) for step in word)
+        if 0 < count <= length:
+            yield word
+
+
+def _sequence(parts: tuple[Part, ...], gap: int | None, length: int, head: str | None) -> Iterator[Word]:
+    if not parts:
+        yield ()
+        return
+    first, *others = parts
+    nevers = tuple(
+        _never(part) for part in itertools.takewhile(lambda part: isinstance(part, Stage) and part.forbids, others)
+    )
+    for beginning in _part(first, gap, length, first.contiguity if head is None else head, nevers):
+        for end in _sequence(tuple(others), gap, length - _size(beginning), None):
+            yield beginning + end
+
+
+def _size(word: Word) -> int:
+    return sum(isinstance(step, Take) for step in word)
+
+
+def _never(stage: Stage) -> Never:
+    return Never(stage.name, stage.contiguity == "next", stage.within)
+
+
+def _part(part: Part, gap: int | None, length: int, contiguity: str, nevers: tuple[Never, ...]) -> Iterator[Word]:
+    if isinstance(part, Stage) and part.forbids:
+        yield (_never(part),)
+        return
+    quantifier = part.quantifier
+    if quantifier.optional:
+        yield (Leaving(part.name),) if isinstance(part, Stage) and quantifier.greedy else ()
+    most = length if quantifier.most is None else min(quantifier.most, length)
+    for count in range(quantifier.least, most + 1):
+        yield from _repeated(part, count, gap, length, contiguity, nevers)
+
+
+def _repeated(
+    part: Part, count: int, gap: int | None, length: int, contiguity: str, nevers: tuple[Never, ...]
+) -> Iterator[Word]:
+    quantifier = part.quantifier
+    iterations = []
+    for number in range(count):
+        joint = contiguity if number == 0 else quantifier.inner
+        # What must not come after a loop must not come inside: never at all, or not next where it could have ended.
+        inside: Word = ()
+        if number > 0:
+            inside = tuple(one for one in nevers if not one.next or number >= quantifier.least)
+        if isinstance(part, Stage):
+            own = part.within or quantifier.within or gap
+            if number == 0 and quantifier.optional:
+                own = part.within or gap
+            iterations.append([(*inside, Take(part.name, joint, number == 0, own, part.other_key))])
+        else:
+            iterations.append([inside + word for word in _group(part, gap, length, joint)])
+    left: Word = ()
+    if isinstance(part, Stage) and quantifier.greedy and count != quantifier.most:
+        left = (Leaving(part.name),)
+    for chosen in itertools.product(*iterations):
+        word = tuple(itertools.chain(*chosen))
+        if _size(word) <= length:
+            yield word + left
+
+
+def _group(group: Group, gap: int | None, length: int, joint: str) -> Iterator[Word]:
+    if group.kind != "all_of":
+        for sequence in group.sequences:
+            yield from _sequence(sequence, gap, length, joint)
+        return
+    for order in itertools.permutations(group.sequences):
+        heads = [joint, *[group.quantifier.inner] * (len(order) - 1)]
+        ways = [list(_sequence(one, gap, length, head)) for one, head in zip(order, heads, strict=True)]
+        for chosen in itertools.product(*ways):
+            yield tuple(itertools.chain(*chosen))
+
+
+# Judging one subsequence ------------------------------------------------------------------------------------
+
+
+def _completed(
+    word: Word, numbers: tuple[int, ...], pattern: Pattern, meanings: Meanings, events: list[Event], until: int
+) -> tuple[int, int] | None:
+    """When it is a match; None if it is none."""
+    times = [events[number]["time"] for number in numbers]
+    if pattern.window is not None and times[-1] - times[0] >= pattern.window:
+        return None
+    taken: TakenSoFar = []
+    left = list(numbers)
+    between: list[Never | Leaving] = []
+    last: int | None = None
+    for step in word:
+        if not isinstance(step, Take):
+            between.append(step)
+            continue
+        number = left.pop(0)
+        if not _fits(step, number, last, between, taken, meanings, events):
+            return None
+        taken.append((step.stage, events[number]))
+        last, between = number, []
+    assert last is not None
+    return _ending(between, last, taken, times[0], pattern, meanings, events, until)
+
+
+def _fits(
+    take: Take,
+    number: int,
+    last: int | None,
+    between: list[Never | Leaving],
+    taken: TakenSoFar,
+    meanings: Meanings,
+    events: list[Event],
+) -> bool:
+    def satisfies(event: Event) -> bool:
+        if take.other_key is not None:
+            value = event[take.other_key]
+            if value is None or any(one[take.other_key] == value for _, one in taken):
+                return False
+        return meanings.takes[take.stage](event, taken)
+
+    ends = meanings.ends.get(take.stage, lambda event, before: False)
+    event = events[number]
+    if not satisfies(event) or ends(event, taken):
+        return False
+    if last is None:
+        return True
+    passed = events[last + 1 : number]
+    if take.contiguity == "next" and passed:
+        return False
+    if take.contiguity == "followed_by" and any(satisfies(one) for one in passed):
+        return False
+    if not take.first and any(ends(one, taken) for one in passed):
+        return False
+    if take.gap is not None and event["time"] - events[last]["time"] >= take.gap:
+        return False
+    return not _broken(between, passed, events[last + 1], [*passed, event], taken, meanings)
+
+
+def _broken(
+    between: list[Never | Leaving],
+    passed: list[Event],
+    following: Event | None,
+    seen: list[Event],
+    taken: TakenSoFar,
+    meanings: Meanings,
+) -> bool:
+    for one in between:
+        holds = meanings.takes[one.stage]
+        if isinstance(one, Leaving):
+            ends = meanings.ends.get(one.stage, lambda event, before: False)
+            for event in seen:
+                if ends(event, taken):
+                    break
+                if holds(event, taken):
+                    return True
+        elif one.next:
+            if following is not None and holds(following, taken):
+                return True
+        elif any(holds(event, taken) for event in passed):
+            return True
+    return False
+
+
+def _ending(
+    between: list[Never | Leaving],
+    last: int,
+    taken: TakenSoFar,
+    began: int,
+    pattern: Pattern,
+    meanings: Meanings,
+    events: list[Event],
+    until: int,
+) -> tuple[int, int] | None:
+    nevers = [one for one in between if isinstance(one, Never)]
+    if not nevers:
+        return events[last]["time"], last
+    rest = events[last + 1 :]
+    limits = [] if pattern.window is None else [began + pattern.window]
+    limits += [events[last]["time"] + one.within for one in nevers if one.within is not None]
+    waits = [one for one in nevers if not one.next]
+    if not waits:
+        if not rest or (limits and rest[0]["time"] >= min(limits)):
+            return None
+        broken = _broken(between, [], rest[0], rest[:1], taken, meanings)
+        return None if broken else (rest[0]["time"], last + 1)
+    deadline = min(limits)
+    if deadline > until:
+        return None
+    inside = [event for event in rest if event["time"] < deadline]
+    broken = _broken(between, inside, inside[0] if inside else None, inside, taken, meanings)
+    return None if broken else (deadline, -1)
