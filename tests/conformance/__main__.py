@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.conformance.cases import judge, load
+from tests.conformance.match_recognize import judge_queries, load_queries
 from tests.conformance.runners import RUNNERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,12 +23,14 @@ def main() -> int:
     names = options.runner.split(",")
     if unknown := [name for name in names if name not in RUNNERS]:
         parser.error(f"unknown runner {unknown[0]!r}, use {', '.join(RUNNERS)}")
-    cases = load(options.cases)
-    if not cases:
-        parser.error(f"no cases in {options.cases / 'dataflow'}")
-    verdicts = {name: judge(cases, RUNNERS[name]) for name in names}
+    cases, queries = load(options.cases), load_queries(options.cases)
+    if not cases and not queries:
+        parser.error(f"no cases in {options.cases}")
+    verdicts = {name: [*judge(cases, RUNNERS[name])] if cases else [] for name in names}
+    if "reference" in verdicts:
+        verdicts["reference"] += judge_queries(queries)
     for name, judged in verdicts.items():
-        for file in sorted({case.file for case in cases}):
+        for file in dict.fromkeys(verdict.case.file for verdict in judged):
             own = [verdict for verdict in judged if verdict.case.file == file]
             print(f"{name:10} {file:32} {sum(verdict.passed for verdict in own):4} / {len(own)}")
     for name, judged in verdicts.items():
