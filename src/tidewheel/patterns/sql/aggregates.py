@@ -24,7 +24,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """What an aggregate is: `of` columns of a group; `running` over a column in which rows that do not count are null."""
+    """What an aggregate is: `of` columns of a group; `running` over a column that is null where rows do not count."""
 
     of: Columns
     arguments: tuple[int, int] = (1, 1)

@@ -33,7 +33,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A reference with its arguments checked, and the type of its value; `aggregate` is over columns a0, a1, …, where."""
+    """A reference, its arguments checked, and its type; `aggregate` is over columns a0, a1, … and where."""
 
     reference: Reference
     arguments: tuple[Argument, ...]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tidewheel.errors import DefinitionError, StatementError
 from tidewheel.model.time import Duration, duration
 from tidewheel.patterns.sql.clause import Clause, ColumnName, Measure, OrderBy, Rows, Skip
+from tidewheel.patterns.sql.program import compile_pattern
 from tidewheel.patterns.sql.references import check_references
 from tidewheel.patterns.sql.row_pattern import Excluded, RowPattern, read_pattern, variables_of
 from tidewheel.patterns.sql.scalar import Scalar, Span, read_scalar
@@ -55,7 +56,7 @@ class _ClauseReader:
             at.refuse(f"{at.peek()} is for windows, not for MATCH_RECOGNIZE; leave it out")
         pattern, places = self._pattern()
         within = self._within()
-        subsets, subset_spans = self._subsets(places)
+        subsets = self._subsets(places)
         if not at.take("DEFINE"):
             at.refuse(f"expected DEFINE with the conditions of the pattern's variables, got {at.got()}")
         define = self._define(places)
@@ -95,7 +96,7 @@ class _ClauseReader:
                 all(at.peek(ahead) == expected for ahead, expected in enumerate(words)) for words in _PARTS
             ):
                 previous = at.tokens[at.index - 1].token_type if at.index > start else None
-                if previous not in (TokenType.DOT, TokenType.COMMA, TokenType.ALIAS) and at.peek(1) not in (".", "AS"):
+                if previous not in (TokenType.DOT, TokenType.COMMA, TokenType.ALIAS) and at.peek(1) not in (".", "AS", ","):
                     break
             depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
             at.index += 1
@@ -199,7 +200,13 @@ class _ClauseReader:
         if not at.take("PATTERN"):
             at.refuse(f"expected PATTERN, got {at.got()}")
         start, end = at.group("PATTERN")
-        return read_pattern(self._text, at.tokens[start - 1].end + 1, at.tokens[end].start)
+        span = (at.tokens[start - 1].end + 1, at.tokens[end].start)
+        pattern, places = read_pattern(self._text, *span)
+        try:
+            compile_pattern(pattern, tuple(places))
+        except DefinitionError as error:
+            raise StatementError(str(error), text=self._text, start=span[0], end=span[1]) from None
+        return pattern, places
 
     def _within(self) -> Duration | None:
         at = self._at
@@ -228,12 +235,11 @@ class _ClauseReader:
             self._refuse("WITHIN must be longer than nothing, or no row would match", span)
         return length
 
-    def _subsets(self, variables: dict[str, Span]) -> tuple[dict[str, tuple[str, ...]], dict[str, Span]]:
+    def _subsets(self, variables: dict[str, Span]) -> dict[str, tuple[str, ...]]:
         at = self._at
         subsets: dict[str, tuple[str, ...]] = {}
-        spans: dict[str, Span] = {}
         if not at.take("SUBSET"):
-            return subsets, spans
+            return subsets
         while True:
             token = at.name("the name of a subset after SUBSET")
             name = _variable(token)
@@ -253,9 +259,9 @@ class _ClauseReader:
                         (part[0].start, part[0].end + 1),
                     )
                 members.append(member)
-            subsets[name], spans[name] = tuple(members), span
+            subsets[name] = tuple(members)
             if not at.take(","):
-                return subsets, spans
+                return subsets
 
     def _define(self, variables: dict[str, Span]) -> dict[str, Scalar]:
         at = self._at

@@ -42,7 +42,7 @@ _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], pl.Expr]] = {
 _EXTRACTS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
-def find_column(name: str, schema: Mapping[str, pl.DataType]) -> str | None:
+def find_column(name: str, schema: Mapping[str, Any]) -> str | None:
     """The column of that name, as the schema writes it; case matters only where two columns differ by nothing else."""
     if name in schema:
         return name
@@ -113,7 +113,7 @@ class Columns:
         return pl.col(name)
 
     def _dot(self, node: exp.Dot) -> pl.Expr:
-        inner = node
+        inner: exp.Expr = node
         while isinstance(inner, exp.Dot):
             inner = inner.this
         if isinstance(inner, exp.Column) and find_column(str(inner.this.this), self.schema) is None:
@@ -170,9 +170,9 @@ class Columns:
         value = self._made(node.this)
         if isinstance(node.expression, exp.Null):
             return value.is_null()
-        if isinstance(node.expression, exp.Boolean):
-            return self.boolean(node.this).eq_missing(pl.lit(bool(node.expression.this)))
-        self.refuse(node, "IS is followed by NULL, TRUE, FALSE or DISTINCT FROM")
+        if not isinstance(node.expression, exp.Boolean):
+            self.refuse(node, "IS is followed by NULL, TRUE, FALSE or DISTINCT FROM")
+        return self.boolean(node.this).eq_missing(pl.lit(bool(node.expression.this)))
 
     def _like(self, node: exp.Expr, flags: str = "", escape: str | None = None) -> pl.Expr:
         pattern = node.expression
@@ -295,7 +295,7 @@ class Columns:
             self.refuse(node, f"there is no function {name}")
         if not made:
             return call
-        whole = pl.struct(**made)
+        whole = pl.struct(*[expression.alias(key) for key, expression in made.items()])
         frame = self._empty.select(**made)
         try:
             kind = frame.select(call.alias("it")).schema["it"]

@@ -91,7 +91,8 @@ class Definitions:
                 self.ahead[index] = max(self.ahead[index], one.reference.physical)
                 self.behind = max(self.behind, -one.reference.physical)
         simple = {key for key, one in resolved.items() if self._is_columnar(one, name)}
-        now, later = [], []
+        now: list[exp.Expr] = []
+        later: list[exp.Expr] = []
         for conjunct in _conjuncts(expression.tree):
             used = {str(column.this.this) for column in conjunct.find_all(exp.Column)}
             (now if used <= simple else later).append(conjunct)
@@ -135,7 +136,7 @@ class Definitions:
 
     def masks(self, frame: pl.DataFrame) -> list[np.ndarray[Any, np.dtype[np.bool_]] | None]:
         """For each variable, which rows may be mapped to it as far as columns tell; None for all."""
-        asked = {}
+        asked: dict[str, pl.Expr] = {}
         conditions = {}
         for index, columnar in enumerate(self._columnar):
             if columnar is not None:
@@ -206,7 +207,7 @@ class Definitions:
         getters: dict[str, Value] = {LABEL: label, NUMBER: lambda known: known[0].number}
         for column in sorted(argument.columns - {LABEL, NUMBER}):
             place = self._lists.add(pl.col(column))
-            getters[column] = lambda known, place=place: values[place][known[1]]
+            getters[column] = _at(values, place)
         whole_schema = {**schema, LABEL: pl.String(), NUMBER: pl.Int64()}
         columns = Columns(whole_schema, text=self._clause.text, span=(0, 0), what="a condition")
         return compile_value(argument.tree, columns, getters)
@@ -247,6 +248,10 @@ class Definitions:
             return result.to_list() if isinstance(result, pl.Series) else result
 
         return value
+
+
+def _at(values: list[list[Any]], place: int) -> Value:
+    return lambda known: values[place][known[1]]
 
 
 def _exact(one: Resolved) -> bool:

@@ -83,7 +83,8 @@ class Partitions:
         frame, first, last = self._bounded(frame)
         keys = frame.select(self._names)[first] if self._names else pl.DataFrame()
         counts = self._counts(keys, known, len(first))
-        return Batch(frame, keys, first, last, *counts, idle_rows, idle)
+        following, dropped, matched, number = counts
+        return Batch(frame, keys, first, last, following, dropped, matched, number, idle_rows, idle)
 
     def _read(self, state: State) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
         if not state:

@@ -52,7 +52,7 @@ class Program:
         if len(self.kind) >= _LONGEST:
             raise DefinitionError(
                 f"PATTERN is too large: with its quantifiers and permutations written out it has more than {_LONGEST} "
-                "steps. Use smaller numbers in {} and fewer parts in PERMUTE."
+                "steps; use smaller numbers in {} and fewer parts in PERMUTE"
             )
         self.kind.append(kind)
         self.variable.append(variable)

@@ -13,7 +13,7 @@ from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant
 from tidewheel.patterns.sql.clause import Clause, ColumnName
 from tidewheel.patterns.sql.columns import find_column
-from tidewheel.patterns.sql.defining import PARTITION, Definitions
+from tidewheel.patterns.sql.defining import Definitions
 from tidewheel.patterns.sql.matches import Found, Integers, Matches, Output
 from tidewheel.patterns.sql.measuring import Measures
 from tidewheel.patterns.sql.partitions import Partitions, State
@@ -203,15 +203,17 @@ class Recogniser:
     ) -> tuple[int, int]:
         """Find the matches of a partition; gives the row that the search goes on from, and the matches so far."""
         go_on = partition.first
+        failed: set[Any] = set()
         for start in starts:
             if start < go_on:
                 continue
-            taken = self._search.match(start, partition, masks, times, number + 1)
+            taken = self._search.match(start, partition, masks, times, number + 1, failed)
             if taken is None:
                 continue
             waits = taken is not UNDECIDED and taken and start + len(taken) - 1 + self._measures.ahead >= partition.last
             if taken is UNDECIDED or (waits and self._measures.ahead and not partition.ended):
                 return start, number
+            failed.clear()
             number += 1
             found.add(partition.first, partition.last, start, number, taken)
             go_on = self._after(start, taken)
@@ -227,7 +229,7 @@ class Recogniser:
         labels = [self._program.variable[place] in self._skip_to for place in taken]
         if not any(labels):
             raise MatchError(
-                f"AFTER MATCH SKIP TO {skip.to.upper()} {skip.variable} failed: the variable is not present in a match, "
+                f"AFTER MATCH SKIP TO {skip.to.upper()} {skip.variable} failed: it is not present in a match, "
                 "so there is no row to go on from. Skip to a variable that every match has, or use SKIP TO NEXT ROW."
             )
         position = labels.index(True) if skip.to == "first" else len(labels) - 1 - labels[::-1].index(True)
@@ -247,7 +249,7 @@ class Recogniser:
         matches: Matches,
         height: int,
     ) -> Integers:
-        """The rows that are decided and in no match; `matched` becomes how far the last match of a partition reaches."""
+        """The rows that are decided and in no match; `matched` becomes how far a partition's last match reaches."""
         if self.clause.rows != "all and unmatched":
             return np.zeros(0, dtype=np.int64)
         reach = np.zeros(height + 1, dtype=np.int64)
@@ -273,7 +275,7 @@ class Recogniser:
         columns = frame.select(wanted)[output.row].get_columns() if wanted else []
         if not self.schema:
             return pl.DataFrame()
-        return pl.DataFrame([*columns, *measured]).select(self.schema.names()).cast(dict(self.schema))
+        return pl.DataFrame([*columns, *measured]).select(self.schema.names()).cast(self.schema)
 
 
 _NEVER = np.iinfo(np.int64).max // 2

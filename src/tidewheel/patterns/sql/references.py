@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn, Union
+from typing import TYPE_CHECKING, NoReturn
 
 from sqlglot import exp
 
@@ -63,7 +63,7 @@ class MatchNumber:
     span: Span = (0, 0)
 
 
-Reference = Union[Navigation, Aggregate, MatchNumber]
+Reference = Navigation | Aggregate | MatchNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,9 @@ class _Analysis:
         inner = node.expressions[0]
         if _called(inner) in ("FIRST", "LAST"):
             return self._logical(inner, final=final)
-        if _called(inner) in AGGREGATES:
-            return self._aggregate(inner, final=final)
-        self.refuse(node, "RUNNING and FINAL stand before FIRST, LAST and aggregates")
+        if _called(inner) not in AGGREGATES:
+            self.refuse(node, "RUNNING and FINAL stand before FIRST, LAST and aggregates")
+        return self._aggregate(inner, final=final)
 
     def _physical(self, node: exp.Expr, sign: int) -> exp.Expr:
         argument, offset = self._offset(node, default=1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn, Union
+from typing import NoReturn
 
 from tidewheel.errors import StatementError
 
@@ -95,7 +95,7 @@ class End:
     """After the last row of the partition."""
 
 
-RowPattern = Union[Variable, Sequence, Alternatives, Permute, Repeat, Excluded, Empty, Start, End]
+RowPattern = Variable | Sequence | Alternatives | Permute | Repeat | Excluded | Empty | Start | End
 
 
 def read_pattern(text: str, start: int = 0, end: int | None = None) -> tuple[RowPattern, dict[str, tuple[int, int]]]:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 from sqlglot.parser import Parser
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tidewheel.errors import StatementError
 from tidewheel.patterns.sql.tokens import closing, word

@@ -55,8 +55,13 @@ class Search:
         masks: Sequence[Any],
         times: Sequence[int | None] | None,
         number: int,
+        failed: set[Any],
     ) -> Any:
-        """The instructions that took the rows of the preferred match; None if there is none, or UNDECIDED."""
+        """The instructions that took the rows of the preferred match; None if there is none, or UNDECIDED.
+
+        failed: places at rows that led to no match, if the attempt before this one was of the same partition and
+        failed too.
+        """
         program = self._program
         kinds, variables, firsts, seconds = program.kind, program.variable, program.first, program.second
         residues, ahead, history = self._residues, self._ahead, self._history
@@ -75,7 +80,8 @@ class Search:
             history.begin(start, partition.first, last, number)
         taken: list[int] = []
         waiting: list[tuple[int, int]] = [(0, start)]
-        seen: set[Any] = set()
+        # Whether a match can be ended from here depends on its beginning only by the history and the time that is left.
+        seen = failed if history is None and within is None else set()
         size = len(kinds)
         while waiting:
             place, row = waiting.pop()

@@ -40,7 +40,7 @@ def possible_starts(
         possible[:] = True
         return possible
     everyone = np.arange(count)
-    alive = {place: everyone for place in begin}
+    alive = dict.fromkeys(begin, everyone)
     follow: dict[int, list[int]] = {}
     effort, distance = _EFFORT * count, 0
     while alive:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import sqlglot
 from sqlglot.errors import ParseError, SqlglotError
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from tidewheel.errors import StatementError
 from tidewheel.patterns.sql.clause import Clause
@@ -77,8 +77,10 @@ class Statement:
 def has_match_recognize(text: str) -> bool:
     """Whether a statement has a MATCH_RECOGNIZE clause, well formed or not.
 
-    >>> has_match_recognize("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A"), has_match_recognize("SELECT 'MATCH_RECOGNIZE ('")
-    (True, False)
+    >>> has_match_recognize("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A")
+    True
+    >>> has_match_recognize("SELECT 'MATCH_RECOGNIZE (' FROM t")
+    False
     """
     try:
         tokens = tokens_of(text)
@@ -115,7 +117,7 @@ class _StatementReader:
         starts = [index for index in range(len(self._tokens)) if _begins(self._tokens, index)]
         if not starts:
             raise StatementError("the statement has no MATCH_RECOGNIZE ( … )", text=self._text, start=len(self._text))
-        found = []
+        found: list[Recognition] = []
         past = -1
         for start in starts:
             if start < past:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import Token, Tokenizer, TokenType
+from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokens import Tokenizer
 
 from tidewheel.errors import StatementError
 
@@ -19,7 +20,7 @@ _CLOSE = {*_OPEN.values()}
 class _Words(Tokenizer):
     """Standard SQL, whose names stand in double quotes, and Spark's, in backticks."""
 
-    IDENTIFIERS = ['"', "`"]
+    IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
 
 
 def tokens_of(text: str) -> list[Token]:

@@ -26,7 +26,7 @@ Getter = Mapping[str, Value]
 def compile_value(tree: exp.Expr, columns: Columns, getters: Getter) -> Value:
     """The function of a tree over columns whose values `getters` get."""
     made = columns.expression(tree)
-    names = sorted({name for name in made.meta.root_names()})
+    names = sorted(set(made.meta.root_names()))
     if not names:
         constant = pl.select(made.alias("it")).item()
         return lambda known: constant
