@@ -57,7 +57,8 @@ def stepped(one: Recogniser, frame: pl.DataFrame, cuts: list[int]) -> list[tuple
 
 
 ROWS = st.lists(
-    st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 12), st.one_of(st.none(), st.integers(0, 3))), max_size=14
+    st.tuples(st.sampled_from(["a", "b", None]), st.integers(0, 12), st.one_of(st.none(), st.integers(0, 3))),
+    max_size=14,
 )
 CUTS = st.lists(st.integers(0, 14), max_size=8)
 SHAPES = [
@@ -85,7 +86,10 @@ def test_any_batches_give_the_rows_of_one(pattern, define, rows, cuts, shape, sk
     assert stepped(one, frame, cuts) == sorted(one.run(frame).rows(), key=repr)
 
 
-STOP = "MEASURES S.at AS at PATTERN (F B+ S) WITHIN INTERVAL '10' SECOND DEFINE F AS value = 3, B AS value = 2, S AS value = 0"
+STOP = (
+    "MEASURES S.at AS at PATTERN (F B+ S) WITHIN INTERVAL '10' SECOND "
+    "DEFINE F AS value = 3, B AS value = 2, S AS value = 0"
+)
 
 
 def at(second: int) -> datetime:
@@ -122,7 +126,9 @@ def test_a_reluctant_end_waits_for_nothing():
 
 def test_only_rows_that_an_attempt_may_need_are_kept():
     one = made(STOP)
-    _, state = one.step({}, events(*[("a", second, 2) for second in range(50)], ("a", 50, 3), ("a", 51, 2)), 52 * SECOND)
+    _, state = one.step(
+        {}, events(*[("a", second, 2) for second in range(50)], ("a", 50, 3), ("a", 51, 2)), 52 * SECOND
+    )
     assert state["rows"]["value"].to_list() == [3, 2]
     _, state = one.step(state, events(), 60 * SECOND)
     assert not len(state["rows"])

@@ -34,8 +34,10 @@ CONDITIONS: dict[str, Callable[[list[int | None], int, int, Way, int], bool | No
     "count(B.value) < 2": lambda values, start, row, way, number: (
         sum(label == "B" and values[start + place] is not None for place, label in enumerate(way)) < 2
     ),
-    "sum(value) < 4": lambda values, start, row, way, number: 0 < _total(values[start : row + 1]) < 4
-    or (_total(values[start : row + 1]) == 0 and any(value is not None for value in values[start : row + 1])),
+    "sum(value) < 4": lambda values, start, row, way, number: (
+        0 < _total(values[start : row + 1]) < 4
+        or (_total(values[start : row + 1]) == 0 and any(value is not None for value in values[start : row + 1]))
+    ),
     "PREV(CLASSIFIER()) = 'A'": lambda values, start, row, way, number: len(way) > 1 and way[-2] == "A",
     "MATCH_NUMBER() < 3 AND value IS NOT NULL": lambda values, start, row, way, number: (
         number < 3 and values[row] is not None
@@ -53,7 +55,7 @@ def _differs(values: list[int | None], start: int, row: int, way: Way) -> bool:
 
 
 class BruteForce:
-    """All matches from a row, the preferred first. A way that comes twice to the same choice at the same row is none."""
+    """All matches from a row, the preferred first. A way that comes twice to a choice at the same row is none."""
 
     def __init__(self, pattern: Node, define: dict[str, str], values: list[int | None]) -> None:
         self.pattern, self.define, self.values = pattern, define, values

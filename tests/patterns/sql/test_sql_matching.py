@@ -11,6 +11,7 @@ from sql_support import labels, numbers, recognise, recogniser
 
 from tidewheel.errors import MatchError
 
+
 def test_rows_follow_each_other_without_a_gap():
     assert labels("A B", "A AS value = 1, B AS value = 2", [1, 2, 1, 3, 2, 1, 2]) == ["AB", "AB"]
 
@@ -140,7 +141,9 @@ def test_partitions_are_apart_and_nulls_are_one_of_them():
             "value": [2, 1, 1, 1, 2, 2],
         }
     )
-    clause = "PARTITION BY line, car ORDER BY at MEASURES B.at AS at PATTERN (A B) DEFINE A AS value = 1, B AS value = 2"
+    clause = (
+        "PARTITION BY line, car ORDER BY at MEASURES B.at AS at PATTERN (A B) DEFINE A AS value = 1, B AS value = 2"
+    )
     assert recognise(clause, frame) == [(None, 1, 2), ("a", 1, 2)]
     assert recognise(clause.replace("value = 2", "value > PREV(value)"), frame) == [(None, 1, 2), ("a", 1, 2)]
 

@@ -96,7 +96,11 @@ class _ClauseReader:
                 all(at.peek(ahead) == expected for ahead, expected in enumerate(words)) for words in _PARTS
             ):
                 previous = at.tokens[at.index - 1].token_type if at.index > start else None
-                if previous not in (TokenType.DOT, TokenType.COMMA, TokenType.ALIAS) and at.peek(1) not in (".", "AS", ","):
+                if previous not in (TokenType.DOT, TokenType.COMMA, TokenType.ALIAS) and at.peek(1) not in (
+                    ".",
+                    "AS",
+                    ",",
+                ):
                     break
             depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
             at.index += 1

@@ -28,6 +28,12 @@ _COMPARISONS: dict[type[exp.Expr], Callable[[Any, Any], pl.Expr]] = {
     exp.NullSafeEQ: lambda left, right: left.eq_missing(right),
     exp.NullSafeNEQ: lambda left, right: left.ne_missing(right),
 }
+_MIRRORED: dict[Any, Callable[[Any, Any], pl.Expr]] = {
+    operator.lt: operator.gt,
+    operator.le: operator.ge,
+    operator.gt: operator.lt,
+    operator.ge: operator.le,
+}
 _ARITHMETIC: dict[type[exp.Expr], Callable[[Any, Any], pl.Expr]] = {
     exp.Add: operator.add,
     exp.Sub: operator.sub,
@@ -312,7 +318,12 @@ class Columns:
     def _compared(
         self, node: exp.Expr, compare: Callable[[Any, Any], pl.Expr], left: exp.Expr, right: exp.Expr
     ) -> pl.Expr:
-        result = compare(*self._met(left, right))
+        one, other = self._met(left, right)
+        if not one.meta.root_names() and other.meta.root_names():
+            # polars would make one row of a constant compared with a column whose rows happen to be all the same.
+            result = _MIRRORED.get(compare, compare)(other, one)
+        else:
+            result = compare(one, other)
         self.type_of(node, result)
         return result
 

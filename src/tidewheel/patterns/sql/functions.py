@@ -71,6 +71,11 @@ def _null_if(value: pl.Expr, other: pl.Expr) -> pl.Expr:
     return pl.when((value == other).fill_null(False)).then(None).otherwise(value)
 
 
+def _coalesce(*values: pl.Expr) -> pl.Expr:
+    # pl.coalesce of a column of nulls and a constant would be one row long.
+    return reduce(lambda rest, value: pl.when(value.is_not_null()).then(value).otherwise(rest), reversed(values))
+
+
 def _if(condition: pl.Expr, yes: pl.Expr, no: pl.Expr | None = None) -> pl.Expr:
     chosen = pl.when(condition).then(yes)
     return chosen if no is None else chosen.otherwise(no)
@@ -106,7 +111,7 @@ _UPPER = _one(lambda value: value.str.to_uppercase())
 _LOWER = _one(lambda value: value.str.to_lowercase())
 _STARTS: Function = (2, 2, lambda value, part: value.str.starts_with(part))
 _ENDS: Function = (2, 2, lambda value, part: value.str.ends_with(part))
-_COALESCE: Function = (1, None, lambda *values: pl.coalesce(*values))
+_COALESCE: Function = (1, None, _coalesce)
 _IF: Function = (2, 3, _if)
 _MATCHES: Function = (2, 2, lambda value, pattern: value.str.contains(pattern))
 
@@ -144,7 +149,7 @@ FUNCTIONS: dict[str, Function] = {
     "HOUR": _one(lambda value: value.dt.hour().cast(pl.Int32)),
     "IF": _IF,
     "IFF": _IF,
-    "IFNULL": (2, 2, lambda value, other: pl.coalesce(value, other)),
+    "IFNULL": (2, 2, _coalesce),
     "INSTR": (2, 2, _position),
     "ISNAN": _one(lambda value: value.is_nan()),
     "ISNOTNULL": _one(lambda value: value.is_not_null()),
@@ -163,7 +168,7 @@ FUNCTIONS: dict[str, Function] = {
     "MOD": (2, 2, remainder),
     "MONTH": _one(lambda value: value.dt.month().cast(pl.Int32)),
     "NULLIF": (2, 2, _null_if),
-    "NVL": (2, 2, lambda value, other: pl.coalesce(value, other)),
+    "NVL": (2, 2, _coalesce),
     "PI": (0, 0, lambda: pl.lit(math.pi)),
     "POW": _POWER,
     "POWER": _POWER,
