@@ -18,6 +18,10 @@
 A message says what is wrong, where, what was found, and how to mend it.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 __all__ = [
     "CheckpointError",
     "DataLossError",
@@ -71,6 +75,14 @@ class StatementError(DefinitionError):
         gap = "".join("\t" if letter == "\t" else " " for letter in shown[left : start - begin]) + (" " if left else "")
         caret = "^" * min(width, _SHOWN)
         super().__init__(f"{message}, at line {self.line}, column {self.column}:\n  {window}\n  {gap}{caret}")
+        self._given = (message, text, start, end)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _statement_error, self._given
+
+
+def _statement_error(message: str, text: str, start: int, end: int | None) -> StatementError:
+    return StatementError(message, text=text, start=start, end=end)
 
 
 class MatchError(TidewheelError):

@@ -10,6 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sql_support import numbers, recognise
 
+from tidewheel.patterns.sql import measuring
+
 DEFINE = "DEFINE A AS value < 3, B AS value >= 3"
 VALUES = [1, 4, 2, 6]  # A B A B
 
@@ -179,3 +181,11 @@ def test_aggregates_in_conditions_are_over_the_rows_so_far(values, aggregate):
             break
         length = upto
     assert found == ([(length,)] if length else [])
+
+
+def test_running_aggregates_are_computed_in_pieces(monkeypatch):
+    monkeypatch.setattr(measuring, "_PAIRS", 10)
+    values = list(range(12))
+    clause = "ORDER BY id MEASURES count(DISTINCT value) AS m ALL ROWS PER MATCH PATTERN (A+) DEFINE A AS value <> 5"
+    found = [row[1] for row in recognise(clause, numbers(*values))]
+    assert found == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 6]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import polars as pl
 import pytest
 from sql_support import recogniser, statement
@@ -242,3 +244,19 @@ def test_a_field_of_a_struct_is_not_taken_for_a_variable():
     assert made.schema == {"a": pl.Float64, "b": pl.Float64}
     with pytest.raises(StatementError, match="has no field lon, only lat"):
         recogniser("MEASURES place.lon AS a PATTERN (A) DEFINE A AS true", POSITIONS)
+
+
+def test_statements_errors_and_recognisers_travel_between_processes():
+    parsed = pickle.loads(pickle.dumps(parse(EMERGENCY_STOP)))
+    assert parsed == parse(EMERGENCY_STOP)
+    assert repr(parsed) == f"parse({EMERGENCY_STOP!r})"
+    made = recogniser("MEASURES initcap(name) AS n PATTERN (A) DEFINE A AS LAST(value, 1) > 0", OTHER_TYPES)
+    assert pickle.loads(pickle.dumps(made)).schema == made.schema
+    with pytest.raises(StatementError) as caught:
+        parse("SELECT")
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+
+def test_names_that_are_needed_inside_are_refused():
+    with pytest.raises(DefinitionError, match="__label"):
+        recogniser("PATTERN (A) DEFINE A AS true", pl.DataFrame({"__label": [1]}))

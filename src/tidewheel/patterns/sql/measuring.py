@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ from tidewheel.patterns.sql.matches import Integers, Matches, Output
 from tidewheel.patterns.sql.references import LABEL, NUMBER, Aggregate, MatchNumber, Navigation, analyse
 
 __all__ = ["Measures"]
+
+_PAIRS = 4_000_000
+"""How many rows are put together at a time where an aggregate has to be computed anew for every row."""
 
 Booleans = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -169,13 +173,18 @@ class _Rows:
         numeric = kind.is_numeric() and not isinstance(kind, pl.Decimal)
         if running is not None and not reference.distinct and (numeric or reference.function == "COUNT"):
             return self._cumulated(one, reference)
-        matches, output = self._matches, self._output
-        # Every row that comes out, with every row of its match up to it.
-        groups = np.repeat(np.arange(len(output.match)), output.upto)
-        before = np.cumsum(output.upto) - output.upto
-        places = np.arange(len(groups)) - before[groups] + matches.offset[self._of][groups]
-        member = self._in_set(reference.variables)[places]
-        return self._grouped(one, places[member], groups[member], np.arange(len(output.match)))
+        member = self._in_set(reference.variables)
+        offset = self._matches.offset[self._of]
+        parts = []
+        # Every row that comes out, with every row of its match up to it: not too many at a time.
+        chunk = np.cumsum(self._output.upto) // _PAIRS
+        for begin, end in pairwise([*np.flatnonzero(np.diff(chunk, prepend=-1)).tolist(), len(chunk)]):
+            upto = self._output.upto[begin:end]
+            groups = np.repeat(np.arange(end - begin), upto)
+            places = np.arange(len(groups)) - (np.cumsum(upto) - upto)[groups] + offset[begin:end][groups]
+            kept = member[places]
+            parts.append(self._grouped(one, places[kept], groups[kept], np.arange(end - begin)))
+        return pl.concat(parts)
 
     def _grouped(self, one: Resolved, places: Integers, groups: Integers, wanted: Integers) -> pl.Series:
         assert one.aggregate is not None

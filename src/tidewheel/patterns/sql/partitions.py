@@ -14,7 +14,7 @@ from tidewheel.model.time import Instant
 from tidewheel.patterns.sql.defining import PARTITION
 from tidewheel.patterns.sql.matches import Integers
 
-__all__ = ["VERSION", "Batch", "Partitions", "State"]
+__all__ = ["COUNTS", "VERSION", "Batch", "Partitions", "State"]
 
 VERSION = 1
 """Of the state's frames."""
@@ -22,7 +22,8 @@ VERSION = 1
 State = Mapping[str, pl.DataFrame]
 """Frames by name: `version`; `rows`, those that open attempts need, in order; `partitions`, one row for each."""
 
-_COUNTS = ("__following", "__dropped", "__matched", "__number")
+COUNTS = ("__following", "__dropped", "__matched", "__number")
+"""What is counted of each partition."""
 _DUE = "__due"
 
 
@@ -112,11 +113,11 @@ class Partitions:
 
     def _counts(self, keys: pl.DataFrame, known: pl.DataFrame | None, count: int) -> list[Integers]:
         if known is None or not len(known):
-            return [np.zeros(count, dtype=np.int64) for _ in _COUNTS]
+            return [np.zeros(count, dtype=np.int64) for _ in COUNTS]
         if not self._names:
-            return [known[name].to_numpy().copy() if count else np.zeros(0, np.int64) for name in _COUNTS]
+            return [known[name].to_numpy().copy() if count else np.zeros(0, np.int64) for name in COUNTS]
         found = keys.join(known, on=self._names, how="left", nulls_equal=True, maintain_order="left")
-        return [found[name].fill_null(0).to_numpy().copy() for name in _COUNTS]
+        return [found[name].fill_null(0).to_numpy().copy() for name in COUNTS]
 
     def state(self, batch: Batch, following: Integers, due: Integers | None) -> dict[str, pl.DataFrame]:
         """What the next batch needs: rows from each partition's next start on, and as many before as are looked at."""
@@ -126,7 +127,7 @@ class Partitions:
         frame = batch.frame.drop(PARTITION).filter(pl.Series(rows))
         gone = kept - batch.first
         counts = (following - kept, batch.dropped + gone, np.maximum(batch.matched - gone, 0), batch.number)
-        columns = [pl.Series(name, values, dtype=pl.Int64) for name, values in zip(_COUNTS, counts, strict=True)]
+        columns = [pl.Series(name, values, dtype=pl.Int64) for name, values in zip(COUNTS, counts, strict=True)]
         columns.append(pl.Series(_DUE, [None] * len(kept) if due is None else due, dtype=pl.Int64))
         known = pl.DataFrame([*batch.keys.get_columns(), *columns])
         if not self._keep_idle:

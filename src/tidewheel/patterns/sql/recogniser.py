@@ -8,22 +8,24 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from tidewheel.errors import MatchError, StatementError
+from tidewheel.errors import DefinitionError, MatchError, StatementError
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant
 from tidewheel.patterns.sql.clause import Clause, ColumnName
 from tidewheel.patterns.sql.columns import find_column
-from tidewheel.patterns.sql.defining import Definitions
+from tidewheel.patterns.sql.defining import PARTITION, Definitions
 from tidewheel.patterns.sql.matches import Found, Integers, Matches, Output
 from tidewheel.patterns.sql.measuring import Measures
-from tidewheel.patterns.sql.partitions import Partitions, State
+from tidewheel.patterns.sql.partitions import COUNTS, Partitions, State
 from tidewheel.patterns.sql.program import START, compile_pattern
+from tidewheel.patterns.sql.references import LABEL, NUMBER
 from tidewheel.patterns.sql.search import UNDECIDED, Partition, Search
 from tidewheel.patterns.sql.starts import possible_starts
 
 __all__ = ["Recogniser"]
 
 _US = pl.Datetime("us")
+_OWN_NAMES = {PARTITION, LABEL, NUMBER, *COUNTS}
 
 
 class Recogniser:
@@ -40,6 +42,10 @@ class Recogniser:
     def __init__(self, clause: Clause, schema: Mapping[str, pl.DataType]) -> None:
         self.clause = clause
         self._input = dict(schema)
+        if taken := [name for name in self._input if name in _OWN_NAMES]:
+            raise DefinitionError(
+                f"the input has a column {taken[0]}, a name that MATCH_RECOGNIZE needs itself; rename it"
+            )
         self._partition = [self._known(column, "PARTITION BY") for column in clause.partition_by]
         self._order = [self._known(item.column, "ORDER BY") for item in clause.order_by]
         self._time = self._time_column()
@@ -69,6 +75,9 @@ class Recogniser:
 
     def __repr__(self) -> str:
         return f"Recogniser({self.clause!r}, {self._input!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Recogniser, (self.clause, self._input)
 
     # Definition ------------------------------------------------------------------------------------------------
 

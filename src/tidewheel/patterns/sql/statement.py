@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import sqlglot
 from sqlglot.errors import ParseError, SqlglotError
@@ -34,7 +34,7 @@ class Recognition:
     clause: Clause
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Statement:
     """A statement in parts: its clauses in the order in which they can be run, and the statement around them.
 
@@ -50,7 +50,10 @@ class Statement:
 
     outer: str
     recognitions: tuple[Recognition, ...]
-    text: str = field(repr=False)
+    text: str
+
+    def __repr__(self) -> str:
+        return f"parse({self.text!r})"
 
     @property
     def clause(self) -> Clause:
