@@ -2,6 +2,8 @@
 
     TidewheelError
     ├── DefinitionError          what was asked for makes no sense (raised when it is defined, not when data comes)
+    │   └── StatementError       a place in an SQL statement that makes no sense
+    ├── MatchError               rows were matched in a way that leaves no place to go on from
     ├── LogError                 the log cannot do it
     │   ├── TopicNotFoundError
     │   ├── FencedError          another producer has taken over this name
@@ -17,6 +19,10 @@
 A message says what is wrong, where, what was found, and how to mend it.
 """
 
+from __future__ import annotations
+
+from typing import Any
+
 __all__ = [
     "CheckpointError",
     "DataLossError",
@@ -26,12 +32,18 @@ __all__ = [
     "JobError",
     "LogError",
     "MalformedError",
+    "MatchError",
     "PatternError",
     "SetupError",
+    "StatementError",
     "TidewheelError",
     "TopicNotFoundError",
     "UnknownTypeError",
 ]
+
+
+_SHOWN = 60
+"""Letters of a line before and after a place that are shown."""
 
 
 class TidewheelError(Exception):
@@ -40,6 +52,43 @@ class TidewheelError(Exception):
 
 class DefinitionError(TidewheelError, ValueError):
     """What was asked for makes no sense; raised when it is defined."""
+
+
+class StatementError(DefinitionError):
+    """A place in an SQL statement that makes no sense: `line` and `column` count from 1, the text shows it.
+
+    >>> print(StatementError("expected a name", text="SELECT *\\nFROM 7", start=14))
+    expected a name, at line 2, column 6:
+      FROM 7
+           ^
+    """
+
+    def __init__(self, message: str, *, text: str, start: int, end: int | None = None) -> None:
+        start = min(max(start, 0), len(text))
+        self.line = text.count("\n", 0, start) + 1
+        begin = text.rfind("\n", 0, start) + 1
+        self.column = start - begin + 1
+        stop = text.find("\n", start)
+        shown = text[begin : stop if stop >= 0 else len(text)]
+        width = max(1, min(end if end is not None else start + 1, begin + len(shown)) - start)
+        # A long line is shown around the place, not whole.
+        left = max(0, start - begin - _SHOWN) if len(shown) > 2 * _SHOWN else 0
+        window = ("…" if left else "") + shown[left : left + 2 * _SHOWN]
+        gap = "".join("\t" if letter == "\t" else " " for letter in shown[left : start - begin]) + (" " if left else "")
+        caret = "^" * min(width, _SHOWN)
+        super().__init__(f"{message}, at line {self.line}, column {self.column}:\n  {window}\n  {gap}{caret}")
+        self._given = (message, text, start, end)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _statement_error, self._given
+
+
+def _statement_error(message: str, text: str, start: int, end: int | None) -> StatementError:
+    return StatementError(message, text=text, start=start, end=end)
+
+
+class MatchError(TidewheelError):
+    """Rows were matched in a way that leaves no place to go on from; the text names the rows."""
 
 
 class LogError(TidewheelError):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.conformance.cases import Verdict, judge, load
+from tests.conformance.match_recognize import QueryVerdict, judge_queries, load_queries
 from tests.conformance.patterns import PATTERN_RUNNERS, PatternVerdict, judge_patterns, load_patterns
 from tests.conformance.runners import RUNNERS
 
@@ -23,14 +24,16 @@ def main() -> int:
     names = options.runner.split(",")
     if unknown := [name for name in names if name not in RUNNERS]:
         parser.error(f"unknown runner {unknown[0]!r}, use {', '.join(RUNNERS)}")
-    cases, patterns = load(options.cases), load_patterns(options.cases)
-    if not cases and not patterns:
-        parser.error(f"no cases in {options.cases / 'dataflow'} and {options.cases / 'patterns'}")
-    verdicts: dict[str, list[Verdict | PatternVerdict]] = {}
+    cases, patterns, queries = load(options.cases), load_patterns(options.cases), load_queries(options.cases)
+    if not cases and not patterns and not queries:
+        parser.error(f"no cases in {options.cases}")
+    verdicts: dict[str, list[Verdict | PatternVerdict | QueryVerdict]] = {}
     for name in names:
         verdicts[name] = [*judge(cases, RUNNERS[name])] if cases else []
         if patterns and name in PATTERN_RUNNERS:
             verdicts[name] += judge_patterns(patterns, PATTERN_RUNNERS[name])
+        if queries and name == "reference":
+            verdicts[name] += judge_queries(queries)
     for name, judged in verdicts.items():
         for file in dict.fromkeys(verdict.case.file for verdict in judged):
             own = [verdict for verdict in judged if verdict.case.file == file]

@@ -1,0 +1,76 @@
+"""A MATCH_RECOGNIZE clause as typed parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tidewheel.model.time import Duration
+from tidewheel.patterns.sql.row_pattern import RowPattern
+from tidewheel.patterns.sql.scalar import Scalar, Span
+
+__all__ = ["Clause", "ColumnName", "Measure", "OrderBy", "Rows", "Skip", "SkipTo"]
+
+Rows = Literal["one", "all", "all but empty", "all and unmatched"]
+SkipTo = Literal["past last row", "next row", "first", "last"]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnName:
+    """A column of the input, as it was written."""
+
+    name: str
+    span: Span = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBy:
+    """One column of the order; nulls are least, as in Spark, unless the statement says where they are."""
+
+    column: ColumnName
+    descending: bool = False
+    nulls_last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A column of the result."""
+
+    name: str
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Where the search goes on after a match; `variable` is for first and last."""
+
+    to: SkipTo = "past last row"
+    variable: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """All parts of a clause; variables are in upper case unless they were quoted.
+
+    rows: what a match gives: "one" row with its measures, or "all" its rows, with or without a row for an empty match,
+    and perhaps with the rows of no match. within: a match is shorter than this, from its first row to its last, in µs.
+    """
+
+    partition_by: tuple[ColumnName, ...]
+    order_by: tuple[OrderBy, ...]
+    measures: tuple[Measure, ...]
+    rows: Rows
+    skip: Skip
+    pattern: RowPattern
+    within: Duration | None
+    subsets: Mapping[str, tuple[str, ...]]
+    define: Mapping[str, Scalar]
+    variables: tuple[str, ...]
+    """The pattern's variables in the order of their first appearance."""
+    text: str = field(repr=False, compare=False, default="")
+    """The whole statement, for messages that show a place."""
+
+    def union(self, variable: str) -> tuple[str, ...]:
+        """The variables of the pattern that a variable stands for: itself, or the members of a SUBSET."""
+        return self.subsets.get(variable, (variable,))

@@ -1,0 +1,141 @@
+"""The search for the preferred match from a row on: depth first, the preferred way first, no way twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidewheel.patterns.sql.history import History
+from tidewheel.patterns.sql.program import ACCEPT, CHOOSE, END, JUMP, START, TAKE, Program
+
+__all__ = ["UNDECIDED", "Partition", "Search"]
+
+UNDECIDED = object()
+"""A preferred way needs rows that have not come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Rows `first` up to `last` of the frame.
+
+    known: the first row is the partition's very first. ended: no row will follow. after: rows that will follow are not
+    earlier than this.
+    """
+
+    first: int
+    last: int
+    known: bool
+    ended: bool
+    after: int | None = None
+
+
+class Search:
+    """Searches with a program.
+
+    masks: for each variable, which rows may be mapped to it as far as columns tell (None: all). residues: what else a
+    row must meet, given the history. ahead: how many rows after a row its condition looks at.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        residues: Sequence[Callable[[History], Any] | None],
+        ahead: Sequence[int],
+        history: History | None,
+        within: int | None,
+    ) -> None:
+        self._program, self._residues, self._ahead = program, residues, ahead
+        self._history, self._within = history, within
+
+    def match(
+        self,
+        start: int,
+        partition: Partition,
+        masks: Sequence[Any],
+        times: Sequence[int | None] | None,
+        number: int,
+        failed: set[Any],
+    ) -> Any:
+        """The instructions that took the rows of the preferred match; None if there is none, or UNDECIDED.
+
+        failed: places at rows that led to no match, if the attempt before this one was of the same partition and
+        failed too.
+        """
+        program = self._program
+        kinds, variables, firsts, seconds = program.kind, program.variable, program.first, program.second
+        residues, ahead, history = self._residues, self._ahead, self._history
+        last, ended = partition.last, partition.ended
+        limit = last
+        until: int | None = None
+        within = self._within
+        if within is not None and times is not None:
+            began = times[start] if start < last else None
+            if began is None:
+                ended, limit = True, start  # a row without a time is in no match
+            else:
+                until = began + within
+                ended = ended or (partition.after is not None and partition.after >= until)
+        if history is not None:
+            history.begin(start, partition.first, last, number)
+        taken: list[int] = []
+        waiting: list[tuple[int, int]] = [(0, start)]
+        # Whether a match can be ended from here depends on its beginning only by the history and the time that is left.
+        seen = failed if history is None and within is None else set()
+        size = len(kinds)
+        while waiting:
+            place, row = waiting.pop()
+            del taken[row - start :]
+            if history is not None:
+                history.back(row)
+            while True:
+                kind = kinds[place]
+                if kind == TAKE:
+                    variable = variables[place]
+                    if row >= limit:
+                        if not ended:
+                            return UNDECIDED
+                        break
+                    if until is not None and not self._in_time(times, row, until):
+                        break
+                    mask = masks[variable]
+                    if row + ahead[variable] >= last and not partition.ended:
+                        return UNDECIDED
+                    if mask is not None and not mask[row]:
+                        break
+                    if history is not None:
+                        history.push(row, variable)
+                        residue = residues[variable]
+                        if residue is not None and residue(history) is not True:
+                            break
+                    taken.append(place)
+                    row += 1
+                    place += 1
+                elif kind == CHOOSE:
+                    key = row * size + place if history is None else (place, row, history.key())
+                    if key in seen:
+                        break
+                    seen.add(key)
+                    waiting.append((seconds[place], row))
+                    place = firsts[place]
+                elif kind == JUMP:
+                    place = firsts[place]
+                elif kind == ACCEPT:
+                    return taken
+                elif kind == START:
+                    if row != partition.first or not partition.known:
+                        break
+                    place += 1
+                else:
+                    assert kind == END
+                    if row < last:
+                        break
+                    if not partition.ended:
+                        return UNDECIDED
+                    place += 1
+        return None
+
+    @staticmethod
+    def _in_time(times: Sequence[int | None] | None, row: int, until: int) -> bool:
+        time = times[row] if times is not None else None
+        return time is not None and time < until

@@ -1,0 +1,57 @@
+"""Other projects' MATCH_RECOGNIZE cases run here, if they are beside the checkout; and their judge does find faults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.match_recognize import judge_queries, load_queries
+
+FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
+QUERIES = load_queries(FOLDER)
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=[f"{query.file}-{query.name}" for query in QUERIES])
+def test_the_rows_are_as_the_case_says(query):
+    [verdict] = judge_queries([query])
+    assert verdict.complaints == []
+
+
+def test_there_are_cases(shared):
+    assert QUERIES
+
+
+CASE = """
+name: mine
+sql: SELECT a, b FROM (VALUES (1, 2), (2, 3)) t(v, w) MATCH_RECOGNIZE (ORDER BY v MEASURES v AS a, w AS b {skip}
+  PATTERN (A) DEFINE A AS true)
+{expected}
+"""
+
+
+@pytest.mark.parametrize(
+    ("skip", "expected", "complaints"),
+    [
+        ("", "expected_rows: [[2, 3], [1, 2]]", 0),
+        ("", "expected_rows: [[1, 2]]", 1),
+        ("", "expected_rows: [[1, 2], [2, 3], [2, 3]]", 1),
+        ("", "expected_error: 'AFTER MATCH SKIP failed: cannot skip to first row of match'", 1),
+        ("AFTER MATCH SKIP TO A", "expected_error: 'AFTER MATCH SKIP failed: cannot skip to first row of match'", 0),
+        ("AFTER MATCH SKIP TO A", "expected_error: 'AFTER MATCH SKIP failed: variable is not present in match'", 1),
+        ("AFTER MATCH SKIP TO A", "expected_rows: []", 1),
+        ("AFTER NOON", "expected_rows: [[1, 2], [2, 3]]", 1),
+    ],
+)
+def test_a_query_is_compared_row_by_row_in_any_order(tmp_path, skip, expected, complaints):
+    (tmp_path / "match_recognize").mkdir()
+    (tmp_path / "match_recognize" / "mine.yaml").write_text(CASE.format(skip=skip, expected=expected))
+    [verdict] = judge_queries(load_queries(tmp_path))
+    assert len(verdict.complaints) == complaints
+
+
+def test_a_case_of_an_unknown_kind_is_refused(tmp_path):
+    (tmp_path / "match_recognize").mkdir()
+    (tmp_path / "match_recognize" / "strange.yaml").write_text("name: strange")
+    with pytest.raises(ValueError, match="unknown kind"):
+        load_queries(tmp_path)
