@@ -180,3 +180,14 @@ def test_a_state_of_another_version_or_statement_is_refused():
         one.step({**state, "version": pl.DataFrame({"version": [99]})}, events(), None)
     with pytest.raises(CheckpointError, match="columns"):
         one.step({**state, "rows": state["rows"].drop("value")}, events(), None)
+
+
+def test_a_row_of_a_match_that_came_out_before_is_not_unmatched_later():
+    one = made(
+        "MEASURES MATCH_NUMBER() AS n ALL ROWS PER MATCH WITH UNMATCHED ROWS AFTER MATCH SKIP TO NEXT ROW "
+        "PATTERN (A A) DEFINE A AS value = 1"
+    )
+    rows, state = one.step({}, events(("a", 0, 1), ("a", 1, 1)), 2 * SECOND)
+    assert rows["n"].to_list() == [1, 1]
+    rows, _ = one.step(state, events(("a", 2, 2)), END_OF_TIME)
+    assert rows.rows() == [("a", at(2), None, 2)]

@@ -244,3 +244,11 @@ def test_results_have_their_types_without_rows():
     assert dict(made.run(frame).schema) == expected
     one = pl.DataFrame({"k": ["a"], "at": [datetime(2026, 1, 1)], "v": [1], "w": [1.5]}, schema=frame.schema)
     assert dict(made.run(one).schema) == expected
+
+
+def test_the_row_of_an_empty_match_is_not_unmatched_too():
+    clause = (
+        "ORDER BY id MEASURES MATCH_NUMBER() AS n ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN (A* | B) "
+        "DEFINE A AS value = 1, B AS value = 2"
+    )
+    assert recognise(clause, numbers(2, 1, 2)) == [(1, 1, 2), (2, 2, 1), (3, 3, 2)]
