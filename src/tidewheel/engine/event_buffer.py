@@ -7,6 +7,8 @@ writes a segment of its own, and only when a slice has come to more than a few a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
@@ -14,11 +16,41 @@ from tidewheel.engine.operator import Store
 from tidewheel.model.panes import START_OF_TIME
 from tidewheel.model.time import Duration, Instant
 
-__all__ = ["SLICE", "keep", "least_start", "take"]
+__all__ = ["ARRIVAL", "NEVER", "SLICE", "Queue", "keep", "least_start", "release", "take"]
 
+ARRIVAL = "__arrival"
+NEVER: Instant = 2**63 - 1
+"""Later than all time."""
 SLICE: Duration = 10_000_000
 MOST_SLICES = 64
 MOST_SEGMENTS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """What must be known of the events that wait to see that none is due."""
+
+    next_event: Instant = NEVER
+    """No event that waits is before this."""
+    arrivals: int = 0
+    """How many events have come."""
+
+
+def release(store: Store, rows: pl.DataFrame, watermark: Instant | None, queue: Queue) -> tuple[pl.DataFrame, Queue]:
+    """The events, new or waiting, that the watermark has passed, in no order; the rest waits."""
+    arrival = pl.int_range(queue.arrivals, queue.arrivals + pl.len(), dtype=pl.Int64).alias(ARRIVAL)
+    pending = rows.with_columns(arrival)
+    arrivals, next_event = queue.arrivals + rows.height, queue.next_event
+    if watermark is not None and next_event < watermark:
+        pending = pl.concat([*take(store, watermark), pending])
+        start = least_start(store)
+        next_event = NEVER if start is None else start
+    passed = pl.lit(False) if watermark is None else pl.col("__time") < watermark
+    released, waiting = pending.filter(passed), pending.filter(~passed)
+    if waiting.height:
+        keep(store, waiting)
+        next_event = min(next_event, *waiting.select(pl.col("__time").min()).row(0))
+    return released, Queue(next_event, arrivals)
 
 
 def take(store: Store, watermark: Instant) -> list[pl.DataFrame]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tidewheel.engine.flow import Stage
 from tidewheel.engine.input import FrameInput, LogInput
+from tidewheel.engine.matched import Matched
 from tidewheel.engine.sliced import can_slice
 from tidewheel.engine.window_columns import slice_length
 from tidewheel.model.panes import END_OF_TIME
@@ -16,6 +17,8 @@ from tidewheel.model.windows import Count, Session, Sliding
 
 __all__ = ["explain"]
 
+_BEHIND = "Late: rows behind the watermark go to the output late, with late_reason and late_by."
+
 
 def explain(source: LogInput | FrameInput, stages: Sequence[Stage]) -> str:
     """What will come out when, what is kept for how long, and how it will run."""
@@ -23,8 +26,7 @@ def explain(source: LogInput | FrameInput, stages: Sequence[Stage]) -> str:
     for number, stage in enumerate(stages, start=1):
         title = f"Stage {number}" if len(stages) > 1 else "Then"
         lines.append(f"{title}, {_about(stage)}:")
-        body = _process(stage.what) if isinstance(stage.what, Process) else _windows(stage.what)
-        lines += [f"  {line}" for line in body]
+        lines += [f"  {line}" for line in _body(stage.what)]
         if number < len(stages) and isinstance(stage.what, Windowing) and _shows_again(stage.what):
             lines.append(
                 "  Note: the next stage sees every result of a window, also those that others replace; use "
@@ -44,6 +46,12 @@ def _about(stage: Stage) -> str:
     made = [repr(op) for op in stage.ops]
     after = f", after {'; '.join(made)}" if made else ""
     return (f"for each {', '.join(stage.keys)}" if stage.keys else "over all rows") + after
+
+
+def _body(what: Windowing | Process | Matched) -> list[str]:
+    if isinstance(what, Windowing):
+        return _windows(what)
+    return _process(what) if isinstance(what, Process) else _matched(what)
 
 
 def _windows(spec: Windowing) -> list[str]:
@@ -107,9 +115,14 @@ def _process(process: Process) -> list[str]:
     return [
         f"What: {process.name}(events, state, clock), over each key's rows in the order of event time.",
         "When: in the batch in which the watermark passes the rows.",
-        "Late: rows behind the watermark go to the output late, with late_reason and late_by.",
+        _BEHIND,
         f"Kept: rows until the watermark passes them; {', '.join(process.state) or 'nothing'} of each key, {ttl}.",
     ]
+
+
+def _matched(matched: Matched) -> list[str]:
+    first, *rest = matched.about()
+    return [first, *rest[:-1], _BEHIND, rest[-1]]
 
 
 def _how(source: LogInput | FrameInput, stages: Sequence[Stage]) -> str:

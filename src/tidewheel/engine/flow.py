@@ -11,6 +11,8 @@ from typing import Any, Literal, Protocol
 import polars as pl
 
 from tidewheel.engine.counted import CountedOperator
+from tidewheel.engine.matched import Matched
+from tidewheel.engine.matching import MatchOperator
 from tidewheel.engine.operator import Outputs, Store, Tick
 from tidewheel.engine.process import ProcessOperator
 from tidewheel.engine.sliced import SlicedOperator, can_slice
@@ -74,7 +76,7 @@ class Stage:
 
     ops: tuple[RowOp, ...]
     keys: tuple[str, ...]
-    what: Windowing | Process
+    what: Windowing | Process | Matched
     schema: Mapping[str, pl.DataType]
     time: str = "event_time"
 
@@ -87,6 +89,8 @@ class Stage:
         """What runs it."""
         if isinstance(self.what, Process):
             return ProcessOperator(self.what, self.schema)
+        if isinstance(self.what, Matched):
+            return MatchOperator(self.what, self.by)
         if isinstance(self.what.windows, Count):
             return CountedOperator(self.what, self.by)
         if can_slice(self.what):
@@ -118,7 +122,8 @@ class Flow:
         """Must it be called as time goes by, although nothing comes: for triggers and timers in processing time?"""
         questions = [stage.what for stage in self.stages]
         return any(
-            bool(what.processing_timers) if isinstance(what, Process) else waits_for_clock(what.trigger)
+            (isinstance(what, Process) and bool(what.processing_timers))
+            or (isinstance(what, Windowing) and waits_for_clock(what.trigger))
             for what in questions
         )
 

@@ -32,9 +32,9 @@ from tidewheel.engine.session import session
 from tidewheel.engine.window_columns import TIME
 from tidewheel.errors import DefinitionError, FlowError, TopicNotFoundError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
-from tidewheel.model.process import Process
 from tidewheel.model.time import Duration, now
 from tidewheel.model.watermarks import Bounded
+from tidewheel.model.windowing import Windowing
 from tidewheel.transport.codec import ENVELOPE_COLUMNS
 from tidewheel.transport.dynamic import MADE, define_message
 from tidewheel.transport.log import Log, Topic
@@ -326,7 +326,7 @@ def _fitting(kind: str, there: Sequence[str], result: Result) -> tuple[str, ...]
     if missing:
         raise DefinitionError(f"{kind} has a field {missing[0]!r} that the results lack; they have {', '.join(there)}")
     stage = result.stages[-1]
-    asked = list(stage.keys) if isinstance(stage.what, Process) else [*stage.keys, *stage.what.aggregates]
+    asked = [*stage.keys, *stage.what.aggregates] if isinstance(stage.what, Windowing) else list(stage.keys)
     homeless = [name for name in asked if name not in fields]
     if homeless:
         raise DefinitionError(f"{kind} has no field for the column {homeless[0]!r}; its fields: {', '.join(fields)}")

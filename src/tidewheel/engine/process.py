@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 
 import polars as pl
 
 from tidewheel.engine import event_buffer
+from tidewheel.engine.event_buffer import NEVER, Queue
 from tidewheel.engine.judging import judge
 from tidewheel.engine.operator import Outputs, Store, Tick
-from tidewheel.engine.process_rounds import LAST, NEVER, Rounds
+from tidewheel.engine.process_rounds import LAST, Rounds
 from tidewheel.engine.window_columns import TIME
 from tidewheel.errors import CheckpointError
 from tidewheel.model.process import DATETIME, Clock, DataType, Process
@@ -70,7 +71,8 @@ class ProcessOperator:
         accepted = pl.DataFrame(schema={**self.schema, TIME: pl.Int64()}) if rows is None else rows.select(columns)
         watermark = max((time for time in (tick.before, tick.watermark) if time is not None), default=None)
         hint = old = _read_hint(store)
-        released, hint = self._release(store, accepted, watermark, hint)
+        released, queue = event_buffer.release(store, accepted, watermark, Queue(hint.next_event, hint.arrivals))
+        hint = replace(hint, next_event=queue.next_event, arrivals=queue.arrivals)
         timers_due = watermark is not None and hint.next_timer <= watermark
         results = pl.DataFrame(schema=dict(self.bound.output))
         if released.height or timers_due or hint.next_clock <= tick.clock:
@@ -79,24 +81,6 @@ class ProcessOperator:
             names = [field.name for field in fields(Hint)]
             store.put("hint", pl.DataFrame([astuple(hint)], schema=dict.fromkeys(names, pl.Int64), orient="row"))
         return self.bound.split(results)
-
-    def _release(
-        self, store: Store, rows: pl.DataFrame, watermark: Instant | None, hint: Hint
-    ) -> tuple[pl.DataFrame, Hint]:
-        """The events, new or waiting, that the watermark has passed; the rest waits."""
-        arrival = pl.int_range(hint.arrivals, hint.arrivals + pl.len(), dtype=pl.Int64).alias("__arrival")
-        pending = rows.with_columns(arrival)
-        arrivals, next_event = hint.arrivals + rows.height, hint.next_event
-        if watermark is not None and next_event < watermark:
-            pending = pl.concat([*event_buffer.take(store, watermark), pending])
-            start = event_buffer.least_start(store)
-            next_event = NEVER if start is None else start
-        passed = pl.lit(False) if watermark is None else pl.col("__time") < watermark
-        released, waiting = pending.filter(passed), pending.filter(~passed)
-        if waiting.height:
-            event_buffer.keep(store, waiting)
-            next_event = min(next_event, *waiting.select(pl.col("__time").min()).row(0))
-        return released, Hint(VERSION, next_event, hint.next_timer, hint.next_clock, arrivals)
 
     def _advance(self, store: Store, released: pl.DataFrame, clock: Clock, hint: Hint) -> tuple[pl.DataFrame, Hint]:
         """Run the function over what was released and what is due."""

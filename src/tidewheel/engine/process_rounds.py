@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from tidewheel.engine.event_buffer import NEVER
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.process import Clock
@@ -27,9 +28,8 @@ from tidewheel.model.process_call import BoundProcess
 from tidewheel.model.runs import first_at_or_after
 from tidewheel.model.time import Instant
 
-__all__ = ["LAST", "NEVER", "Rounds"]
+__all__ = ["LAST", "Rounds"]
 
-NEVER: Instant = 2**63 - 1
 LAST = "__last"
 """The column of the kept state with the time of the key's last event."""
 

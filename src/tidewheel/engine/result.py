@@ -17,6 +17,7 @@ from tidewheel.engine.flow import Flow, Stage
 from tidewheel.engine.halves import METRICS, late_port, metrics_frame
 from tidewheel.engine.input import LogInput
 from tidewheel.engine.judging import LATE_BY, REASON
+from tidewheel.engine.matched import Matched
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.pane_columns import PANE_COLUMNS
 from tidewheel.engine.stream import Stream
@@ -39,6 +40,8 @@ def result_schema(stage: Stage) -> dict[str, pl.DataType]:
         if stage.what.streams:
             output.pop("stream")
         return output
+    if isinstance(stage.what, Matched):
+        return stage.what.outputs()[RESULTS]
     columns = {name: stage.schema[name] for name in stage.keys}
     columns |= {name: PANE_COLUMNS[name] for name in ("window_start", "window_end")}
     for name, aggregate in stage.what.aggregates.items():
@@ -62,10 +65,11 @@ def arrow_of(schema: Mapping[str, pl.DataType]) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Result(Stream):
-    """The results of a windowed aggregation or a process function: a stream again, so it can be keyed and windowed on.
+    """The results of a windowed aggregation, a process function or a pattern: a stream again, so it can be keyed and
+    windowed on.
 
     Besides its results it has outputs by name: `late` (rows that came too late, with `late_reason` and `late_by`),
-    `metrics`, and those that a process function names.
+    `metrics`, those that a process function names, and of a pattern `timed_out` and `dropped`.
     """
 
     name: str | None = None
@@ -96,6 +100,8 @@ class Result(Stream):
             extra = dict(bind(stage.what, stage.schema).output)
             extra.pop("stream", None)
             outputs |= {name: arrow_of(extra) for name in stage.what.streams}
+        if isinstance(stage.what, Matched):
+            outputs |= {name: arrow_of(of) for name, of in stage.what.outputs().items() if name != RESULTS}
         sample = metrics_frame("", 0, Tick(None, None, 0), 0, 0, None)
         outputs[METRICS] = arrow_of(dict(sample.schema))
         return outputs
@@ -124,7 +130,8 @@ class Result(Stream):
         **others: Topic,
     ) -> Run:
         """Start it on its log, into topics of the same log, each result once whatever crashes. Other outputs of a
-        process function are named likewise. `type`: the message type of the results; without it one is made.
+        process function or a pattern are named likewise, and a pattern's results may be called `matches`. `type`: the
+        message type of the results; without it one is made.
 
         With `available_now` it reads what is there and ends. `begin`: where a new checkpoint begins. `clock="log"`
         lets processing time be when events reached the log, for running history again as it happened.
@@ -135,6 +142,8 @@ class Result(Stream):
             raise DefinitionError(
                 "start writes to a log what comes from a log; a DataFrame goes on with .df().writeStream"
             )
+        if isinstance(self.stages[-1].what, Matched):
+            panes = others.pop("matches", panes)
         chosen: dict[str, Any] = {RESULTS: panes, LATE: late, METRICS: metrics, **others}
         known = self.schemas()
         strange = [name for name in chosen if name not in known]

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from tidewheel.engine.flow import RowOp, Stage
 from tidewheel.engine.input import FrameInput, LogInput
+from tidewheel.engine.matched import Matched, PatternMatch
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import Aggregate
 from tidewheel.model.deduplicate import deduplicate
@@ -24,6 +25,8 @@ from tidewheel.model.triggers import Trigger, default
 from tidewheel.model.watermarks import Strategy
 from tidewheel.model.windowing import EarlyWindows, Mode, Timestamp, Windowing
 from tidewheel.model.windows import Count, Windows
+from tidewheel.patterns.matcher import Matcher
+from tidewheel.patterns.pattern import Pattern
 from tidewheel.transport.log import Log
 
 if TYPE_CHECKING:
@@ -121,6 +124,10 @@ class Stream:
         """Where in event time results are computed, here over all rows together; see `KeyedStream.window`."""
         return KeyedStream(self, ()).window(windows, lateness=lateness, timestamp=timestamp)
 
+    def match(self, pattern: Pattern, *, measures: Mapping[str, pl.Expr] | None = None, limit: int = 10_000) -> Result:
+        """Find a pattern in all rows together; see `KeyedStream.match`."""
+        return KeyedStream(self, ()).match(pattern, measures=measures, limit=limit)
+
     def deduplicate(self, *columns: str, horizon: str | timedelta | int) -> Result:
         """Keep the first of rows that are equal in these columns, within the horizon; the others go to the output
         `duplicates`."""
@@ -175,7 +182,34 @@ class KeyedStream:
         ttl = None if ttl is None else duration(ttl, what="ttl")
         return self._staged(previous(columns, keys=self.keys, schema=self.stream.schema, prefix=prefix, ttl=ttl))
 
-    def _staged(self, what: Windowing | Process) -> Result:
+    def match(self, pattern: Pattern, *, measures: Mapping[str, pl.Expr] | None = None, limit: int = 10_000) -> Result:
+        """Find a pattern in each key's rows, in event-time order. Results are its matches: the keys, `match_start`,
+        `match_end` and the measures. Partial matches that ran out of time go to the output `timed_out`; those beyond
+        `limit` for one key to `dropped`, the oldest first.
+
+        >>> import tempfile
+        >>> import tidewheel as tw
+        >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+        >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+        >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+        >>> hard_stop = (
+        ...     tw.pattern("fast", pl.col("speed") >= 10)
+        ...     .next("braking", pl.col("acc") < 0).one_or_more().consecutive().greedy()
+        ...     .next("standing", pl.col("speed") < 1)
+        ...     .within("10 s")
+        ...     .after_match("skip past last")
+        ... )
+        >>> stops = positions.key_by("operator", "vehicle").match(
+        ...     hard_stop, measures={"drop": tw.first("fast.speed") - tw.last("standing.speed")}
+        ... )
+        >>> list(stops.schema)
+        ['operator', 'vehicle', 'match_start', 'match_end', 'drop', 'event_time']
+        """
+        schema = dict(self.stream.schema)
+        matcher = Matcher(pattern, keys=self.keys, measures=measures, limit=limit)
+        return self._staged(PatternMatch(matcher, schema))
+
+    def _staged(self, what: Windowing | Process | Matched) -> Result:
         from tidewheel.engine.result import Result, result_schema
 
         source = self.stream
@@ -185,9 +219,10 @@ class KeyedStream:
                 f'window(timestamp="{before.timestamp}"): results of that time would be late for what follows; '
                 'use timestamp="end" in front of another stage'
             )
-        if isinstance(what, Process) and source.retracting:
+        if not isinstance(what, Windowing) and source.retracting:
+            kind = "a process function" if isinstance(what, Process) else "a pattern"
             raise DefinitionError(
-                f"{what!r}: the rows before it may be taken back, which a process function cannot follow; "
+                f"{what!r}: the rows before it may be taken back, which {kind} cannot follow; "
                 'use accumulate("delta"), or a trigger without early and late panes'
             )
         stage = Stage(source.ops, self.keys, what, dict(source.schema))

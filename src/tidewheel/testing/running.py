@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from tidewheel.engine.flow import Stage, prepared
 from tidewheel.engine.halves import METRICS
 from tidewheel.engine.launch import Target, start_flows
+from tidewheel.engine.matched import Matched
 from tidewheel.engine.operator import LATE, RESULTS
 from tidewheel.engine.result import Result, arrow_of
 from tidewheel.engine.stream import Stream, stream
@@ -30,6 +31,7 @@ from tidewheel.model.process import Process
 from tidewheel.model.process_reference import ProcessReference
 from tidewheel.model.reference import Reference
 from tidewheel.model.time import Instant
+from tidewheel.model.windowing import Windowing
 from tidewheel.testing.rows import MIDNIGHT, Outcome, Row, micros, pane, row
 from tidewheel.testing.script import Bundle, Script
 from tidewheel.transport.codec import decode_columns, decode_envelopes, encode, encode_columns, pack
@@ -134,12 +136,13 @@ def run_on_reference(script: Script, pipeline: Pipeline) -> Outcome:
         bundles = [(prepared(stage, given.frame(bundle)), bundle) for bundle in script.bundles]
         if isinstance(stage.what, Process):
             return _processed(stage, stage.what, bundles)
-        return _windowed(stage, bundles)
+        if isinstance(stage.what, Matched):
+            raise DefinitionError('Script.run: patterns run on="spark" only')
+        return _windowed(stage, stage.what, bundles)
 
 
-def _windowed(stage: Stage, bundles: Iterable[tuple[pl.DataFrame, Bundle]]) -> Outcome:
-    assert not isinstance(stage.what, Process)
-    reference = Reference(stage.what)
+def _windowed(stage: Stage, windowing: Windowing, bundles: Iterable[tuple[pl.DataFrame, Bundle]]) -> Outcome:
+    reference = Reference(windowing)
     results: list[Row] = []
     late: list[Row] = []
     for frame, bundle in bundles:
@@ -209,7 +212,7 @@ def run_on_spark(script: Script, pipeline: Pipeline, spark: SparkSession | None 
         results = found.pop(RESULTS)
         rejected = [_late(values, values["late_reason"], micros(values["late_by"])) for values in found.pop(LATE)]
         outputs = {name: [_row(values) for values in rows] for name, rows in found.items()}
-        if isinstance(stage.what, Process):
+        if not isinstance(stage.what, Windowing):
             return Outcome([_row(values) for values in results], _by_time(rejected), outputs)
         names = list(stage.what.aggregates)
         return Outcome([_shown(values, stage.keys, names) for values in results], _by_time(rejected), outputs)

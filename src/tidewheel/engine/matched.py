@@ -1,0 +1,161 @@
+"""What a stage recognises in each key's events, in the order of event time: a pattern, or a MATCH_RECOGNIZE clause.
+
+Both are driven the same way: events that the watermark has passed go in, in order, and rows by the name of their stream
+come out; in between stay frames.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from tidewheel.engine.operator import RESULTS
+from tidewheel.engine.window_columns import TIME
+from tidewheel.errors import DefinitionError
+from tidewheel.model.time import Instant
+from tidewheel.patterns.matcher import Matcher
+from tidewheel.patterns.sql.clause import Clause
+from tidewheel.patterns.sql.recogniser import Recogniser
+
+__all__ = ["DROPPED", "TIMED_OUT", "ClauseMatch", "Matched", "PatternMatch"]
+
+TIMED_OUT = "timed_out"
+DROPPED = "dropped"
+EVENT_TIME = "event_time"
+_INSTANT = pl.Datetime("us", "UTC")
+Frames = dict[str, pl.DataFrame]
+Schema = dict[str, pl.DataType]
+
+
+class Matched(ABC):
+    """What is recognised in events of a schema."""
+
+    schema: Mapping[str, pl.DataType]
+
+    @property
+    @abstractmethod
+    def columns(self) -> Sequence[str]:
+        """The columns that it needs of the events."""
+
+    @property
+    def order(self) -> Sequence[str]:
+        """The columns that order events of the same time, before the order in which they came."""
+        return ()
+
+    @abstractmethod
+    def outputs(self) -> dict[str, Schema]:
+        """The columns of its streams, `results` first."""
+
+    @abstractmethod
+    def step(self, state: Frames, events: pl.DataFrame, watermark: Instant | None) -> tuple[Frames, Frames]:
+        """Rows by stream, and the state after these events, which are in order and all before the watermark."""
+
+    @abstractmethod
+    def about(self) -> list[str]:
+        """In plain words: what it is, and what is kept."""
+
+
+@dataclass(frozen=True)
+class PatternMatch(Matched):
+    """A pattern. Results are matches; what ran out of time, and what was dropped at the limit, have their streams."""
+
+    matcher: Matcher
+    schema: Mapping[str, pl.DataType] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        self.matcher.schemas(dict(self.schema))  # what does not fit is refused here
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The keys, and what conditions and measures ask for."""
+        return self.matcher.columns
+
+    def outputs(self) -> dict[str, Schema]:
+        """Matches as `results`, then `timed_out` and `dropped`."""
+        made = self.matcher.schemas(dict(self.schema))
+        return {
+            _PORTS[name][0]: dict(_told(name, pl.DataFrame(schema=columns)).schema) for name, columns in made.items()
+        }
+
+    def step(self, state: Frames, events: pl.DataFrame, watermark: Instant | None) -> tuple[Frames, Frames]:
+        """One step of the matcher."""
+        found, after = self.matcher.step(state, events, watermark)
+        return {_PORTS[name][0]: _told(name, frame) for name, frame in found.items()}, after
+
+    def about(self) -> list[str]:
+        """The pattern, and what is kept."""
+        lines = [f"What: {self.matcher.pattern!r}."]
+        if self.matcher.measures:
+            lines.append(
+                f"Measures: {', '.join(f'{name} = {measure}' for name, measure in self.matcher.measures.items())}."
+            )
+        return [
+            *lines,
+            "When: a match in the batch in which the watermark passes what decides it.",
+            "Kept: rows until the watermark passes them; the events of open partial matches, at most "
+            f"{self.matcher.limit:,} of these for each key: beyond it the oldest go to the output dropped.",
+        ]
+
+
+@dataclass(frozen=True)
+class ClauseMatch(Matched):
+    """A MATCH_RECOGNIZE clause, ordered by the event time first."""
+
+    clause: Clause
+    schema: Mapping[str, pl.DataType] = field(repr=False)
+    recogniser: Recogniser = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "recogniser", Recogniser(self.clause, dict(self.schema)))
+        for item in self.clause.order_by[1:]:
+            if item.descending or item.nulls_last:
+                raise DefinitionError(
+                    f"ORDER BY {item.column.name}: further columns of a stream's order are ascending, nulls first"
+                )
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """All columns: what is not asked for is left out by the clause itself."""
+        return list(self.schema)
+
+    @property
+    def order(self) -> Sequence[str]:
+        """What the clause orders by besides the time."""
+        return [item.column.name for item in self.clause.order_by[1:]]
+
+    def outputs(self) -> dict[str, Schema]:
+        """The rows that the clause gives, and when they were known."""
+        return {RESULTS: {**self.recogniser.schema, EVENT_TIME: _INSTANT}}
+
+    def step(self, state: Frames, events: pl.DataFrame, watermark: Instant | None) -> tuple[Frames, Frames]:
+        """One step of the recogniser."""
+        rows, after = self.recogniser.step(state, events, watermark)
+        return {RESULTS: rows}, after
+
+    def about(self) -> list[str]:
+        """The clause, and what is kept."""
+        return [
+            "What: MATCH_RECOGNIZE.",
+            "When: a match in the batch in which no later row could change it.",
+            "Kept: rows until the watermark passes them; the rows that an unfinished match may still need.",
+        ]
+
+
+_PORTS = {
+    "matches": (RESULTS, "completed_at"),
+    "timed_out": (TIMED_OUT, "timed_out_at"),
+    "dropped": (DROPPED, "dropped_at"),
+}
+
+
+def _told(name: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """A matcher's rows with instants as times; the event time is when it was known."""
+    known = _PORTS[name][1]
+    times = [pl.col(column).cast(_INSTANT) for column in ("match_start", "match_end")]
+    return frame.with_columns(*times, pl.col(known).cast(_INSTANT).alias(EVENT_TIME)).drop(known)
+
+
+assert TIME == "__time"  # what matchers call it
