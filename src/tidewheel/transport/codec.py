@@ -181,7 +181,7 @@ def decode_columns(
     only: frozenset[str] | None = None,
     registry: TypeRegistry = types,
 ) -> Decoded:
-    """Decode a batch of events that carry one type; with `only`, these columns and perhaps no others."""
+    """Decode a batch of events that carry one type; with `only`, at least these columns."""
     wanted = type_name(of)
     handler = registry.handler(of)
     if isinstance(values, pa.ChunkedArray):
