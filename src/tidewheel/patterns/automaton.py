@@ -136,8 +136,8 @@ class Automaton:
 
     def event(self, event: int, time: Instant, bits: int, starts: int = -1) -> None:
         """The next event of the key. bits: the conditions that hold for it; starts: which starts to consider."""
-        if time >= self._wake:
-            self.advance(time)
+        if time >= self._wake and not self._independent:
+            self.advance(time)  # otherwise it is enough that each run looks at the time when it is looked at
         machine = self.machine
         before, self._fresh = self._fresh, []
         for position, runs in self._runs.items():
@@ -154,6 +154,7 @@ class Automaton:
             self._release()
         self._added += len(self._fresh)
         if self._added > self.limit:
+            self.advance(time)
             self._added = len(self)
             if self._added > self.limit:
                 self._drop(time)
@@ -231,6 +232,10 @@ class Automaton:
 
     def _step(self, run: Run, event: int, time: Instant, bits: int) -> None:
         machine = self.machine
+        while time >= run.due:
+            self._expire(run, run.due)
+            if run.dead:
+                return
         opened = run.open
         for way in machine.ways[run.position]:
             if not way.bit & opened:

@@ -52,6 +52,7 @@ class Harness:
         self._frame = self._frame.vstack(new)
         self._machine.conditions.load(self._frame)
         for (time, _), holds in zip(events, bits, strict=True):
+            self._automaton.advance(time)
             self._automaton.event(self._count, time, holds)
             self._count += 1
 
