@@ -158,15 +158,20 @@ def _source(node: Node) -> str:
     if node.operator == "neg":
         return f"-{_inside(node.parts[0], '~')}"
     if node.operator == "when":
-        condition, then, otherwise = (_source(part) for part in node.parts)
+        condition, then, otherwise = (_alone(part) for part in node.parts)
         return f"pl.when({condition}).then({then}).otherwise({otherwise})"
     if node.operator == "is_between":
-        return f"{_inside(node.parts[0], '~')}.is_between({', '.join(_source(part) for part in node.parts[1:])})"
+        return f"{_inside(node.parts[0], '~')}.is_between({', '.join(_alone(part) for part in node.parts[1:])})"
     return f"{_inside(node.parts[0], '~')}.{node.operator}()"
 
 
+def _alone(part: Node) -> str:
+    """A literal that is no operand: text would be taken for a column's name, and has no methods of expressions."""
+    return f"pl.lit({part.value!r})" if part.operator == "lit" else _source(part)
+
+
 def _inside(part: Node, outer: str) -> str:
-    text = _source(part)
+    text = _alone(part) if outer == "~" else _source(part)
     if part.operator in _BINARY and (outer == "~" or part.operator != outer or outer not in "&|"):
         return f"({text})"
     return text
