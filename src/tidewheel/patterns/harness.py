@@ -8,11 +8,12 @@ from typing import Any
 import polars as pl
 
 from tidewheel.model.time import Instant
-from tidewheel.patterns.automaton import Automaton, Path, steps_of
+from tidewheel.patterns.automaton import Automaton
 from tidewheel.patterns.compiler import compile_pattern
 from tidewheel.patterns.conditions import check_columns
 from tidewheel.patterns.machine import Machine
 from tidewheel.patterns.pattern import Pattern
+from tidewheel.patterns.run import Path, steps_of
 
 __all__ = ["Harness"]
 

@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 
 from tidewheel.model.time import Instant
-from tidewheel.patterns.automaton import BY_TIME, Automaton, Match, Path, Run, steps_of
+from tidewheel.patterns.automaton import Automaton
 from tidewheel.patterns.batch import Batch, Numbers, Truths
 from tidewheel.patterns.kept import HELD, ID, RUN, Kept, needed
 from tidewheel.patterns.machine import Machine
 from tidewheel.patterns.measures import EVENTS, POSITIONS
 from tidewheel.patterns.memory import Taken
+from tidewheel.patterns.run import BY_TIME, Match, Path, Run, steps_of
 
 __all__ = ["PATHS", "Found", "Running", "Work"]
 
