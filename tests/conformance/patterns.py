@@ -7,6 +7,7 @@ is expected of it.
 from __future__ import annotations
 
 import ast
+import io
 import operator
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +22,7 @@ from tidewheel.errors import TidewheelError
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.patterns import references
 from tidewheel.patterns.harness import Harness
+from tidewheel.patterns.matcher import Matcher
 from tidewheel.patterns.pattern import Pattern, pattern
 
 MILLISECOND = 1_000
@@ -393,4 +395,47 @@ def _named(stages: dict[str, list[int]], names: list[str]) -> Stages:
     return {stage: [names[event] for event in events] for stage, events in stages.items()}
 
 
-PATTERN_RUNNERS: dict[str, PatternRunner] = {"reference": automaton}
+def matcher(cases: Sequence[PatternCase]) -> list[Outcome]:
+    """The matcher on columns, all keys at once, with a state that is written and read between steps."""
+    return [_on_matcher(case) for case in cases]
+
+
+def _on_matcher(case: PatternCase) -> Outcome:
+    outcome = Outcome()
+    times = [time for step in case.steps for time, _ in step.events]
+    arrival = times != sorted(times)  # cases for the automaton alone; none of them has a limit of time
+    try:
+        built = case.build()
+        measures = {f"of {stage}": references.collect(f"{stage}.event") for stage in built.stages}
+        driver = Matcher(built, keys=case.keys, measures=measures)
+        state: dict[str, pl.DataFrame] = {}
+        count = 0
+        for step in case.steps:
+            numbered = list(enumerate(step.events, start=count))
+            count += len(numbered)
+            rows = [row | {"__time": number if arrival else time} for number, (time, row) in numbered]
+            events = pl.DataFrame(rows, schema=SCHEMA | {"__time": pl.Int64()})
+            last = max((row["__time"] + 1 for row in rows), default=None)
+            mark = last if step.watermark is None else step.watermark
+            events = events.sort(*case.keys, "__time", maintain_order=True)
+            outputs, state = driver.step({name: _stored(frame) for name, frame in state.items()}, events, mark)
+            outcome.matches.append([_taken(row) for row in outputs["matches"].iter_rows(named=True)])
+            over = outputs["timed_out"].iter_rows(named=True)
+            outcome.timed_out.append([(_taken(row), row["timed_out_at"]) for row in over])
+    except TidewheelError as error:
+        outcome.error = str(error)
+    return outcome
+
+
+def _stored(frame: pl.DataFrame) -> pl.DataFrame:
+    buffer = io.BytesIO()
+    frame.write_ipc(buffer)
+    buffer.seek(0)
+    return pl.read_ipc(buffer)
+
+
+def _taken(row: dict[str, Any]) -> Stages:
+    return {name.removeprefix("of "): events for name, events in row.items() if name.startswith("of ") and events}
+
+
+PATTERN_RUNNERS: dict[str, PatternRunner] = {"reference": automaton, "matcher": matcher}
