@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidewheel.engine.offset import Offset
@@ -25,9 +25,14 @@ class Piece:
     end: int
 
 
-def first_offset(log: Log, topics: Sequence[str], start: Start, *, clock: Instant) -> Offset:
-    """Where a new query begins."""
-    positions = {part: log.position(part[0], part[1], start) for part in _partitions(log, topics)}
+def first_offset(
+    log: Log, topics: Sequence[str], start: Start, *, clock: Instant, whole: Collection[str] = ()
+) -> Offset:
+    """Where a new query begins: at `start`, and the topics in `whole` at their beginning."""
+    positions = {
+        part: log.position(part[0], part[1], "earliest" if part[0] in whole else start)
+        for part in _partitions(log, topics)
+    }
     return Offset(log.identity, positions, clock)
 
 
