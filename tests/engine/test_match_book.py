@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidewheel as tw
@@ -266,6 +266,7 @@ def test_the_kept_patterns_have_a_version():
 PATTERNS = [UP, DOWN, tw.pattern("a", pl.col("x") > 4).times(2).after_match("skip past last")]
 
 
+@settings(max_examples=40)
 @given(st.data())
 def test_generated_changes_give_what_each_version_finds_by_itself(data):
     """For each version, a matcher of its own over what was released while it was in force."""
