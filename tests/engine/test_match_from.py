@@ -245,7 +245,7 @@ def test_what_makes_no_sense_is_refused_when_defined(spark, log, book, tmp_path)
 
 
 def test_a_book_refuses_what_makes_no_sense(log, book):
-    with pytest.raises(DefinitionError, match="there is no pattern 'up' in control.patterns; there are: none"):
+    with pytest.raises(DefinitionError, match=r"there is no pattern 'up' in control\.patterns; there are: none"):
         book.remove("up")
     with pytest.raises(DefinitionError, match="a pattern's name is"):
         book.put("a b", UP)

@@ -180,7 +180,10 @@ STAGE = {"call": "pattern", "stage": "a"}
         (changed(measures={"x": ["col", "speed"]}), "could be that of any event"),
         (changed(measures={"x": ["col", "first(nobody.speed)"]}), "speaks of a stage 'nobody'"),
         (" " * MOST_LETTERS + GOLDEN, "at most 200,000 letters"),
-        (changed(parts=[STAGE] + [{"call": "next", "stage": f"s{i}"} for i in range(MOST_PARTS)]), "at most 200 stages"),
+        (
+            changed(parts=[STAGE] + [{"call": "next", "stage": f"s{i}"} for i in range(MOST_PARTS)]),
+            "at most 200 stages",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(text, reason):

@@ -134,7 +134,6 @@ class Dealer:
             # Late rows need no state, only a way out.
             parcels.setdefault(0, Parcel()).add(flow, LATE, _public(pl.concat(late)))
 
-
     def announce(self, parcels: dict[int, Parcel], flow: str, by_topic: Mapping[str, Sequence[pl.DataFrame]]) -> None:
         """Give every bucket the definitions that the flow's stages are told to heed."""
         with _blamed(flow):

@@ -72,13 +72,17 @@ def plan_batch(
     aside = {topic for topic, strategy in strategies.items() if not strategy.takes_part}
     horizon = _horizon(log, waiting, until) if aside.intersection(block.topic for block in waiting) else None
     taken: dict[Partition, list[Summary]] = {part: [] for part in positions}
-    behind = set()
+    behind: set[Partition] = set()
     count = 0
     for block in waiting:
         part = (block.topic, block.partition)
         size = block.summary.count
         early = bool(behind) or (horizon is not None and block.summary.append_time > horizon)
-        if part in behind or (early and block.topic in aside) or (limit is not None and count > 0 and count + size > limit):
+        if (
+            part in behind
+            or (early and block.topic in aside)
+            or (limit is not None and count > 0 and count + size > limit)
+        ):
             behind.add(part)
             continue
         count += size
@@ -125,7 +129,9 @@ def _horizon(log: Log, waiting: Sequence[Block], until: Mapping[Partition, int] 
     """Up to when it is known what was appended; None if these blocks are all there are."""
     last = {(block.topic, block.partition): block for block in waiting}
     ends = {part: log.topic_info(part[0]).next_offsets[part[1]] for part in last} if until is None else until
-    return min((block.summary.append_time for part, block in last.items() if block.next_offset < ends[part]), default=None)
+    return min(
+        (block.summary.append_time for part, block in last.items() if block.next_offset < ends[part]), default=None
+    )
 
 
 def _partitions(log: Log, topics: Sequence[str]) -> list[Partition]:

@@ -87,7 +87,6 @@ class ReaderHalf:
         tick = Tick(info.watermark_before, END_OF_TIME if self._ended else info.watermark, info.clock)
         yield _rows(parcels, self._ids, info.task, tick, everyone=info.first, lane="/".join(info.lane))
 
-
     def refused(self, topic: str, columns: pa.RecordBatch) -> dict[int, str]:
         """The rows that are definitions which make no sense to a flow that is told by this topic, and why not."""
         books = [book for flow in self._flows for book in flow.books.values() if book.topic == topic]

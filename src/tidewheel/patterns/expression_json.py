@@ -132,14 +132,13 @@ def _literal(expression: pl.Expr) -> tuple[str, list[Any]] | None:
         return None
     series = pl.select(expression).to_series()
     value = series[0] if len(series) == 1 else None
-    if isinstance(value, pl.Series):
-        found = [_plain(one) for one in value.to_list()]
-        name, again = "list", value.to_list()
+    if isinstance(value, pl.Series):  # what is_in looks among
+        name, found = "list", [_plain(one) for one in value.to_list()]
+    elif pl.lit(value).meta.eq(expression):
+        name, found = "lit", [_plain(value)]
     else:
-        found, name, again = [_plain(value)], "lit", value
-    if any(one is _UNKNOWN for one in found):
         return None
-    return (name, found) if name == "list" or pl.lit(again).meta.eq(expression) else None
+    return None if any(one is _UNKNOWN for one in found) else (name, found)
 
 
 _UNKNOWN = object()

@@ -17,7 +17,7 @@ from tidewheel.model.panes import END_OF_TIME
 from tidewheel.patterns.expression_json import expression_from_json, expression_to_json
 from tidewheel.patterns.pattern import Pattern, all_of, any_of, pattern
 from tidewheel.patterns.policy import ALL
-from tidewheel.patterns.stage import ONCE, Group, Part, Quantifier, Stage
+from tidewheel.patterns.stage import ONCE, Group, Part, Quantifier
 
 __all__ = ["VERSION", "pattern_from_json", "pattern_to_json"]
 
@@ -96,9 +96,8 @@ def _parts(parts: tuple[Part, ...]) -> list[dict[str, Any]]:
 
 def _part(part: Part, *, first: bool) -> dict[str, Any]:
     if isinstance(part, Group):
-        choice = part.kind != "sequence"
-        call = "pattern" if first else part.contiguity
-        fields: dict[str, Any] = {"call": part.kind if choice else call, "of": [_parts(one) for one in part.sequences]}
+        called = part.kind if part.kind != "sequence" else "pattern" if first else part.contiguity
+        fields: dict[str, Any] = {"call": called, "of": [_parts(one) for one in part.sequences]}
         return fields | _often(part.quantifier, "a group")
     call = "pattern" if first else f"not_{part.contiguity}" if part.forbids else part.contiguity
     what = f"stage {part.name!r}"
@@ -255,5 +254,3 @@ def _check_names(fields: Mapping[str, Any], known: set[str], what: str) -> None:
 
 def _refuse_constant(text: str) -> Any:
     raise ValueError(f"{text} is no JSON")
-
-
