@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from tidewheel.patterns import geo as geo
     from tidewheel.transport.log import Log, open_log
+    from tidewheel.transport.pattern_book import PatternBook
     from tidewheel.transport.registry import TypeRegistry, types
 
 __version__ = "0.1.0"
@@ -49,6 +50,7 @@ __all__ = [
     "KeyedStream",
     "Log",
     "Pattern",
+    "PatternBook",
     "ProcessingTimer",
     "Progress",
     "Result",
@@ -108,6 +110,7 @@ _HOMES = {
     "session": "engine.session",
     "Log": "transport.log",
     "open_log": "transport.log",
+    "PatternBook": "transport.pattern_book",
     "TypeRegistry": "transport.registry",
     "types": "transport.registry",
     **dict.fromkeys(

@@ -154,3 +154,51 @@ def test_batches_and_their_shares_cover_every_record_once(tmp_path_factory, appe
                 seen += [(piece.topic, number) for piece in pieces for number in range(piece.start, piece.end)]
             offset = after
         assert sorted(seen) == sorted((topic, number) for topic, end in ends.items() for number in range(end))
+
+
+ASIDE = {"a": TRUSTING, "control": watermarks.Aside()}
+
+
+def plan_aside(log, before, *, limit, until=None):
+    return plan_batch(log, ASIDE, before, limit=limit, clock=10, tick=0, until=until)
+
+
+def test_a_topic_that_is_aside_has_no_say_in_the_watermark(log):
+    log.create_topic("control")
+    log.append("a", positions(range(10)))
+    first = plan_aside(log, begin(log, "a", "control"), limit=None)
+    assert first.watermark == START + 8 * S, "it is silent and holds nobody back"
+    log.append("control", positions(range(500, 501)))
+    second = plan_aside(log, first, limit=None)
+    assert second.positions["control", 0] == 1
+    assert second.watermark == first.watermark, "and its own times move nothing"
+    assert plan_aside(log, second, limit=None) is second
+    assert "control/0" not in second.memory["inputs"]
+
+
+def test_a_topic_that_is_aside_is_read_from_its_beginning(log):
+    for topic in ("a", "control"):
+        log.append(topic, positions(range(10)))
+    offset = first_offset(log, ["a", "control"], "latest", clock=0, whole=["control"])
+    assert offset.positions == {("a", 0): 10, ("control", 0): 0}
+
+
+@pytest.mark.parametrize("size", [30, 40, 100])
+@pytest.mark.parametrize("bounded", [False, True])
+def test_what_is_said_aside_waits_for_all_that_was_appended_before_it(log, size, bounded):
+    """Also where a small block would still fit into the batch, and where not all of the backlog was looked at."""
+    said = {}
+    for number in range(10):
+        log.append("a", positions(range(number * size, number * size + size)))
+        log.append("control", positions(range(number, number + 1)))
+        said[number + 1] = (number + 1) * size  # what was said until then, and the events before the last of it
+    until = {("a", 0): 10 * size, ("control", 0): 10} if bounded else None
+    offset = begin(log, "a", "control")
+    steps = 0
+    while (after := plan_aside(log, offset, limit=100, until=until)) is not offset:
+        offset, steps = after, steps + 1
+        heard, events = offset.positions["control", 0], offset.positions["a", 0]
+        assert events >= said.get(heard, 0), "nothing is heard before its time"
+        assert heard >= events // size - 1, "nor long after it"
+    assert offset.positions == {("a", 0): 10 * size, ("control", 0): 10}
+    assert steps > 3

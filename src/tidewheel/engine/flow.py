@@ -11,8 +11,9 @@ from typing import Any, Literal, Protocol
 import polars as pl
 
 from tidewheel.engine.counted import CountedOperator
+from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.matched import Matched
-from tidewheel.engine.matching import MatchOperator
+from tidewheel.engine.matching import BookOperator, MatchOperator
 from tidewheel.engine.operator import Outputs, Store, Tick
 from tidewheel.engine.partials import aggregates
 from tidewheel.engine.process import ProcessOperator
@@ -90,6 +91,8 @@ class Stage:
         """What runs it."""
         if isinstance(self.what, Process):
             return ProcessOperator(self.what, self.schema)
+        if isinstance(self.what, BookMatch):
+            return BookOperator(self.what, self.by)
         if isinstance(self.what, Matched):
             return MatchOperator(self.what, self.by)
         if isinstance(self.what.windows, Count):
@@ -138,6 +141,11 @@ class Flow:
     topics: tuple[str, ...]
     stages: tuple[Stage, ...]
     future: Duration | None = None
+
+    @property
+    def books(self) -> dict[int, BookMatch]:
+        """The stages, by their depth, that a topic tells what to look for."""
+        return {depth: stage.what for depth, stage in enumerate(self.stages) if isinstance(stage.what, BookMatch)}
 
     @property
     def waits_for_clock(self) -> bool:

@@ -20,6 +20,7 @@ from tidewheel.engine.buckets import by_bucket
 from tidewheel.engine.flow import ALL, Flow, Stage, StageOperator, prepared
 from tidewheel.engine.frames import pack, unpack
 from tidewheel.engine.judging import LATE_BY, REASON
+from tidewheel.engine.matching import BookOperator
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.partials import N
 from tidewheel.engine.window_columns import TIME
@@ -47,6 +48,7 @@ TICK = "tick"
 ACCEPTED = "accepted"
 _OUT = "out"  # results on their way through later stages
 _IN = "in"
+_BOOK = "book-"  # definitions for the stage of this depth
 PLACE = "__place"
 """The column that says which row of its input a row is."""
 
@@ -164,6 +166,15 @@ class Dealer:
             # Late rows need no state, only a way out.
             parcels.setdefault(0, Parcel()).add(flow, LATE, _public(pl.concat(late)))
 
+    def announce(self, parcels: dict[int, Parcel], flow: str, by_topic: Mapping[str, Sequence[Rows]]) -> None:
+        """Give every bucket the definitions that the flow's stages are told to heed."""
+        with _blamed(flow):
+            for depth, book in self._flows[flow].books.items():
+                found = book.accepted([rows.frame for rows in by_topic.get(book.topic, ())])
+                for bucket in range(self._buckets) if found.height else ():
+                    told = found.with_columns(pl.lit(bucket == 0).alias("tells"))
+                    parcels.setdefault(bucket, Parcel()).add(flow, f"{_BOOK}{depth}", told)
+
 
 @contextmanager
 def _blamed(flow: str) -> Iterator[None]:
@@ -230,6 +241,8 @@ class SecondHalf:
         incoming: dict[str, list[pl.DataFrame]] = {}
         out: list[tuple[str, str, pl.DataFrame]] = []
         late_here: dict[str, int] = {}
+        books: dict[str, list[pl.DataFrame]] = {}
+        forward: dict[int, Parcel] = {}
         for data in parcels:
             for flow, port, frame in Parcel.read(data):
                 if port == _IN:
@@ -237,19 +250,32 @@ class SecondHalf:
                 elif port == LATE:
                     out.append((flow, late_port(self._depth), frame))
                     late_here[flow] = late_here.get(flow, 0) + frame.height
+                elif port == f"{_BOOK}{self._depth}":
+                    books.setdefault(flow, []).append(frame)
+                elif port.startswith(_BOOK):
+                    forward.setdefault(bucket, Parcel()).add(flow, port, frame)
                 else:
                     out.append((flow, port.removeprefix(f"{_OUT}-"), frame))
-        forward: dict[int, Parcel] = {}
         for name, operator in self._operators.by_name.items():
             if flows is not None and name not in flows:
                 continue
             with _blamed(name):
+                if name in books:
+                    out += self._heed(name, operator, state, books[name], tick)
                 out += self._stage(name, operator, state, incoming.get(name, []), late_here, tick, forward)
         if self._next is not None:
             for name, port, frame in out:
                 forward.setdefault(bucket, Parcel()).add(name, f"{_OUT}-{port}", frame)
             return [], forward
         return out, {}
+
+    def _heed(
+        self, name: str, operator: StageOperator, state: BucketState, frames: Sequence[pl.DataFrame], tick: Tick
+    ) -> list[tuple[str, str, pl.DataFrame]]:
+        """Definitions come before the batch's rows, in the order in which they were read."""
+        assert isinstance(operator, BookOperator)
+        told = operator.heed(state.store(f"{name}/{self._depth}/"), pl.concat(frames), tick)
+        return [(name, port, frame) for port, frame in told.items() if frame.height]
 
     def _stage(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -33,10 +33,11 @@ from tidewheel.engine.window_columns import TIME
 from tidewheel.errors import DefinitionError, FlowError, TopicNotFoundError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Duration, now
-from tidewheel.model.watermarks import Bounded
+from tidewheel.model.watermarks import Aside, Bounded, Strategy
 from tidewheel.model.windowing import Windowing
 from tidewheel.transport.codec import ENVELOPE_COLUMNS
 from tidewheel.transport.dynamic import MADE, define_message
+from tidewheel.transport.event_pb2 import PatternDefinition
 from tidewheel.transport.log import Log, Topic
 from tidewheel.transport.registry import TypeRegistry, type_name, types
 from tidewheel.transport.type_topic import publish_types
@@ -125,7 +126,7 @@ def start_flows(
                 log.topic_info(topic)
             except TopicNotFoundError:
                 log.create_topic(topic)
-        read = {result.input.message for result in results if isinstance(result.input, LogInput)}
+        read = {message for _, message, _ in _readings(results)}
         known = {*read, *(target.type for target in targets.values())}
         publish_types(log, types, sorted(name for name in known if not name.startswith(MADE)))
         held.note_helper(java_pid(spark))
@@ -239,31 +240,39 @@ def _from_log(
     spark: SparkSession, results: Sequence[Result], running: Sequence[Result], buckets: int, **options: str
 ) -> DataFrame:
     inputs = [result.input for result in results if isinstance(result.input, LogInput)]
-    topics = sorted({topic for given in inputs for topic in given.topics})
     kinds: dict[str, str] = {}
     marks: dict[str, Any] = {}
-    for given in inputs:
-        for topic in given.topics:
-            if kinds.setdefault(topic, given.message) != given.message:
-                raise DefinitionError(f"topic {topic!r} is read as {kinds[topic]} and as {given.message}; choose one")
-            mark = given.watermark.to_json()
-            if marks.setdefault(topic, mark) != mark:
-                raise DefinitionError(
-                    f"topic {topic!r} is read with two watermarks, {marks[topic]} and {mark}; results that share a "
-                    "query share the watermark of a topic: use one, or start them apart"
-                )
+    for topic, message, strategy in _readings(results):
+        if kinds.setdefault(topic, message) != message:
+            raise DefinitionError(f"topic {topic!r} is read as {kinds[topic]} and as {message}; choose one")
+        mark = strategy.to_json()
+        if marks.setdefault(topic, mark) != mark:
+            raise DefinitionError(
+                f"topic {topic!r} is read with two watermarks, {marks[topic]} and {mark}; results that share a "
+                "query share the watermark of a topic: use one, or start them apart"
+            )
     half = ReaderHalf([result.flow() for result in running], buckets)
     reader = spark.readStream.format("tidewheel")
     for key, value in {**inputs[0].options(), **options}.items():
         reader = reader.option(key, value)
     return (
-        reader.option("topics", ",".join(topics))
+        reader.option("topics", ",".join(sorted(kinds)))
         .option("type", json.dumps(kinds))
         .option("watermark", json.dumps(marks))
         .option("transform", reader_function(half))
         .option("transformSchema", PARCELS)
         .load()
     )
+
+
+def _readings(results: Iterable[Result]) -> Iterator[tuple[str, str, Strategy]]:
+    """The topics that results read, with the type of their messages and the watermark."""
+    for result in results:
+        if isinstance(result.input, LogInput):
+            for topic in result.input.topics:
+                yield topic, result.input.message, result.input.watermark
+            for book in result.flow().books.values():
+                yield book.topic, type_name(PatternDefinition), Aside()
 
 
 def _buckets(spark: SparkSession, given: int | None) -> int:
@@ -290,7 +299,7 @@ def _check(results: Mapping[Result, Mapping[str, Target]], log: Log) -> list[str
         if "/" in result.name or ":" in result.name:
             raise DefinitionError(f"a result's name has no / and no :, got {result.name!r}")
         names.add(result.name)
-        topics |= set(result.input.topics)
+        topics |= {topic for topic, _, _ in _readings([result])}
         for target in targets.values():
             if target.topic.log.identity != log.identity:
                 raise DefinitionError(f"{result.name}: results go to the log that is read; give a topic of that log")

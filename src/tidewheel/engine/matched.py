@@ -20,7 +20,7 @@ from tidewheel.patterns.matcher import Matcher
 from tidewheel.patterns.sql.clause import Clause
 from tidewheel.patterns.sql.recogniser import Recogniser
 
-__all__ = ["DROPPED", "TIMED_OUT", "ClauseMatch", "Matched", "PatternMatch"]
+__all__ = ["DROPPED", "PORTS", "TIMED_OUT", "ClauseMatch", "Matched", "PatternMatch"]
 
 TIMED_OUT = "timed_out"
 DROPPED = "dropped"
@@ -77,13 +77,13 @@ class PatternMatch(Matched):
         """Matches as `results`, then `timed_out` and `dropped`."""
         made = self.matcher.schemas(dict(self.schema))
         return {
-            _PORTS[name][0]: dict(_told(name, pl.DataFrame(schema=columns)).schema) for name, columns in made.items()
+            PORTS[name][0]: dict(_told(name, pl.DataFrame(schema=columns)).schema) for name, columns in made.items()
         }
 
     def step(self, state: Frames, events: pl.DataFrame, watermark: Instant | None) -> tuple[Frames, Frames]:
         """One step of the matcher."""
         found, after = self.matcher.step(state, events, watermark)
-        return {_PORTS[name][0]: _told(name, frame) for name, frame in found.items()}, after
+        return {PORTS[name][0]: _told(name, frame) for name, frame in found.items()}, after
 
     def about(self) -> list[str]:
         """The pattern, and what is kept."""
@@ -144,16 +144,17 @@ class ClauseMatch(Matched):
         ]
 
 
-_PORTS = {
+PORTS = {
     "matches": (RESULTS, "completed_at"),
     "timed_out": (TIMED_OUT, "timed_out_at"),
     "dropped": (DROPPED, "dropped_at"),
 }
+"""A matcher's outputs: the name of the stream, and the column that says when a row was known."""
 
 
 def _told(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     """A matcher's rows with instants as times; the event time is when it was known."""
-    known = _PORTS[name][1]
+    known = PORTS[name][1]
     times = [pl.col(column).cast(_INSTANT) for column in ("match_start", "match_end")]
     return frame.with_columns(*times, pl.col(known).cast(_INSTANT).alias(EVENT_TIME)).drop(known)
 

@@ -10,13 +10,14 @@ import polars as pl
 from tidewheel.engine import event_buffer
 from tidewheel.engine.event_buffer import ARRIVAL, Queue
 from tidewheel.engine.judging import judge
+from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.matched import Frames, Matched
 from tidewheel.engine.operator import Outputs, Store, Tick
 from tidewheel.engine.window_columns import TIME
 from tidewheel.errors import CheckpointError
 from tidewheel.model.time import Duration, Instant
 
-__all__ = ["MatchOperator"]
+__all__ = ["BookOperator", "MatchOperator"]
 
 VERSION = 1
 _KEPT = "match/"
@@ -61,14 +62,34 @@ class MatchOperator:
         if not released.height and (watermark is None or watermark == tick.before):
             return {}
         ordered = released.sort([*self.keys, TIME, *self.matched.order, ARRIVAL]).drop(ARRIVAL)
-        names = [name for name in store.names() if name.startswith(_KEPT)]
-        state = {name.removeprefix(_KEPT): frame for name in names if (frame := store.get(name)) is not None}
+        state = _state(store)
         outputs, after = self.matched.step(state, ordered, watermark)
         _keep(store, state, after)
         return {name: _timed(frame, watermark) for name, frame in outputs.items()}
 
     def _type(self, name: str) -> pl.DataType:
         return self.matched.schema.get(name, pl.Int8())  # a stream without keys has a constant one
+
+
+class BookOperator(MatchOperator):
+    """The same for patterns that come and go: what is in force is part of what is kept."""
+
+    def __init__(self, book: BookMatch, keys: Sequence[str]) -> None:
+        super().__init__(book, keys)
+        self.book = book
+
+    def heed(self, store: Store, definitions: pl.DataFrame, tick: Tick) -> Outputs:
+        """Take definitions that were read in this batch: they count for all rows that are released from now on."""
+        state = _state(store)
+        at = tick.clock if tick.before is None else tick.before - 1
+        outputs, after = self.book.change(state, definitions, at)
+        _keep(store, state, after)
+        return outputs
+
+
+def _state(store: Store) -> Frames:
+    names = [name for name in store.names() if name.startswith(_KEPT)]
+    return {name.removeprefix(_KEPT): frame for name in names if (frame := store.get(name)) is not None}
 
 
 def _keep(store: Store, before: Frames, after: Frames) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidewheel.engine.offset import Offset
@@ -25,9 +25,14 @@ class Piece:
     end: int
 
 
-def first_offset(log: Log, topics: Sequence[str], start: Start, *, clock: Instant) -> Offset:
-    """Where a new query begins."""
-    positions = {part: log.position(part[0], part[1], start) for part in _partitions(log, topics)}
+def first_offset(
+    log: Log, topics: Sequence[str], start: Start, *, clock: Instant, whole: Collection[str] = ()
+) -> Offset:
+    """Where a new query begins: at `start`, and the topics in `whole` at their beginning."""
+    positions = {
+        part: log.position(part[0], part[1], "earliest" if part[0] in whole else start)
+        for part in _partitions(log, topics)
+    }
     return Offset(log.identity, positions, clock)
 
 
@@ -46,7 +51,8 @@ def plan_batch(
     """The end of the batch that begins at `before`; the same offset if there is nothing to do.
 
     Whole blocks are taken in the order in which they were appended, whatever their topic, so that a backlog is worked
-    off evenly and no topic runs ahead of the others. `until` stops at these positions. Without data a batch is
+    off evenly and no topic runs ahead of the others. A block of a topic that is aside waits for all that was appended
+    before it: what it says is for what comes after it. `until` stops at these positions. Without data a batch is
     planned only to move the watermark, or with `ticking` the clock alone, at most once every `tick`. With `by_log` the
     batch's clock is when the last of its blocks was appended, so that history can be run again as it happened.
     """
@@ -63,13 +69,20 @@ def plan_batch(
         if end is None or end > position:
             waiting += log.blocks(topic, partition, position, end=end, limit=limit)
     waiting.sort(key=lambda block: (block.summary.append_time, block.topic, block.partition, block.first_offset))
+    aside = {topic for topic, strategy in strategies.items() if not strategy.takes_part}
+    horizon = _horizon(log, waiting, until) if aside.intersection(block.topic for block in waiting) else None
     taken: dict[Partition, list[Summary]] = {part: [] for part in positions}
-    behind = set()
+    behind: set[Partition] = set()
     count = 0
     for block in waiting:
         part = (block.topic, block.partition)
         size = block.summary.count
-        if part in behind or (limit is not None and count > 0 and count + size > limit):
+        early = bool(behind) or (horizon is not None and block.summary.append_time > horizon)
+        if (
+            part in behind
+            or (early and block.topic in aside)
+            or (limit is not None and count > 0 and count + size > limit)
+        ):
             behind.add(part)
             continue
         count += size
@@ -110,6 +123,15 @@ def split(log: Log, before: Offset, after: Offset, *, tasks: int, worth: int) ->
             mine.append(piece)
         held += count
     return shares
+
+
+def _horizon(log: Log, waiting: Sequence[Block], until: Mapping[Partition, int] | None) -> Instant | None:
+    """Up to when it is known what was appended; None if these blocks are all there are."""
+    last = {(block.topic, block.partition): block for block in waiting}
+    ends = {part: log.topic_info(part[0]).next_offsets[part[1]] for part in last} if until is None else until
+    return min(
+        (block.summary.append_time for part, block in last.items() if block.next_offset < ends[part]), default=None
+    )
 
 
 def _partitions(log: Log, topics: Sequence[str]) -> list[Partition]:

@@ -84,8 +84,19 @@ class ReaderHalf:
                 continue
             rows = [some for topic in flow.topics for some in by_topic.get(topic, [])]
             self._dealer.deal(parcels, flow.name, rows, info.watermark_before, arrival="_arrival")
+            self._dealer.announce(parcels, flow.name, by_topic)
         tick = Tick(info.watermark_before, END_OF_TIME if self._ended else info.watermark, info.clock)
         yield _rows(parcels, self._ids, info.task, tick, everyone=info.first, lane="/".join(info.lane))
+
+    def refused(self, topic: str, columns: pa.RecordBatch) -> dict[int, str]:
+        """The rows that are definitions which make no sense to a flow that is told by this topic, and why not."""
+        books = [book for flow in self._flows for book in flow.books.values() if book.topic == topic]
+        found: dict[int, str] = {}
+        for number, row in enumerate(columns.to_pylist()) if books else ():
+            reasons = [reason for book in books if (reason := book.refusal(row)) is not None]
+            if reasons:
+                found[number] = reasons[0]
+        return found
 
 
 def _asked(flows: Sequence[Flow]) -> dict[str, frozenset[str]]:

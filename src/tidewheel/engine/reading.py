@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -127,10 +127,12 @@ def _decoded(
     if decoded.errors or decoded.markers:
         fetched = fetched.take(decoded.rows)
     good = _with_metadata(good, options, batch, fetched, info)
-    if not decoded.errors:
+    errors = [*decoded.errors, *_refused(options, batch.topic, good, decoded.rows)]
+    if not errors:
         return good, fetched
-    bad = batch.records.take(pa.array([row for row, _ in decoded.errors], pa.int64()))
-    reasons = [reason for _, reason in decoded.errors]
+    errors.sort()
+    bad = batch.records.take(pa.array([row for row, _ in errors], pa.int64()))
+    reasons = [reason for _, reason in errors]
     if options.malformed == "fail":
         raise MalformedError(
             f"topic {batch.topic!r} partition {batch.partition} offset {bad.column('offset')[0].as_py()}: {reasons[0]} "
@@ -149,6 +151,14 @@ def _decoded(
     schema = pa.unify_schemas([good.schema, rows.schema])
     both = pa.concat_batches([to_spark(_nullable(part), _nullable_schema(schema)) for part in (good, rows)])
     return both, pa.concat_batches([fetched, bad])
+
+
+def _refused(options: ReadOptions, topic: str, good: pa.RecordBatch, rows: pa.Array) -> list[tuple[int, str]]:
+    """What can be decoded, but is refused by the function inside the reader: places in the batch, and reasons. The
+    function gets these rows all the same, and passes over them."""
+    refused = getattr(options.transform, "refused", None)
+    found: Mapping[int, str] = {} if refused is None else refused(topic, good)
+    return [(rows[place].as_py(), reason) for place, reason in found.items()]
 
 
 def _with_metadata(

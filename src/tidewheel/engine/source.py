@@ -28,7 +28,7 @@ from tidewheel.engine.planning import Piece, first_offset, plan_batch, split
 from tidewheel.engine.reading import ReadInfo, read_pieces
 from tidewheel.engine.sink import BatchSink, StreamSink
 from tidewheel.engine.workers import shared_log
-from tidewheel.model.time import now
+from tidewheel.model.time import Instant, now
 from tidewheel.transport.log import Log, Partition
 
 __all__ = ["TidewheelSource"]
@@ -87,6 +87,11 @@ class _Reading:
     def _log(self) -> Log:
         return shared_log(self._options.log)
 
+    def _first(self, clock: Instant) -> Offset:
+        options = self._options
+        aside = [topic for topic, strategy in options.watermark.items() if not strategy.takes_part]
+        return first_offset(self._log, options.topics, options.start, clock=clock, whole=aside)
+
     def _shares(self, before: Offset, after: Offset) -> list[_Share]:
         ways = [((), before, after), *((lane.flows, lane.start, lane.end) for lane in after.lanes.values())]
         if self._options.lanes_file is not None:
@@ -120,7 +125,7 @@ class _TopicReader(_Reading, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         clock = now() if self._options.clock == "wall" else 0
-        before = first_offset(self._log, self._options.topics, self._options.start, clock=clock)
+        before = self._first(clock)
         after = plan_batch(
             self._log,
             self._options.watermark,
@@ -147,7 +152,7 @@ class _TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
             kept: dict[str, Any] = json.loads(known.read_text(encoding="utf-8"))
             return kept
         clock = now() if options.clock == "wall" else 0
-        offset = first_offset(self._log, options.topics, options.start, clock=clock).to_json()
+        offset = self._first(clock).to_json()
         if known is not None:
             fresh = known.with_suffix(".new")
             fresh.write_text(json.dumps(offset), encoding="utf-8")

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 
 from tidewheel.engine.flow import RowOp, Stage
 from tidewheel.engine.input import FrameInput, LogInput
+from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.matched import Matched, PatternMatch
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import Aggregate
@@ -27,7 +28,7 @@ from tidewheel.model.windowing import EarlyWindows, Mode, Timestamp, Windowing
 from tidewheel.model.windows import Count, Windows
 from tidewheel.patterns.matcher import Matcher
 from tidewheel.patterns.pattern import Pattern
-from tidewheel.transport.log import Log
+from tidewheel.transport.log import Log, Topic
 
 if TYPE_CHECKING:
     from tidewheel.engine.result import Result
@@ -128,6 +129,10 @@ class Stream:
         """Find a pattern in all rows together; see `KeyedStream.match`."""
         return KeyedStream(self, ()).match(pattern, measures=measures, limit=limit)
 
+    def match_from(self, topic: Topic, *, limit: int = 10_000) -> Result:
+        """Find the patterns that a topic defines in all rows together; see `KeyedStream.match_from`."""
+        return KeyedStream(self, ()).match_from(topic, limit=limit)
+
     def deduplicate(self, *columns: str, horizon: str | timedelta | int) -> Result:
         """Keep the first of rows that are equal in these columns, within the horizon; the others go to the output
         `duplicates`."""
@@ -208,6 +213,33 @@ class KeyedStream:
         schema = dict(self.stream.schema)
         matcher = Matcher(pattern, keys=self.keys, measures=measures, limit=limit)
         return self._staged(PatternMatch(matcher, schema))
+
+    def match_from(self, topic: Topic, *, limit: int = 10_000) -> Result:
+        """Find the patterns that a topic of the same log defines, now and while the job runs: see `PatternBook`, which
+        writes them. Results are the matches of all of them: the keys, `pattern`, `version`, `match_start`, `match_end`
+        and `measures` as JSON. The outputs `timed_out` and `dropped` are as of `match`; what a pattern had open when it
+        was replaced or removed is in `dropped`. Definitions that make no sense are dead letters.
+
+        >>> import tempfile
+        >>> import tidewheel as tw
+        >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+        >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+        >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+        >>> found = positions.key_by("operator", "vehicle").match_from(log.topic("control.patterns"))
+        >>> list(found.schema)
+        ['operator', 'vehicle', 'pattern', 'version', 'match_start', 'match_end', 'measures', 'event_time']
+        """
+        source = self.stream.input
+        if not isinstance(topic, Topic):
+            raise DefinitionError(f'match_from: expected a topic like log.topic("control.patterns"), got {topic!r}')
+        if not isinstance(source, LogInput) or source.log.identity != topic.log.identity:
+            raise DefinitionError(
+                f"match_from: the stream reads {source!r}, but {topic!r} is of another log; patterns come from a topic "
+                "of the log that the events come from"
+            )
+        if topic.name in source.topics:
+            raise DefinitionError(f"match_from: {topic.name!r} holds the events; patterns need a topic of their own")
+        return self._staged(BookMatch(topic.name, self.keys, dict(self.stream.schema), limit))
 
     def _staged(self, what: Windowing | Process | Matched) -> Result:
         from tidewheel.engine.result import Result, result_schema

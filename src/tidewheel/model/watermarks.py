@@ -20,6 +20,7 @@ from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = [
     "Arrival",
+    "Aside",
     "Bounded",
     "Percentile",
     "Punctuated",
@@ -47,6 +48,8 @@ class Strategy(ABC):
     """
 
     kind: ClassVar[str]
+    takes_part: ClassVar[bool] = True
+    """Does the input have a say in the common watermark?"""
 
     idle: Duration | None = None
     future: Duration | None = _FUTURE
@@ -181,6 +184,19 @@ class Arrival(Strategy):
         return summary.append_time - self.delay
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Aside(Strategy):
+    """An input that takes no part: it neither moves the common watermark nor holds it back, however silent it is. For
+    topics that say what is to be done with the events of others. They are read from their beginning."""
+
+    kind: ClassVar[str] = "aside"
+    takes_part: ClassVar[bool] = False
+
+    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+        """None."""
+        return None
+
+
 def _common(idle: str | timedelta | None, future: str | timedelta | None) -> dict[str, Duration | None]:
     return {
         "idle": None if idle is None else duration(idle, what="watermark idle timeout"),
@@ -231,7 +247,7 @@ def from_json(fields: Mapping[str, Any]) -> Strategy:
     >>> from_json(bounded("1 s").to_json()) == bounded("1 s")
     True
     """
-    kinds: dict[str, type[Strategy]] = {cls.kind: cls for cls in (Arrival, Bounded, Percentile, Punctuated)}
+    kinds: dict[str, type[Strategy]] = {cls.kind: cls for cls in (Arrival, Aside, Bounded, Percentile, Punctuated)}
     options = dict(fields)
     kind = options.pop("kind", None)
     if kind not in kinds:
@@ -250,7 +266,8 @@ def advance(
     clock: Instant,
     behind: frozenset[tuple[str, int]] = frozenset(),
 ) -> tuple[dict[str, Any], Instant | None]:
-    """The new state and the common watermark after these records: the least of all inputs', and never falling.
+    """The new state and the common watermark after these records: the least of all inputs' that take part, and never
+    falling.
 
     `state` is what the last call returned ({} at first). `blocks` holds, for every partition of every input, what the
     batch reads of it (perhaps nothing). Partitions in `behind` have more that the batch does not read: they are not
@@ -261,6 +278,8 @@ def advance(
     idle_marks: list[Instant] = []
     for (name, number), summaries in blocks.items():
         strategy = strategies[name]
+        if not strategy.takes_part:
+            continue
         key = f"{name}/{number}"
         memory: dict[str, Any] = dict(state.get("inputs", {}).get(key, {"fed": clock}))
         mark: Instant | None = memory.get("mark")

@@ -100,6 +100,17 @@ class Matcher:
         """
         return self._bind(dict(events.schema)).step(state, events, watermark)
 
+    def abandon(
+        self,
+        state: Mapping[str, pl.DataFrame] | None,
+        events: Mapping[str, pl.DataType],
+        *,
+        at: Instant,
+        reason: str,
+    ) -> pl.DataFrame:
+        """All that the state of a step holds open, partial matches and matches held back, as rows of `dropped`."""
+        return self._bind(dict(events)).abandon(state, at, reason)
+
     def _bind(self, schema: dict[str, pl.DataType]) -> Matching:
         bound: dict[object, Matching] = self._bound  # type: ignore[attr-defined]
         relevant = {name: kind for name, kind in schema.items() if name in self.columns}

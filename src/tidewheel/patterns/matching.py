@@ -74,6 +74,19 @@ class Matching:
         after = Kept(runs, held, self._events_of(runs, held, kept, events), kept.next_id + events.height)
         return outputs, self._layout.write(after)
 
+    def abandon(self, state: Mapping[str, pl.DataFrame] | None, at: Instant, reason: str) -> pl.DataFrame:
+        """See `Matcher.abandon`."""
+        kept = self._layout.read(state)
+        nothing = pl.DataFrame(schema=self._layout.events | {name: self._layout.runs[name] for name in self._keys})
+        keys = _Keys(nothing, kept, self._keys)
+        given = [
+            frame.with_columns(pl.Series(_KEY, numbers), pl.lit(at).alias("__at"))
+            for frame, numbers in ((kept.runs, keys.of_runs), (kept.held, keys.of_held))
+        ]
+        telling = _Telling(self._machine, self._measures, keys.table, self._pool(kept, nothing), kept)
+        told = telling.of(given, "dropped_at", self.schemas["dropped"])
+        return told.with_columns(pl.lit(reason).alias("reason"))
+
     def _run(
         self,
         kept: Kept,

@@ -1,0 +1,155 @@
+"""Patterns that change while a job runs, through SIGKILLs: every match and every dropped partial match once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from orders import INPUT, put_frame, read
+
+import tidewheel as tw
+from tidewheel.engine.match_book import BookMatch
+from tidewheel.engine.matching import BookOperator
+from tidewheel.engine.operator import MemoryStore, Tick
+from tidewheel.engine.planning import first_offset, plan_batch
+from tidewheel.engine.workers import registry_for
+from tidewheel.errors import TopicNotFoundError
+from tidewheel.model.watermarks import Aside
+from tidewheel.transport.codec import decode_columns
+from tidewheel.transport.log import Log
+
+BLOCKS, BLOCK, PER_BATCH = 60, 100, 500
+KILLS = 2
+CONTROL = "control.patterns"
+WATERMARK = tw.watermarks.bounded("2 s", future=None)
+OUTPUTS = {"results": "analytics.found", "timed_out": "timed.out", "dropped": "dropped"}
+COLUMNS = ["country", "pattern", "version", "match_start", "match_end"]
+
+DRIVER = """
+import sys
+import tidewheel as tw
+
+log = tw.open_log(sys.argv[1])
+found = (
+    tw.stream(log, "input.order", watermark=tw.watermarks.bounded("2 s", future=None))
+    .key_by("country")
+    .match_from(log.topic("control.patterns"))
+)
+run = found.start(
+    matches=log.topic("analytics.found"), timed_out=log.topic("timed.out"), dropped=log.topic("dropped"),
+    checkpoint=sys.argv[2], available_now=True, max_events_per_batch=500,
+)
+run.wait()
+"""
+
+
+def launch(log: Log, checkpoint: Path, errors: Path) -> subprocess.Popen[bytes]:
+    with errors.open("ab") as file:
+        command = [sys.executable, "-c", DRIVER, log.address, str(checkpoint)]
+        return subprocess.Popen(command, stderr=file, stdout=file, start_new_session=True)
+
+
+def written(log: Log) -> int:
+    try:
+        return log.topic_info(OUTPUTS["results"]).count
+    except TopicNotFoundError:
+        return 0
+
+
+def fill(log: Log) -> None:
+    """Orders, and every now and then a pattern that comes, changes or goes."""
+    chance = np.random.default_rng(5)
+    book = tw.PatternBook(log.topic(CONTROL))
+    for number in range(BLOCKS):
+        if number % 4 == 1:
+            most = int(chance.integers(100, 900))
+            rise = tw.pattern("low", pl.col("amount") < most).followed_by("high", pl.col("amount") > most + 50)
+            book.put(f"rise{number % 3}", rise.within("2 s"), measures={"by": tw.last("high.amount")})
+        if number % 15 == 14:
+            book.remove(book.list()[0].name)
+        times = number * 2 + np.sort(chance.uniform(0, 2, BLOCK)) - chance.exponential(0.3, BLOCK)
+        orders = {
+            "at": np.round(np.clip(times, 0, None), 3),
+            "country": chance.choice(["fi", "se", "no", "dk", "ee"], BLOCK),
+            "amount": chance.integers(1, 1_000, BLOCK),
+        }
+        put_frame(log, pl.DataFrame(orders))
+
+
+def batches(log: Log, kind: str) -> Iterator[tuple[dict[str, pl.DataFrame], Tick]]:
+    """What each batch holds, by topic, and its time."""
+    types = {INPUT: kind, CONTROL: "tidewheel.v1.PatternDefinition"}
+    strategies = {INPUT: WATERMARK, CONTROL: Aside()}
+    before = first_offset(log, list(types), "earliest", clock=0)
+    while (after := plan_batch(log, strategies, before, limit=PER_BATCH, clock=0, tick=1)) is not before:
+        frames: dict[str, list[pl.DataFrame]] = {}
+        for (topic, partition), end in after.positions.items():
+            for batch in log.read(topic, partition, before.positions[topic, partition], end=end):
+                registry = registry_for(log.address, types[topic])
+                decoded = decode_columns(types[topic], batch.records.column("value"), registry=registry)
+                frames.setdefault(topic, []).append(pl.DataFrame(pl.from_arrow(decoded.columns)))
+        together = {topic: pl.concat(parts) for topic, parts in frames.items()}
+        yield together, Tick(before.watermark, after.watermark, after.clock)
+        before = after
+
+
+def undisturbed(log: Log) -> dict[str, list[tuple[Any, ...]]]:
+    """The same batches in one go, in this process, without Spark and without buckets."""
+    kind = "tidewheel.results.Order"
+    schema = {"event_time": pl.Datetime("us", "UTC"), "country": pl.String(), "amount": pl.Int64()}
+    book = BookMatch(CONTROL, ("country",), schema)
+    operator, store = BookOperator(book, ("country",)), MemoryStore()
+    found: dict[str, list[pl.DataFrame]] = {}
+    for frames, tick in batches(log, kind):
+        told = []
+        if CONTROL in frames:
+            told.append(operator.heed(store, book.accepted([frames[CONTROL]]).with_columns(tells=True), tick))
+        orders = frames.get(INPUT)
+        if orders is not None:
+            orders = orders.with_columns(pl.col("event_time").cast(pl.Int64).alias("__time"))
+            orders, _ = operator.judge(orders, tick.before)
+        told.append(operator.step(store, orders, tick))
+        for outputs in told:
+            for name, frame in outputs.items():
+                found.setdefault(name, []).append(frame)
+    return {name: rows(pl.concat(frames)) for name, frames in found.items()}
+
+
+def rows(frame: pl.DataFrame) -> list[tuple[Any, ...]]:
+    extra = [name for name in ("measures", "stage", "reason") if name in frame.columns]
+    return sorted(frame.select(*COLUMNS, *extra, "event_time").rows(), key=repr)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_matches_of_changing_patterns_come_once_whatever_is_killed(log, tmp_path):
+    fill(log)
+    expected = undisturbed(log)
+    assert all(len(expected[name]) > 20 for name in OUTPUTS), {name: len(found) for name, found in expected.items()}
+    assert {row[1] for row in expected["results"]} == {"rise0", "rise1", "rise2"}
+    assert {row[-2].split()[0] for row in expected["dropped"]} == {"replaced", "removed"}
+    moments = random.Random(3)
+    checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
+    for _ in range(KILLS):
+        driver = launch(log, checkpoint, errors)
+        wanted = written(log) + moments.choice([1, 200, 500])
+        while written(log) < wanted and driver.poll() is None:
+            time.sleep(0.01)  # looks at a condition: the next moment in which to kill
+        time.sleep(moments.uniform(0, 0.4))  # at any moment of the next batches
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    assert written(log) < len(expected["results"]), "killed too late to show anything"
+    driver = launch(log, checkpoint, errors)
+    assert driver.wait() == 0, errors.read_text()
+    for name, topic in OUTPUTS.items():
+        assert rows(read(log, topic)) == expected[name], name
