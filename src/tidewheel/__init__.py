@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tidewheel.engine.result import Result
     from tidewheel.engine.run import Progress, Run, start
     from tidewheel.engine.session import session
+    from tidewheel.engine.sql import sql
     from tidewheel.engine.stream import KeyedStream, Stream, WindowedStream, stream
     from tidewheel.model import aggregates as agg
     from tidewheel.model import triggers, windows
@@ -81,6 +82,7 @@ __all__ = [
     "rising",
     "run",
     "session",
+    "sql",
     "start",
     "stream",
     "sum",
@@ -108,6 +110,7 @@ _HOMES = {
     "Run": "engine.run",
     "start": "engine.run",
     "session": "engine.session",
+    "sql": "engine.sql",
     "Log": "transport.log",
     "open_log": "transport.log",
     "PatternBook": "transport.pattern_book",

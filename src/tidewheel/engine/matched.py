@@ -14,13 +14,10 @@ import polars as pl
 
 from tidewheel.engine.operator import RESULTS
 from tidewheel.engine.window_columns import TIME
-from tidewheel.errors import DefinitionError
 from tidewheel.model.time import Instant
 from tidewheel.patterns.matcher import Matcher
-from tidewheel.patterns.sql.clause import Clause
-from tidewheel.patterns.sql.recogniser import Recogniser
 
-__all__ = ["DROPPED", "PORTS", "TIMED_OUT", "ClauseMatch", "Matched", "PatternMatch"]
+__all__ = ["DROPPED", "EVENT_TIME", "PORTS", "TIMED_OUT", "Frames", "Matched", "PatternMatch", "Schema"]
 
 TIMED_OUT = "timed_out"
 DROPPED = "dropped"
@@ -97,50 +94,6 @@ class PatternMatch(Matched):
             "When: a match in the batch in which the watermark passes what decides it.",
             "Kept: rows until the watermark passes them; the events of open partial matches, at most "
             f"{self.matcher.limit:,} of these for each key: beyond it the oldest go to the output dropped.",
-        ]
-
-
-@dataclass(frozen=True)
-class ClauseMatch(Matched):
-    """A MATCH_RECOGNIZE clause, ordered by the event time first."""
-
-    clause: Clause
-    schema: Mapping[str, pl.DataType] = field(repr=False)
-    recogniser: Recogniser = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "recogniser", Recogniser(self.clause, dict(self.schema)))
-        for item in self.clause.order_by[1:]:
-            if item.descending or item.nulls_last:
-                raise DefinitionError(
-                    f"ORDER BY {item.column.name}: further columns of a stream's order are ascending, nulls first"
-                )
-
-    @property
-    def columns(self) -> Sequence[str]:
-        """All columns: what is not asked for is left out by the clause itself."""
-        return list(self.schema)
-
-    @property
-    def order(self) -> Sequence[str]:
-        """What the clause orders by besides the time."""
-        return [item.column.name for item in self.clause.order_by[1:]]
-
-    def outputs(self) -> dict[str, Schema]:
-        """The rows that the clause gives, and when they were known."""
-        return {RESULTS: {**self.recogniser.schema, EVENT_TIME: _INSTANT}}
-
-    def step(self, state: Frames, events: pl.DataFrame, watermark: Instant | None) -> tuple[Frames, Frames]:
-        """One step of the recogniser."""
-        rows, after = self.recogniser.step(state, events, watermark)
-        return {RESULTS: rows}, after
-
-    def about(self) -> list[str]:
-        """The clause, and what is kept."""
-        return [
-            "What: MATCH_RECOGNIZE.",
-            "When: a match in the batch in which no later row could change it.",
-            "Kept: rows until the watermark passes them; the rows that an unfinished match may still need.",
         ]
 
 

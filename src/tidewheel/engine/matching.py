@@ -65,7 +65,7 @@ class MatchOperator:
         state = _state(store)
         outputs, after = self.matched.step(state, ordered, watermark)
         _keep(store, state, after)
-        return {name: _timed(frame, watermark) for name, frame in outputs.items()}
+        return {name: _timed(frame, tick.before) for name, frame in outputs.items()}
 
     def _type(self, name: str) -> pl.DataType:
         return self.matched.schema.get(name, pl.Int8())  # a stream without keys has a constant one
@@ -100,12 +100,12 @@ def _keep(store: Store, before: Frames, after: Frames) -> None:
             store.put(_KEPT + name, frame)
 
 
-def _timed(frame: pl.DataFrame, watermark: Instant | None) -> pl.DataFrame:
-    """Rows that do not say when they were known were known when the watermark came: just before it."""
-    if "event_time" in frame.columns:
+def _timed(frame: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
+    """Rows have a time of their own, unless the watermark had passed it: a stage that follows must not miss them."""
+    if TIME not in frame.columns:
         return frame
-    known = pl.lit(None if watermark is None else watermark - 1, pl.Int64)
-    return frame.with_columns(known.cast(pl.Datetime("us", "UTC")).alias("event_time"))
+    known = pl.col(TIME) if before is None else pl.max_horizontal(TIME, pl.lit(before, pl.Int64))
+    return frame.select(pl.exclude(TIME), known.cast(pl.Datetime("us", "UTC")).alias("event_time"))
 
 
 def _read_queue(store: Store) -> Queue:

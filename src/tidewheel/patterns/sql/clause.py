@@ -70,6 +70,8 @@ class Clause:
     """The pattern's variables in the order of their first appearance."""
     text: str = field(repr=False, compare=False, default="")
     """The whole statement, for messages that show a place."""
+    span: Span = field(repr=False, compare=False, default=(0, 0))
+    """Where the clause's parts are in the text."""
 
     def union(self, variable: str) -> tuple[str, ...]:
         """The variables of the pattern that a variable stands for: itself, or the members of a SUBSET."""

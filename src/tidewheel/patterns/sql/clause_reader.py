@@ -74,6 +74,7 @@ class _ClauseReader:
             define,
             tuple(dict.fromkeys(variables_of(pattern))),
             self._text,
+            (at.tokens[0].start, self._end),
         )
         if skip.variable is not None and skip.variable not in (*clause.variables, *subsets):
             self._refuse(f"AFTER MATCH SKIP TO {skip.variable}: {_unknown(skip.variable, clause)}", skip_span)

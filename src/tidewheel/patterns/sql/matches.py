@@ -104,6 +104,13 @@ class Output:
         order = np.lexsort((upto, begin))
         return cls(match[order], upto[order], row[order])
 
+    def last_row(self, matches: Matches) -> Integers:
+        """For each row, the last one of its match; one of no match, and an empty match's, is its own."""
+        if not len(matches.start):
+            return self.row
+        ends = matches.start + np.maximum(matches.length, 1) - 1
+        return np.where(self.match >= 0, ends[self.match], self.row)
+
 
 def _integers(values: list[int]) -> Integers:
     return np.asarray(values, dtype=np.int64)

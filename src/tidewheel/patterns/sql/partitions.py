@@ -22,7 +22,7 @@ VERSION = 1
 State = Mapping[str, pl.DataFrame]
 """Frames by name: `version`; `rows`, those that open attempts need, in order; `partitions`, one row for each."""
 
-COUNTS = ("__following", "__dropped", "__matched", "__number")
+COUNTS = ("__following", "__dropped", "__matched", "__number", "__place", "__reached")
 """What is counted of each partition."""
 _DUE = "__due"
 
@@ -33,6 +33,8 @@ class Batch:
 
     first, last: where a partition is in the frame. following: the row of it that the search goes on from. dropped: how
     many rows before its first were forgotten. matched: how many of its rows are in matches that already came out.
+    place, reached: where its open attempt stood: at which instruction (from 1, 0 if it must be searched anew), and how
+    many rows after its start.
     """
 
     frame: pl.DataFrame
@@ -43,6 +45,8 @@ class Batch:
     dropped: Integers
     matched: Integers
     number: Integers
+    place: Integers
+    reached: Integers
     idle_rows: pl.DataFrame | None = None
     idle: pl.DataFrame | None = None
 
@@ -83,9 +87,8 @@ class Partitions:
             idle, idle_rows = known, rows
         frame, first, last = self._bounded(frame)
         keys = frame.select(self._names)[first] if self._names else pl.DataFrame()
-        counts = self._counts(keys, known, len(first))
-        following, dropped, matched, number = counts
-        return Batch(frame, keys, first, last, following, dropped, matched, number, idle_rows, idle)
+        following, dropped, matched, number, place, reached = self._counts(keys, known, len(first))
+        return Batch(frame, keys, first, last, following, dropped, matched, number, place, reached, idle_rows, idle)
 
     def _read(self, state: State) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
         if not state:
@@ -126,7 +129,14 @@ class Partitions:
         rows = np.arange(len(batch.frame)) >= np.repeat(kept, lengths)
         frame = batch.frame.drop(PARTITION).filter(pl.Series(rows))
         gone = kept - batch.first
-        counts = (following - kept, batch.dropped + gone, np.maximum(batch.matched - gone, 0), batch.number)
+        counts = (
+            following - kept,
+            batch.dropped + gone,
+            np.maximum(batch.matched - gone, 0),
+            batch.number,
+            batch.place,
+            batch.reached,
+        )
         columns = [pl.Series(name, values, dtype=pl.Int64) for name, values in zip(COUNTS, counts, strict=True)]
         columns.append(pl.Series(_DUE, [None] * len(kept) if due is None else due, dtype=pl.Int64))
         known = pl.DataFrame([*batch.keys.get_columns(), *columns])

@@ -14,15 +14,16 @@ from tidewheel.model.time import Instant
 from tidewheel.patterns.sql.clause import Clause, ColumnName
 from tidewheel.patterns.sql.columns import find_column
 from tidewheel.patterns.sql.defining import PARTITION, Definitions
-from tidewheel.patterns.sql.matches import Found, Integers, Matches, Output
+from tidewheel.patterns.sql.matches import Integers, Matches, Output
 from tidewheel.patterns.sql.measuring import Measures
 from tidewheel.patterns.sql.partitions import COUNTS, Partitions, State
 from tidewheel.patterns.sql.program import START, compile_pattern
 from tidewheel.patterns.sql.references import LABEL, NUMBER
-from tidewheel.patterns.sql.search import UNDECIDED, Partition, Search
+from tidewheel.patterns.sql.search import TOO_LONG, Partition, Search, Undecided
 from tidewheel.patterns.sql.starts import possible_starts
+from tidewheel.patterns.sql.working import Step, Work
 
-__all__ = ["Recogniser"]
+__all__ = ["FIRST", "LAST", "ROWS", "Recogniser"]
 
 _US = pl.Datetime("us")
 _OWN_NAMES = {PARTITION, LABEL, NUMBER, *COUNTS}
@@ -110,10 +111,31 @@ class Recogniser:
         """The columns that state and results are made of, in the order of the input."""
         if self.clause.rows != "one":
             return list(self._input)
-        needed = {*self._partition, *self._definitions.columns, *self._measures.columns}
-        needed |= {self._time} if self._time is not None else set()
+        needed = {*self._partition, *self._order[:1], *self._definitions.columns, *self._measures.columns}
         # A frame without columns has no rows either.
         return [name for name in self._input if name in needed] or list(self._input)[:1]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the input that it needs, those of the order included."""
+        return [name for name in self._input if name in (*self._columns, *self._order)]
+
+    @property
+    def partition_by(self) -> list[str]:
+        """The columns of PARTITION BY, as the input writes them."""
+        return list(self._partition)
+
+    @property
+    def order_by(self) -> list[str]:
+        """The columns of ORDER BY, as the input writes them."""
+        return list(self._order)
+
+    @property
+    def given_up(self) -> pl.Schema:
+        """The columns that tell of attempts given up."""
+        kind = self._input[self._order[0]] if self._order else pl.Null()
+        keys = {name: self._input[name] for name in self._partition}
+        return pl.Schema({**keys, FIRST: kind, LAST: kind, ROWS: pl.Int64()})
 
     def _schema(self) -> pl.Schema:
         names = list(self._partition)
@@ -157,74 +179,96 @@ class Recogniser:
         events: rows in the order of each partition, after all that came before; those to come are not earlier than
         the watermark, and END_OF_TIME says that there are none. An empty mapping is the state to begin with.
         """
+        done = self.advance(state, events, watermark)
+        return done.rows, done.state
+
+    def advance(
+        self, state: State, events: pl.DataFrame, watermark: Instant | None = None, *, limit: int | None = None
+    ) -> Step:
+        """The same, and more: when the matches were, and what was given up.
+
+        limit: an attempt to match that takes more rows is given up: none of its first `limit` rows begins a match, and
+        the search goes on after them. So it does not matter in which batches the rows come.
+        """
         ended = watermark is not None and watermark >= END_OF_TIME
         batch = self._partitions.batch(state, events.select(self._columns), watermark)
         frame = batch.frame
         masks = self._definitions.masks(frame)
         times = None if self._time is None else frame[self._time].cast(_US).cast(pl.Int64)
         known_times = None if times is None else times.fill_null(_NEVER).to_numpy()
-        last = np.repeat(batch.last, batch.last - batch.first)
+        begins = batch.first + batch.following
+        work = Work(self._search, masks, times, limit, lambda: self._definitions.prepare(frame))
+
+        def partition(index: int) -> Partition:
+            known = int(batch.dropped[index]) == 0
+            return Partition(int(batch.first[index]), int(batch.last[index]), known, ended, watermark)
+
+        following = batch.last.copy()
+        waits = np.zeros(len(following), dtype=bool)
+        for index in np.flatnonzero(batch.place).tolist() if not ended else ():
+            stood = work.still(int(begins[index]), partition(index), batch.place[index], batch.reached[index])
+            if stood is not None:
+                waits[index], following[index] = True, begins[index]
+                batch.place[index], batch.reached[index] = stood
+        lengths = batch.last - batch.first
         possible = possible_starts(
             self._program,
             masks,
             self._definitions.ahead,
-            last,
-            np.full(len(last), not ended),
+            np.repeat(batch.last, lengths),
+            np.full(len(frame), not ended),
             known_times,
             self.clause.within,
+            np.repeat(~waits, lengths),
         )
-        found = Found()
-        following = batch.last.copy()
         candidates = np.flatnonzero(possible)
-        begins = batch.first + batch.following
         low = np.searchsorted(candidates, begins)
         high = np.searchsorted(candidates, batch.last)
-        busy = np.flatnonzero(high > low)
-        if len(busy):
-            self._definitions.prepare(frame)
-            tests = [None if mask is None else mask.tobytes() for mask in masks]
-            moments = None if times is None else times.to_list()
-            for index in busy.tolist():
-                partition = Partition(
-                    int(batch.first[index]), int(batch.last[index]), int(batch.dropped[index]) == 0, ended, watermark
-                )
-                starts = candidates[low[index] : high[index]].tolist()
-                following[index], batch.number[index] = self._partition_matches(
-                    partition, starts, tests, moments, int(batch.number[index]), found
-                )
-        matches = Matches.of(found, self._program)
+        batch.place[~waits] = 0
+        for index in np.flatnonzero((high > low) & ~waits).tolist():
+            starts = candidates[low[index] : high[index]].tolist()
+            following[index], batch.number[index] = self._partition_matches(
+                partition(index), starts, int(batch.number[index]), work
+            )
+            batch.place[index], batch.reached[index] = work.stood
+        matches = Matches.of(work.found, self._program)
         unmatched = self._unmatched(batch.first, begins, following, batch.matched, matches, len(frame))
-        rows = self._rows(frame, matches, Output.of(matches, self.clause.rows, unmatched))
+        output = Output.of(matches, self.clause.rows, unmatched)
         due = None
         if known_times is not None and self.clause.within is not None:
             due = np.where(following < batch.last, known_times[np.minimum(following, len(frame) - 1)], _NEVER)
             due = np.where(due == _NEVER, _NEVER, due + self.clause.within)
-        return rows, self._partitions.state(batch, following, due)
+        return Step(
+            self._rows(frame, matches, output),
+            self._moments(frame, output.last_row(matches)),
+            self._given_up(frame, work.given_up),
+            self._partitions.state(batch, following, due),
+        )
 
     def _partition_matches(
-        self,
-        partition: Partition,
-        starts: Sequence[int],
-        masks: Sequence[Any],
-        times: Sequence[int | None] | None,
-        number: int,
-        found: Found,
+        self, partition: Partition, starts: Sequence[int], number: int, work: Work
     ) -> tuple[int, int]:
         """Find the matches of a partition; gives the row that the search goes on from, and the matches so far."""
         go_on = partition.first
         failed: set[Any] = set()
+        work.stood = (0, 0)
         for start in starts:
             if start < go_on:
                 continue
-            taken = self._search.match(start, partition, masks, times, number + 1, failed)
+            taken = work.match(start, partition, number + 1, failed)
             if taken is None:
                 continue
-            waits = taken is not UNDECIDED and taken and start + len(taken) - 1 + self._measures.ahead >= partition.last
-            if taken is UNDECIDED or (waits and self._measures.ahead and not partition.ended):
+            if isinstance(taken, Undecided):
                 return start, number
             failed.clear()
+            if taken is TOO_LONG:
+                go_on = work.give_up(start)
+                continue
+            waits = taken and start + len(taken) - 1 + self._measures.ahead >= partition.last
+            if waits and self._measures.ahead and not partition.ended:
+                return start, number
             number += 1
-            found.add(partition.first, partition.last, start, number, taken)
+            work.found.add(partition.first, partition.last, start, number, taken)
             go_on = self._after(start, taken)
         return partition.last, number
 
@@ -286,5 +330,17 @@ class Recogniser:
             return pl.DataFrame()
         return pl.DataFrame([*columns, *measured]).select(self.schema.names()).cast(self.schema)
 
+    def _moments(self, frame: pl.DataFrame, rows: Integers) -> pl.Series:
+        """The first column of the order at these rows."""
+        return frame[self._order[0]].gather(rows) if self._order else pl.Series([None]).new_from_index(0, len(rows))
 
+    def _given_up(self, frame: pl.DataFrame, spans: Sequence[tuple[int, int]]) -> pl.DataFrame:
+        first = np.asarray([start for start, _ in spans], dtype=np.int64)
+        last = np.asarray([end - 1 for _, end in spans], dtype=np.int64)
+        keys = frame.select(self._partition)[first].get_columns() if self._partition else []
+        times = [self._moments(frame, first).alias(FIRST), self._moments(frame, last).alias(LAST)]
+        return pl.DataFrame([*keys, *times, pl.Series(ROWS, last - first + 1)]).cast(self.given_up)
+
+
+FIRST, LAST, ROWS = "__first", "__last", "__rows"
 _NEVER = np.iinfo(np.int64).max // 2

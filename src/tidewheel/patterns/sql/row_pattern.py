@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NoReturn
 
 from tidewheel.errors import StatementError
@@ -20,6 +20,7 @@ __all__ = [
     "Sequence",
     "Start",
     "Variable",
+    "parts_of",
     "read_pattern",
     "variables_of",
 ]
@@ -92,7 +93,9 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """After the last row of the partition."""
+    """After the last row of the partition; `place` is where it stands in the text."""
+
+    place: int = field(default=0, repr=False, compare=False)
 
 
 RowPattern = Variable | Sequence | Alternatives | Permute | Repeat | Excluded | Empty | Start | End
@@ -115,13 +118,17 @@ def read_pattern(text: str, start: int = 0, end: int | None = None) -> tuple[Row
 
 def variables_of(pattern: RowPattern) -> Iterator[str]:
     """The variables of a pattern from left to right, each as often as it is named."""
-    if isinstance(pattern, Variable):
-        yield pattern.name
-    elif isinstance(pattern, (Sequence, Alternatives, Permute)):
+    return (part.name for part in parts_of(pattern) if isinstance(part, Variable))
+
+
+def parts_of(pattern: RowPattern) -> Iterator[RowPattern]:
+    """A pattern and all that it is made of, from left to right."""
+    yield pattern
+    if isinstance(pattern, (Sequence, Alternatives, Permute)):
         for part in pattern.parts:
-            yield from variables_of(part)
+            yield from parts_of(part)
     elif isinstance(pattern, (Repeat, Excluded)):
-        yield from variables_of(pattern.part)
+        yield from parts_of(pattern.part)
 
 
 class _Reader:
@@ -180,8 +187,9 @@ class _Reader:
             return self._named(depth)
         if self._take("^"):
             return Start()
+        place = self.start
         if self._take("$"):
-            return End()
+            return End(place)
         if self._take("{-"):
             part = self.alternatives(depth + 1)
             self._expect("-}", "to end what {- begins")

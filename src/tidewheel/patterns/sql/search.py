@@ -9,10 +9,18 @@ from typing import Any
 from tidewheel.patterns.sql.history import History
 from tidewheel.patterns.sql.program import ACCEPT, CHOOSE, END, JUMP, START, TAKE, Program
 
-__all__ = ["UNDECIDED", "Partition", "Search"]
+__all__ = ["TOO_LONG", "Partition", "Search", "Undecided"]
 
-UNDECIDED = object()
-"""A preferred way needs rows that have not come."""
+TOO_LONG = object()
+"""A preferred way takes more rows than an attempt may keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A preferred way needs rows that have not come: it stands at this instruction, before this row."""
+
+    place: int
+    row: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +43,7 @@ class Search:
 
     masks: for each variable, which rows may be mapped to it as far as columns tell (None: all). residues: what else a
     row must meet, given the history. ahead: how many rows after a row its condition looks at.
+    can_resume: whether an attempt that was undecided can be looked at again from where it stood.
     """
 
     def __init__(
@@ -47,6 +56,7 @@ class Search:
     ) -> None:
         self._program, self._residues, self._ahead = program, residues, ahead
         self._history, self._within = history, within
+        self.can_resume = history is None
 
     def match(
         self,
@@ -56,17 +66,21 @@ class Search:
         times: Sequence[int | None] | None,
         number: int,
         failed: set[Any],
+        longest: int | None = None,
+        resumed: Undecided | None = None,
     ) -> Any:
-        """The instructions that took the rows of the preferred match; None if there is none, or UNDECIDED.
+        """The instructions that took the rows of the preferred match; None if there is none, Undecided, or TOO_LONG.
 
         failed: places at rows that led to no match, if the attempt before this one was of the same partition and
-        failed too.
+        failed too. longest: how many rows an attempt may take. resumed: where the attempt stood before these rows came;
+        Undecided or TOO_LONG is then the truth, and anything else means that it must be looked at from its start.
         """
         program = self._program
         kinds, variables, firsts, seconds = program.kind, program.variable, program.first, program.second
         residues, ahead, history = self._residues, self._ahead, self._history
         last, ended = partition.last, partition.ended
         limit = last
+        end = None if longest is None else start + longest
         until: int | None = None
         within = self._within
         if within is not None and times is not None:
@@ -79,9 +93,9 @@ class Search:
         if history is not None:
             history.begin(start, partition.first, last, number)
         taken: list[int] = []
-        waiting: list[tuple[int, int]] = [(0, start)]
+        waiting: list[tuple[int, int]] = [(0, start) if resumed is None else (resumed.place, resumed.row)]
         # Whether a match can be ended from here depends on its beginning only by the history and the time that is left.
-        seen = failed if history is None and within is None else set()
+        seen = failed if history is None and within is None and resumed is None else set()
         size = len(kinds)
         while waiting:
             place, row = waiting.pop()
@@ -94,13 +108,13 @@ class Search:
                     variable = variables[place]
                     if row >= limit:
                         if not ended:
-                            return UNDECIDED
+                            return Undecided(place, row)
                         break
                     if until is not None and not self._in_time(times, row, until):
                         break
                     mask = masks[variable]
                     if row + ahead[variable] >= last and not partition.ended:
-                        return UNDECIDED
+                        return Undecided(place, row)
                     if mask is not None and not mask[row]:
                         break
                     if history is not None:
@@ -108,6 +122,8 @@ class Search:
                         residue = residues[variable]
                         if residue is not None and residue(history) is not True:
                             break
+                    if row == end:
+                        return TOO_LONG
                     taken.append(place)
                     row += 1
                     place += 1
@@ -131,7 +147,7 @@ class Search:
                     if row < last:
                         break
                     if not partition.ended:
-                        return UNDECIDED
+                        return Undecided(place, row)
                     place += 1
         return None
 

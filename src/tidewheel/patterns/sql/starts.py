@@ -27,8 +27,9 @@ def possible_starts(
     unended: Booleans,
     times: Integers | None,
     within: int | None,
+    asked: Booleans | None = None,
 ) -> Booleans:
-    """For each row, whether a match may start there.
+    """For each row, whether a match may start there; for those that are not asked for, no.
 
     The program runs without regard to preference or to conditions that are not columns, from all rows in step.
     last: for each row, where its partition ends; unended: whether more rows may follow there.
@@ -36,13 +37,13 @@ def possible_starts(
     count = len(last)
     possible: Booleans = np.zeros(count, dtype=bool)
     begin = program.reachable([0])
-    if any(program.kind[place] == ACCEPT for place in begin) or not count:
-        possible[:] = True
+    everyone = np.arange(count) if asked is None else np.flatnonzero(asked)
+    if any(program.kind[place] == ACCEPT for place in begin) or not len(everyone):
+        possible[everyone] = True
         return possible
-    everyone = np.arange(count)
     alive = dict.fromkeys(begin, everyone)
     follow: dict[int, list[int]] = {}
-    effort, distance = _EFFORT * count, 0
+    effort, distance = _EFFORT * len(everyone), 0
     while alive:
         effort -= sum(len(starts) for starts in alive.values())
         if effort < 0 or len(alive) > _PLACES:

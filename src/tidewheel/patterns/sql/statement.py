@@ -15,7 +15,7 @@ from tidewheel.patterns.sql.clause import Clause
 from tidewheel.patterns.sql.clause_reader import read_clause
 from tidewheel.patterns.sql.tokens import closing, tokens_of, word
 
-__all__ = ["Recognition", "Statement", "has_match_recognize", "parse"]
+__all__ = ["Definitions", "Recognition", "Statement", "has_match_recognize", "parse"]
 
 _KEYWORD = "MATCH_RECOGNIZE"
 # sqlglot takes these for statements wherever they stand; Spark, and people, also for names of columns.
@@ -27,11 +27,48 @@ _BEFORE_A_RELATION = {"FROM", "JOIN", ",", "(", "LATERAL"}
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """One clause, the text of the relation that it reads, and the name that stands for its rows further on."""
+    """One clause, the text of the relation that it reads, and the name that stands for its rows further on.
+
+    scope: the definitions of WITH that the relation may name, from the outermost WITH to the innermost.
+    """
 
     name: str
     relation: str
     clause: Clause
+    scope: tuple[Definitions, ...] = ()
+
+    @property
+    def query(self) -> str:
+        """The query of the relation, with what it names of the statement's WITH.
+
+        >>> [one] = parse('''WITH a AS (SELECT 1 AS x), b AS (SELECT 2 AS x)
+        ...     SELECT * FROM a MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS x > 1)''').recognitions
+        >>> one.query
+        'WITH a AS (SELECT 1 AS x) (SELECT * FROM a)'
+        """
+        text = f"SELECT * FROM {self.relation}"
+        for level in reversed(self.scope):
+            text = level.around(text)
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """What one WITH defines: names, and the text of each definition."""
+
+    texts: tuple[tuple[str, str], ...]
+    recursive: bool = False
+
+    def around(self, query: str) -> str:
+        """The query with those that it needs: with others, a stream that is not read would be a part of it."""
+        needed: list[str] = []
+        words = {one.text.lower() for one in tokens_of(query)}
+        for name, text in reversed(self.texts):
+            if name.lower() in words:
+                needed.insert(0, text)
+                words |= {one.text.lower() for one in tokens_of(text)}
+        word_for_it = "WITH RECURSIVE" if self.recursive else "WITH"
+        return f"{word_for_it} {', '.join(needed)} ({query})" if needed else query
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -155,7 +192,45 @@ class _StatementReader:
             name += "_"
         self._replaced = [one for one in self._replaced if one[0] < place]
         self._replaced.append((place, self._tokens[end].end + 1, name))
-        return Recognition(name, relation, clause), end
+        return Recognition(name, relation, clause, self._scope(first)), end
+
+    def _scope(self, index: int) -> tuple[Definitions, ...]:
+        """The definitions that stand in front of a token and can be named there."""
+        found: list[Definitions] = []
+        level = 0
+        while level < index:
+            if word(self._tokens[level]) == "WITH":
+                found.append(self._definitions(level, index))
+            # The next level is inside the parenthesis that is still open at the token.
+            inner = [
+                place
+                for place in range(level, index)
+                if self._tokens[place].token_type == TokenType.L_PAREN
+                and (closing(self._tokens, place) or len(self._tokens)) > index
+            ]
+            if not inner:
+                break
+            level = inner[0] + 1
+        return tuple(one for one in found if one.texts)
+
+    def _definitions(self, index: int, before: int) -> Definitions:
+        """What the WITH at a token defines before another token: `name [(columns)] AS (query), …`."""
+        recursive = word(self._tokens[index + 1]) == "RECURSIVE"
+        place = index + 2 if recursive else index + 1
+        texts = []
+        while place < before:
+            begin = place
+            while place < before and word(self._tokens[place]) != "AS":
+                place += 1
+            end = closing(self._tokens, place + 1) if place + 1 < before else None
+            if end is None or end >= before:
+                break
+            text = self._rendered(self._tokens[begin].start, self._tokens[end].end + 1)
+            texts.append((self._tokens[begin].text, text))
+            place = end + 2
+            if self._tokens[end + 1].token_type != TokenType.COMMA:
+                break
+        return Definitions(tuple(texts), recursive)
 
     def _relation(self, start: int) -> int:
         """The token that begins the relation before the clause."""
