@@ -149,10 +149,12 @@ def _repeated(
     left: Word = ()
     if isinstance(part, Stage) and quantifier.greedy and count != quantifier.most:
         left = (Leaving(part.name, part.other_key),)
-    for chosen in itertools.product(*iterations):
-        word = tuple(itertools.chain(*chosen))
-        if _size(word) <= length:
-            yield word + left
+    written: list[Word] = [()]
+    for options in iterations:
+        longer = (word + one for word in written for one in options)
+        written = [word for word in longer if _size(word) <= length]
+    for word in written:
+        yield word + left
 
 
 def _group(group: Group, gap: int | None, length: int, joint: str) -> Iterator[Word]:
