@@ -32,6 +32,7 @@ class Leaving:
     """A greedy loop that is left before it is full, or left out."""
 
     stage: str
+    other_key: str | None
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,9 @@ def _part(part: Part, gap: int | None, length: int, contiguity: str, nevers: tup
         return
     quantifier = part.quantifier
     if quantifier.optional:
-        yield (Leaving(part.name),) if isinstance(part, Stage) and quantifier.greedy else ()
-    most = length if quantifier.most is None else min(quantifier.most, length)
+        yield (Leaving(part.name, part.other_key),) if isinstance(part, Stage) and quantifier.greedy else ()
+    # A group whose stages may all be left out needs no events.
+    most = length if quantifier.most is None else min(quantifier.most, max(length, quantifier.least))
     for count in range(quantifier.least, most + 1):
         yield from _repeated(part, count, gap, length, contiguity, nevers)
 
@@ -146,11 +148,13 @@ def _repeated(
             iterations.append([inside + word for word in _group(part, gap, length, joint)])
     left: Word = ()
     if isinstance(part, Stage) and quantifier.greedy and count != quantifier.most:
-        left = (Leaving(part.name),)
-    for chosen in itertools.product(*iterations):
-        word = tuple(itertools.chain(*chosen))
-        if _size(word) <= length:
-            yield word + left
+        left = (Leaving(part.name, part.other_key),)
+    written: list[Word] = [()]
+    for options in iterations:
+        longer = (word + one for word in written for one in options)
+        written = [word for word in longer if _size(word) <= length]
+    for word in written:
+        yield word + left
 
 
 def _group(group: Group, gap: int | None, length: int, joint: str) -> Iterator[Word]:
@@ -202,11 +206,7 @@ def _fits(
     events: list[Event],
 ) -> bool:
     def satisfies(event: Event) -> bool:
-        if take.other_key is not None:
-            value = event[take.other_key]
-            if value is None or any(one[take.other_key] == value for _, one in taken):
-                return False
-        return meanings.takes[take.stage](event, taken)
+        return _differs(event, take.other_key, taken) and meanings.takes[take.stage](event, taken)
 
     ends = meanings.ends.get(take.stage, lambda event, before: False)
     event = events[number]
@@ -226,6 +226,12 @@ def _fits(
     return not _broken(between, passed, events[last + 1], [*passed, event], taken, meanings)
 
 
+def _differs(event: Event, column: str | None, taken: TakenSoFar) -> bool:
+    if column is None:
+        return True
+    return event[column] is not None and all(one[column] != event[column] for _, one in taken)
+
+
 def _broken(
     between: list[Never | Leaving],
     passed: list[Event],
@@ -241,7 +247,7 @@ def _broken(
             for event in seen:
                 if ends(event, taken):
                     break
-                if holds(event, taken):
+                if _differs(event, one.other_key, taken) and holds(event, taken):
                     return True
         elif one.next:
             if following is not None and holds(following, taken):
