@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from brute_force import Event, Meaning, Meanings, TakenSoFar
 from hypothesis import strategies as st
 
+from tests.patterns.brute_force import Event, Meaning, Meanings, TakenSoFar
 from tidewheel.patterns.pattern import Pattern, all_of, any_of, pattern
 from tidewheel.patterns.references import count, first, last, previous
 from tidewheel.patterns.references import sum as total

@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from generated import SCHEMA, events, patterns
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.patterns.generated import SCHEMA, events, patterns
 from tidewheel.errors import CheckpointError, DefinitionError, PatternError
 from tidewheel.patterns.harness import Harness
 from tidewheel.patterns.matcher import Matcher
