@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import Row
 
 from tidewheel.engine.flow import Flow, Stage
-from tidewheel.engine.halves import Dealer, Parcel, SecondHalf
+from tidewheel.engine.halves import Dealer, Parcel, Rows, SecondHalf
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.options import reader_function
 from tidewheel.engine.query import _BucketProcessor
@@ -157,7 +157,7 @@ class _Reader:
             half = (rows.height + 1) // 2
             for task, part in enumerate([rows[:half], rows[half:]]):
                 parcels: dict[int, Parcel] = {}
-                dealer.deal(parcels, FLOW, [part], tick.before)
+                dealer.deal(parcels, FLOW, [Rows(part)], tick.before)
                 if parcels or task == 0:
                     yield {
                         "bucket": case,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 from collections import defaultdict
 from collections.abc import Sequence
@@ -78,6 +79,52 @@ def _on_automaton(case: PatternCase) -> Outcome:
 
 def _named(stages: dict[str, list[int]], names: list[str]) -> Stages:
     return {stage: [names[event] for event in events] for stage, events in stages.items()}
+
+
+# On columns, without Spark -----------------------------------------------------------------------------------
+
+
+def matcher(cases: Sequence[PatternCase]) -> list[list[Outcome]]:
+    """The matcher on columns, all keys at once, with a state that is written and read between steps."""
+    return [[_on_matcher(case)] for case in cases]
+
+
+def _on_matcher(case: PatternCase) -> Outcome:
+    outcome = Outcome(late=[row["event"] for step in case.steps for _, row in step.late])
+    times = [time for step in case.steps for time, _ in step.events]
+    arrival = times != sorted(times)  # cases for the automaton alone; none of them has a limit of time
+    try:
+        built = case.build()
+        measures = {f"of {stage}": collect(f"{stage}.event") for stage in built.stages}
+        driver = Matcher(built, keys=case.keys, measures=measures)
+        state: dict[str, pl.DataFrame] = {}
+        count = 0
+        for step in case.steps:
+            numbered = list(enumerate(step.events, start=count))
+            count += len(numbered)
+            rows = [row | {"__time": number if arrival else time} for number, (time, row) in numbered]
+            events = pl.DataFrame(rows, schema=SCHEMA | {"__time": pl.Int64()})
+            last = max((row["__time"] + 1 for row in rows), default=None)
+            mark = last if step.watermark is None else step.watermark
+            events = events.sort(*case.keys, "__time", maintain_order=True)
+            outputs, state = driver.step({name: _stored(frame) for name, frame in state.items()}, events, mark)
+            outcome.matches.append([_taken(row) for row in outputs["matches"].iter_rows(named=True)])
+            over = outputs["timed_out"].iter_rows(named=True)
+            outcome.timed_out.append([(_taken(row), row["timed_out_at"]) for row in over])
+    except TidewheelError as error:
+        outcome.error = str(error)
+    return outcome
+
+
+def _stored(frame: pl.DataFrame) -> pl.DataFrame:
+    buffer = io.BytesIO()
+    frame.write_ipc(buffer)
+    buffer.seek(0)
+    return pl.read_ipc(buffer)
+
+
+def _taken(row: dict[str, Any]) -> Stages:
+    return {name.removeprefix("of "): events for name, events in row.items() if name.startswith("of ") and events}
 
 
 # On Spark ---------------------------------------------------------------------------------------------------
@@ -190,4 +237,4 @@ def _outcome(built: Pattern, steps: Sequence[Found], copy: int) -> Outcome:
     return outcome
 
 
-PATTERN_RUNNERS: dict[str, PatternRunner] = {"reference": automaton, "spark": spark}
+PATTERN_RUNNERS: dict[str, PatternRunner] = {"reference": automaton, "matcher": matcher, "spark": spark}

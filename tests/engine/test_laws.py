@@ -15,7 +15,7 @@ from windowing_cases import AGGREGATES, INSTANT, SCHEMA, Step, frame_of, on_oper
 
 from tidewheel.engine.bucket_store import BucketState, MemoryEntries
 from tidewheel.engine.flow import Flow, Stage, prepared
-from tidewheel.engine.halves import METRICS, Dealer, Parcel, SecondHalf
+from tidewheel.engine.halves import METRICS, Dealer, Parcel, Rows, SecondHalf
 from tidewheel.engine.operator import LATE, RESULTS, MemoryStore, Tick
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
@@ -159,7 +159,7 @@ def test_every_event_is_accepted_or_late(script, windows, trigger):
     for (elements, watermark, clock), before in zip(script, befores(script), strict=True):
         after = watermark if before is None else before if watermark is None else max(before, watermark)
         parcels: dict[int, Parcel] = {}
-        dealer.deal(parcels, "law", [frame_of(elements)], before)
+        dealer.deal(parcels, "law", [Rows(frame_of(elements))], before)
         state = BucketState(entries)
         out, _ = half.step(state, 0, [parcel.to_bytes() for parcel in parcels.values()], Tick(before, after, clock))
         state.save()

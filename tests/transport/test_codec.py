@@ -44,6 +44,9 @@ def packed(fields, event_time, ingestion_time):
     return codec.pack(message, event_time=event_time, ingestion_time=ingestion_time)
 
 
+COLUMNS = [*codec.ENVELOPE_COLUMNS, *types.schema(VehiclePosition).names]
+
+
 @given(st.lists(EVENTS, max_size=20))
 @settings(max_examples=60)
 def test_columns_are_encoded_as_single_messages_are(rows):
@@ -90,6 +93,15 @@ def test_decoding_in_one_pass_or_with_care_gives_the_same(rows, bare):
     # A record that is none makes it look at each of them.
     careful = codec.decode_columns(VehiclePosition, pa.array([*values, b"\xff"], pa.binary())).columns
     assert at_once.equals(careful, check_metadata=True)
+
+
+@given(st.lists(EVENTS, min_size=1, max_size=10), st.frozensets(st.sampled_from(COLUMNS), min_size=1))
+@settings(max_examples=60)
+def test_columns_can_be_decoded_without_the_others(rows, only):
+    values = pa.array([codec.encode(packed(*row)) for row in rows], pa.binary())
+    some = codec.decode_columns(VehiclePosition, values, only=only).columns
+    assert only <= set(some.schema.names)
+    assert some.equals(codec.decode_columns(VehiclePosition, values).columns.select(some.schema.names))
 
 
 @given(EVENTS)

@@ -14,6 +14,7 @@ from tidewheel.engine.counted import CountedOperator
 from tidewheel.engine.matched import Matched
 from tidewheel.engine.matching import MatchOperator
 from tidewheel.engine.operator import Outputs, Store, Tick
+from tidewheel.engine.partials import aggregates
 from tidewheel.engine.process import ProcessOperator
 from tidewheel.engine.sliced import SlicedOperator, can_slice
 from tidewheel.engine.trigger_columns import waits_for_clock
@@ -24,7 +25,7 @@ from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count
 
-__all__ = ["ALL", "Flow", "RowOp", "Stage", "StageOperator", "prepared"]
+__all__ = ["ALL", "Flow", "RowOp", "Stage", "StageOperator", "needed", "prepared"]
 
 _WHERE = re.compile(r"/\S*/site-packages/")  # where a polars plugin is installed is no part of what it does
 
@@ -96,6 +97,27 @@ class Stage:
         if can_slice(self.what):
             return SlicedOperator(self.what, self.by)
         return WindowedOperator(self.what, self.by)
+
+
+def needed(stage: Stage) -> frozenset[str] | None:
+    """The columns of the input that its results depend on; None if that cannot be told, or all of them."""
+    names: set[str] = set()
+    for op in stage.ops:
+        for expr in op.exprs:
+            if not isinstance(expr, pl.Expr) or expr.meta.has_multiple_outputs():
+                return None
+            names.update(expr.meta.root_names())
+        if op.kind == "select":  # there is nothing else from here on
+            return frozenset(names)
+    what = stage.what
+    if isinstance(what, Process):
+        return None
+    if isinstance(what, Matched):
+        asked = set(what.columns)
+    else:
+        asked = {column for aggregate in aggregates(what).values() for column in aggregate.columns}
+        asked.update(what.trigger.inputs)
+    return frozenset({*names, *asked, *stage.keys, stage.time})
 
 
 def prepared(stage: Stage, frame: pl.DataFrame) -> pl.DataFrame:

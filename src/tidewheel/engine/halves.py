@@ -8,7 +8,7 @@ flows have several stages, a second half is also the first half of the next.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,8 +17,9 @@ import polars as pl
 
 from tidewheel.engine.bucket_store import BucketState
 from tidewheel.engine.buckets import by_bucket
-from tidewheel.engine.flow import ALL, Flow, StageOperator, prepared
+from tidewheel.engine.flow import ALL, Flow, Stage, StageOperator, prepared
 from tidewheel.engine.frames import pack, unpack
+from tidewheel.engine.judging import LATE_BY, REASON
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.partials import N
 from tidewheel.engine.window_columns import TIME
@@ -26,7 +27,19 @@ from tidewheel.errors import FlowError
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant
 
-__all__ = ["ACCEPTED", "METRICS", "TICK", "Dealer", "Flows", "Parcel", "SecondHalf", "late_port", "metrics_frame"]
+__all__ = [
+    "ACCEPTED",
+    "METRICS",
+    "TICK",
+    "Dealer",
+    "Flows",
+    "PLACE",
+    "Parcel",
+    "Rows",
+    "SecondHalf",
+    "late_port",
+    "metrics_frame",
+]
 
 METRICS = "metrics"
 TICK = "tick"
@@ -34,6 +47,8 @@ TICK = "tick"
 ACCEPTED = "accepted"
 _OUT = "out"  # results on their way through later stages
 _IN = "in"
+PLACE = "__place"
+"""The column that says which row of its input a row is."""
 
 
 @dataclass
@@ -74,6 +89,23 @@ class _Operators:
         self.__dict__.update(state)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Rows of an input. `whole`: if they lack columns that nobody asked for, all columns of those at these places."""
+
+    frame: pl.DataFrame
+    whole: Callable[[pl.Series], pl.DataFrame] | None = None
+
+    def completed(self, stage: Stage, late: pl.DataFrame) -> pl.DataFrame:
+        """Late rows with all columns: whoever looks at them may ask for any."""
+        if self.whole is None or PLACE not in late.columns:
+            return late
+        full = prepared(stage, self.whole(late[PLACE]))
+        lost = {name: pl.lit(None, kind) for name, kind in stage.schema.items() if name not in full.columns}
+        verdict = late.select(PLACE, REASON, LATE_BY)
+        return full.with_columns(**lost).join(verdict, on=PLACE, how="inner", maintain_order="left")
+
+
 class Dealer:
     """Rows to parcels for the stage of one depth."""
 
@@ -88,20 +120,20 @@ class Dealer:
         self,
         parcels: dict[int, Parcel],
         flow: str,
-        frames: Iterable[pl.DataFrame],
+        given: Iterable[Rows],
         before: Instant | None,
         *,
         arrival: str | None = None,
     ) -> None:
         """Deal the rows of one flow out. Without `judged` they go as they are: whoever knows the watermark judges."""
         with _blamed(flow):
-            self._deal(parcels, flow, frames, before, arrival)
+            self._deal(parcels, flow, given, before, arrival)
 
     def _deal(
         self,
         parcels: dict[int, Parcel],
         flow: str,
-        frames: Iterable[pl.DataFrame],
+        given: Iterable[Rows],
         before: Instant | None,
         arrival: str | None,
     ) -> None:
@@ -109,17 +141,17 @@ class Dealer:
         operator = self._operators.by_name[flow]
         good: list[pl.DataFrame] = []
         late: list[pl.DataFrame] = []
-        for frame in frames:
-            if not frame.height:
+        for some in given:
+            if not some.frame.height:
                 continue
-            rows = prepared(stage, frame)
+            rows = prepared(stage, some.frame)
             if not rows.height:
                 continue
             if self._judged:
                 future = self._flows[flow].future if self._depth == 0 else None
                 rows, rejected = operator.judge(rows, before, future=future, arrival=arrival)
                 if rejected is not None:
-                    late.append(rejected)
+                    late.append(some.completed(stage, rejected))
                 if not rows.height:
                     continue
                 rows = operator.first_half(rows, before)
@@ -249,7 +281,7 @@ class SecondHalf:
                 accepted -= frame.height
             if port == RESULTS and len(self._flows[name].stages) > self._depth + 1:
                 assert self._next is not None
-                self._next.deal(forward, name, [_public(frame)], tick.before)
+                self._next.deal(forward, name, [Rows(_public(frame))], tick.before)
             else:
                 out.append((name, late_port(self._depth) if port == LATE else port, _public(frame)))
         results = outputs.get(RESULTS)

@@ -14,8 +14,8 @@ from pyspark.sql.types import Row
 from tidewheel.engine.bucket_store import BucketState, Entries, MemoryEntries
 from tidewheel.engine.buckets import bucket_ids
 from tidewheel.engine.columns import arrow_schema, spark_schema, to_spark
-from tidewheel.engine.flow import Flow
-from tidewheel.engine.halves import TICK, Dealer, Flows, Parcel, SecondHalf
+from tidewheel.engine.flow import Flow, needed
+from tidewheel.engine.halves import PLACE, TICK, Dealer, Flows, Parcel, Rows, SecondHalf
 from tidewheel.engine.operator import Tick
 from tidewheel.engine.reading import DecodedBatch, ReadInfo
 from tidewheel.engine.workers import settle
@@ -71,23 +71,47 @@ class ReaderHalf:
         self._dealer = Dealer(flows, buckets)
         self._ids = bucket_ids(buckets)
         self._ended = ended
+        self.columns = _asked(flows)
 
     def __call__(self, batches: Iterator[DecodedBatch], info: ReadInfo) -> Iterator[pa.RecordBatch]:
         """One record batch for the task."""
-        by_topic: dict[str, list[pl.DataFrame]] = {}
+        by_topic: dict[str, list[Rows]] = {}
         for batch in batches:
-            by_topic.setdefault(batch.topic, []).append(cast(pl.DataFrame, pl.from_arrow(batch.columns)))
+            by_topic.setdefault(batch.topic, []).append(_rows_of(batch))
         parcels: dict[int, Parcel] = {}
         for flow in self._flows:
             if flow.name not in info.lane if info.lane else flow.name in info.elsewhere:
                 continue
-            frames = [_with_arrival(frame) for topic in flow.topics for frame in by_topic.get(topic, [])]
-            self._dealer.deal(parcels, flow.name, frames, info.watermark_before, arrival="_arrival")
+            rows = [some for topic in flow.topics for some in by_topic.get(topic, [])]
+            self._dealer.deal(parcels, flow.name, rows, info.watermark_before, arrival="_arrival")
         tick = Tick(info.watermark_before, END_OF_TIME if self._ended else info.watermark, info.clock)
         yield _rows(parcels, self._ids, info.task, tick, everyone=info.first, lane="/".join(info.lane))
 
 
-def _with_arrival(frame: pl.DataFrame) -> pl.DataFrame:
+def _asked(flows: Sequence[Flow]) -> dict[str, frozenset[str]]:
+    """The columns that need to be decoded of each topic, where that is not all of them."""
+    found: dict[str, frozenset[str] | None] = {}
+    for flow in flows:
+        columns = needed(flow.stages[0])
+        for topic in flow.topics:
+            known = found.get(topic, frozenset())
+            found[topic] = None if known is None or columns is None else known | columns
+    return {topic: columns for topic, columns in found.items() if columns is not None}
+
+
+def _rows_of(batch: DecodedBatch) -> Rows:
+    frame = _with_arrival(batch.columns)
+    whole = batch.whole
+    if whole is None:
+        return Rows(frame)
+    return Rows(
+        frame.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias(PLACE)),
+        lambda places: _with_arrival(whole(places.to_arrow())).with_columns(places.alias(PLACE)),
+    )
+
+
+def _with_arrival(columns: pa.RecordBatch) -> pl.DataFrame:
+    frame = cast(pl.DataFrame, pl.from_arrow(columns))
     return frame.with_columns(pl.col("_append_time").cast(pl.Int64).alias("_arrival"))
 
 
@@ -111,7 +135,7 @@ def row_parcels(
         for batch in batches:
             rows = cast(pl.DataFrame, pl.from_arrow(batch))
             parcels: dict[int, Parcel] = {}
-            dealer.deal(parcels, flow.name, [rows], None)
+            dealer.deal(parcels, flow.name, [Rows(rows)], None)
             # Every bucket hears of the time, whatever it gets.
             out = _rows(parcels, ids, task, tick, everyone=first)
             mark = marked(rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -48,21 +48,37 @@ class DecodedBatch:
     topic: str
     partition: int
     columns: pa.RecordBatch
+    whole: Callable[[pa.Array], pa.RecordBatch] | None = None
+    """If only some columns were decoded: all columns of the rows at these places."""
 
 
 def read_pieces(
     log: Log, options: ReadOptions, pieces: Sequence[Piece], info: ReadInfo, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task, in the schema that Spark expects."""
-    decoded = (
-        DecodedBatch(
-            batch.topic, batch.partition, _decoded(log, options, batch, info) if options.types else _raw(batch)
-        )
-        for batch in _fetch(log, pieces)
-    )
+    decoded = (_batch(log, options, batch, info) for batch in _fetch(log, pieces))
     results = options.transform(decoded, info) if options.transform else (batch.columns for batch in decoded)
     for result in results:
         yield to_spark(result, schema)
+
+
+def _batch(log: Log, options: ReadOptions, batch: Batch, info: ReadInfo) -> DecodedBatch:
+    if not options.types:
+        return DecodedBatch(batch.topic, batch.partition, _raw(batch))
+    only = getattr(options.transform, "columns", {}).get(batch.topic)
+    columns, fetched = _decoded(log, options, batch, info, only)
+
+    def whole(rows: pa.Array) -> pa.RecordBatch:
+        # What is malformed among the fields that were not asked for was not noticed: it is not to be now.
+        chosen = fetched.take(rows)
+        name = options.types[batch.topic]
+        registry = registry_for(options.log, name)
+        decoded = decode_columns(name, chosen.column("value"), registry=registry)
+        if decoded.errors:
+            decoded = decode_columns(name, chosen.column("value"), only=only, registry=registry)
+        return _with_metadata(decoded.columns, options, batch, chosen, info)
+
+    return DecodedBatch(batch.topic, batch.partition, columns, None if only is None else whole)
 
 
 def _fetch(log: Log, pieces: Sequence[Piece]) -> Iterator[Batch]:
@@ -100,16 +116,19 @@ def _raw(batch: Batch) -> pa.RecordBatch:
     )
 
 
-def _decoded(log: Log, options: ReadOptions, batch: Batch, info: ReadInfo) -> pa.RecordBatch:
+def _decoded(
+    log: Log, options: ReadOptions, batch: Batch, info: ReadInfo, only: frozenset[str] | None
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The events in columns, and their records."""
     name = options.types[batch.topic]
-    decoded = decode_columns(name, batch.records.column("value"), registry=registry_for(options.log, name))
+    decoded = decode_columns(name, batch.records.column("value"), only=only, registry=registry_for(options.log, name))
     good = decoded.columns
     fetched = batch.records
     if decoded.errors or decoded.markers:
         fetched = fetched.take(decoded.rows)
     good = _with_metadata(good, options, batch, fetched, info)
     if not decoded.errors:
-        return good
+        return good, fetched
     bad = batch.records.take(pa.array([row for row, _ in decoded.errors], pa.int64()))
     reasons = [reason for _, reason in decoded.errors]
     if options.malformed == "fail":
@@ -119,7 +138,7 @@ def _decoded(log: Log, options: ReadOptions, batch: Batch, info: ReadInfo) -> pa
         )
     if options.malformed == "dead":
         _bury(log, f"dead.{options.group}", str(options.group), batch, bad, reasons)
-        return good
+        return good, fetched
     rows = _with_metadata(
         pa.RecordBatch.from_arrays([pa.array(reasons, pa.string()), bad.column("value")], names=["_error", "_raw"]),
         options,
@@ -128,7 +147,8 @@ def _decoded(log: Log, options: ReadOptions, batch: Batch, info: ReadInfo) -> pa
         info,
     )
     schema = pa.unify_schemas([good.schema, rows.schema])
-    return pa.concat_batches([to_spark(_nullable(part), _nullable_schema(schema)) for part in (good, rows)])
+    both = pa.concat_batches([to_spark(_nullable(part), _nullable_schema(schema)) for part in (good, rows)])
+    return both, pa.concat_batches([fetched, bad])
 
 
 def _with_metadata(

@@ -44,7 +44,6 @@ def settle() -> None:
         _settled = True
         # Workers collect garbage after every task; all that was imported stays for good and need not be looked at.
         gc.freeze()
-        _hang_up_quietly()
 
 
 def _hang_up_quietly() -> None:
@@ -66,6 +65,10 @@ def _program() -> str:
     """What this process runs: Spark starts its workers as modules of PySpark."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec.name if spec is not None else ""
+
+
+if "pyspark" in _program():
+    _hang_up_quietly()
 
 
 def _file(address: str) -> tuple[int, int]:

@@ -15,100 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tidewheel.errors import PatternError
 from tidewheel.model.time import Instant
 from tidewheel.patterns.machine import NEVER, Machine, Question, Way
-from tidewheel.patterns.memory import Taken
 from tidewheel.patterns.program import FINAL
+from tidewheel.patterns.run import BY_TIME, Dropped, Match, Path, Run, TimedOut, events_of
+from tidewheel.patterns.skipping import Skipping
 
-__all__ = ["BY_TIME", "Automaton", "Dropped", "Match", "Path", "Run", "TimedOut", "events_of", "steps_of"]
-
-Path = tuple["Path | None", int, int]
-"""The path before, an event, and the position at which it was taken."""
-
-BY_TIME = -(2**62)
-"""In place of the event that completed a match: time did."""
-
-
-class Run:
-    """A partial match. fresh: no event has come since its last one. released: guards that `until` has lifted."""
-
-    __slots__ = (
-        "dead",
-        "due",
-        "fresh",
-        "last_time",
-        "open",
-        "path",
-        "position",
-        "released",
-        "start",
-        "start_time",
-        "taken",
-    )
-
-    def __init__(
-        self, position: int, opened: int, path: Path, start: int, start_time: Instant, last_time: Instant, taken: Taken
-    ) -> None:
-        self.position = position
-        self.open = opened
-        self.path = path
-        self.start = start
-        self.start_time = start_time
-        self.last_time = last_time
-        self.taken = taken
-        self.released = 0
-        self.fresh = True
-        self.dead = False
-        self.due: Instant = NEVER
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """completed_at, completed_by: the time, and the event if it was one, that made it a match."""
-
-    path: Path
-    start: int
-    completed_at: Instant
-    completed_by: int
-
-    @property
-    def order(self) -> tuple[object, ...]:
-        """Earlier starts first, then what was complete first, then what took events rather than passed them over."""
-        steps = steps_of(self.path)
-        events = [float(event) for event, _ in steps] + [float("inf")]
-        return self.start, self.completed_at, self.completed_by, events, [position for _, position in steps]
-
-
-@dataclass(frozen=True, slots=True)
-class TimedOut:
-    """A partial match whose time ran out."""
-
-    path: Path
-    at: Instant
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """A partial match that was given up because there were too many."""
-
-    path: Path
-    at: Instant
-
-
-def steps_of(path: Path) -> list[tuple[int, int]]:
-    """The events of a path with the positions at which they were taken, first to last."""
-    found = []
-    node: Path | None = path
-    while node is not None:
-        node, event, position = node
-        found.append((event, position))
-    return found[::-1]
-
-
-def events_of(path: Path) -> list[int]:
-    """The events of a path, first to last."""
-    return [event for event, _ in steps_of(path)]
+__all__ = ["Automaton"]
 
 
 @dataclass
@@ -136,8 +49,8 @@ class Automaton:
 
     def event(self, event: int, time: Instant, bits: int, starts: int = -1) -> None:
         """The next event of the key. bits: the conditions that hold for it; starts: which starts to consider."""
-        if time >= self._wake:
-            self.advance(time)
+        if time >= self._wake and not self._independent:
+            self.advance(time)  # otherwise it is enough that each run looks at the time when it is looked at
         machine = self.machine
         before, self._fresh = self._fresh, []
         for position, runs in self._runs.items():
@@ -154,6 +67,7 @@ class Automaton:
             self._release()
         self._added += len(self._fresh)
         if self._added > self.limit:
+            self.advance(time)
             self._added = len(self)
             if self._added > self.limit:
                 self._drop(time)
@@ -231,6 +145,10 @@ class Automaton:
 
     def _step(self, run: Run, event: int, time: Instant, bits: int) -> None:
         machine = self.machine
+        while time >= run.due:
+            self._expire(run, run.due)
+            if run.dead:
+                return
         opened = run.open
         for way in machine.ways[run.position]:
             if not way.bit & opened:
@@ -363,7 +281,7 @@ class Automaton:
                 same = [one for one in [match, *waiting] if one.start == match.start]
                 match = next(one for one in same if _completion(one) == _completion(best))
             self.matches.append(match)
-            ends = _Ends(self.machine, match)
+            ends = Skipping(self.machine, match)
             for run in alive:
                 run.dead = ends(run.start, run.path)
             waiting = [one for one in waiting if one is not match and not ends(one.start, one.path)]
@@ -382,35 +300,3 @@ class Automaton:
 
 def _completion(match: Match) -> tuple[Instant, int]:
     return match.completed_at, match.completed_by
-
-
-class _Ends:
-    """Which others a match ends."""
-
-    def __init__(self, machine: Machine, match: Match) -> None:
-        policy = machine.program.policy
-        steps = steps_of(match.path)
-        self._start = match.start
-        self._same_start = policy.select != "each"
-        self._events = set() if policy.reuse else {event for event, _ in steps}
-        self._before: float = -1
-        if policy.after_match == "skip to next":
-            self._before = match.start + 0.5
-        elif policy.after_match == "skip past last":
-            self._before = steps[-1][0] + 0.5
-        elif policy.stage is not None:
-            events = [event for event, position in steps if machine.stages[position] == policy.stage]
-            goes_nowhere = bool(events) and policy.after_match == "skip to first" and events[0] == match.start
-            if policy.missing == "fail" and (not events or goes_nowhere):
-                why = "begins with" if events else "has no event of"
-                raise PatternError(
-                    f"after_match: {policy.after_match} of stage {policy.stage!r}, but a match {why} it. "
-                    'Use missing="ignore", or another stage, or "skip to next".'
-                )
-            if events:
-                self._before = events[0] if policy.after_match == "skip to first" else events[-1]
-
-    def __call__(self, start: int, path: Path) -> bool:
-        if start < self._before or (self._same_start and start == self._start):
-            return True
-        return bool(self._events) and not self._events.isdisjoint(events_of(path))

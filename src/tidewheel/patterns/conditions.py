@@ -17,7 +17,8 @@ import numpy.typing as npt
 import polars as pl
 
 from tidewheel.errors import DefinitionError
-from tidewheel.patterns.expressions import Function, conjuncts, function_of, kind_of, parse
+from tidewheel.patterns.expressions import conjuncts, parse
+from tidewheel.patterns.functions import Function, function_of, kind_of
 from tidewheel.patterns.memory import Memory, Taken, reference_type
 from tidewheel.patterns.program import Edge, Program, Test
 from tidewheel.patterns.references import references_in, resolve

@@ -8,11 +8,12 @@ from typing import Any
 import polars as pl
 
 from tidewheel.model.time import Instant
-from tidewheel.patterns.automaton import Automaton, Path, steps_of
+from tidewheel.patterns.automaton import Automaton
 from tidewheel.patterns.compiler import compile_pattern
 from tidewheel.patterns.conditions import check_columns
 from tidewheel.patterns.machine import Machine
 from tidewheel.patterns.pattern import Pattern
+from tidewheel.patterns.run import Path, steps_of
 
 __all__ = ["Harness"]
 
@@ -52,6 +53,7 @@ class Harness:
         self._frame = self._frame.vstack(new)
         self._machine.conditions.load(self._frame)
         for (time, _), holds in zip(events, bits, strict=True):
+            self._automaton.advance(time)
             self._automaton.event(self._count, time, holds)
             self._count += 1
 

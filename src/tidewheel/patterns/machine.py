@@ -12,7 +12,7 @@ from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Duration, Instant
 from tidewheel.patterns.conditions import Conditions
-from tidewheel.patterns.expressions import Function
+from tidewheel.patterns.functions import Function
 from tidewheel.patterns.program import FINAL, MOST_EDGES, Edge, Position, Program
 
 __all__ = ["NEVER", "Machine", "Question", "Way"]

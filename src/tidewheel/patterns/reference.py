@@ -77,7 +77,9 @@ class PatternReference:
             one.harness.advance(self.watermark)
             named = dict(zip(self.matcher.keys, key, strict=True))
             for stages, at in one.new_matches():
-                outputs["matches"].append({**named, **one.ends(stages), **self._measures(one, stages), "event_time": at})
+                outputs["matches"].append(
+                    {**named, **one.ends(stages), **self._measures(one, stages), "event_time": at}
+                )
             for stages, at in one.new("timed_out"):
                 told = {**named, **one.ends(stages), "stage": _latest(stages)}
                 outputs["timed_out"].append({**told, **self._measures(one, stages), "event_time": at})

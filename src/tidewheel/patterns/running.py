@@ -10,12 +10,13 @@ import numpy as np
 import polars as pl
 
 from tidewheel.model.time import Instant
-from tidewheel.patterns.automaton import BY_TIME, Automaton, Match, Path, Run, steps_of
+from tidewheel.patterns.automaton import Automaton
 from tidewheel.patterns.batch import Batch, Numbers, Truths
 from tidewheel.patterns.kept import HELD, ID, RUN, Kept, needed
 from tidewheel.patterns.machine import Machine
 from tidewheel.patterns.measures import EVENTS, POSITIONS
 from tidewheel.patterns.memory import Taken
+from tidewheel.patterns.run import BY_TIME, Match, Path, Run, steps_of
 
 __all__ = ["PATHS", "Found", "Running", "Work"]
 
@@ -177,7 +178,9 @@ class _Collected:
     def add(self, key: int, automaton: Automaton) -> None:
         matches = automaton.matches
         if len(matches) > 1:
-            matches = sorted(matches, key=lambda match: match.order)
+            matches = sorted(matches, key=_moment)
+            if any(_moment(one) == _moment(other) for one, other in itertools.pairwise(matches)):
+                matches.sort(key=lambda match: match.order)
         self._matches += [self._told(key, match.path, match.completed_at) for match in matches]
         self._timed_out += [self._told(key, one.path, one.at) for one in automaton.timed_out]
         self._dropped += [self._told(key, one.path, one.at) for one in automaton.dropped]
@@ -225,6 +228,10 @@ class _Collected:
         if event == BY_TIME:
             return BY_TIME
         return self._ids[event] if event >= 0 else event + self._next_id
+
+
+def _moment(match: Match) -> tuple[int, Instant, int]:
+    return match.start, match.completed_at, match.completed_by
 
 
 def _frame(rows: list[tuple[Any, ...]], schema: dict[str, pl.DataType]) -> pl.DataFrame:

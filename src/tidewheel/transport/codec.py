@@ -174,8 +174,14 @@ def decode_envelopes(values: pa.Array, *, registry: TypeRegistry = types) -> Env
     return Envelopes(columns, rows, sorted({**bad, **errors}.items()))
 
 
-def decode_columns(of: str | type[Message], values: pa.Array, *, registry: TypeRegistry = types) -> Decoded:
-    """Decode a batch of events that carry one type."""
+def decode_columns(
+    of: str | type[Message],
+    values: pa.Array,
+    *,
+    only: frozenset[str] | None = None,
+    registry: TypeRegistry = types,
+) -> Decoded:
+    """Decode a batch of events that carry one type; with `only`, at least these columns."""
     wanted = type_name(of)
     handler = registry.handler(of)
     if isinstance(values, pa.ChunkedArray):
@@ -183,7 +189,7 @@ def decode_columns(of: str | type[Message], values: pa.Array, *, registry: TypeR
     taken = set(ENVELOPE_COLUMNS).intersection(registry.schema(of).names)
     if taken:
         raise DefinitionError(f"{wanted} has a field {', '.join(sorted(taken))}, which is the envelope's; rename it")
-    whole = _at_once(wanted, values, registry)
+    whole = _at_once(wanted, values, only, registry)
     if whole is not None:
         return Decoded(whole, pa.array(np.arange(whole.num_rows)), ())
     envelopes = decode_envelopes(values, registry=registry)
@@ -214,10 +220,12 @@ def decode_columns(of: str | type[Message], values: pa.Array, *, registry: TypeR
     )
 
 
-def _at_once(wanted: str, values: pa.Array, registry: TypeRegistry) -> pa.RecordBatch | None:
+def _at_once(
+    wanted: str, values: pa.Array, only: frozenset[str] | None, registry: TypeRegistry
+) -> pa.RecordBatch | None:
     """Envelopes and what they carry in one pass, if nothing is unusual about any of them."""
     try:
-        batch = registry.event_handler(wanted).array_to_record_batch(values)
+        batch = registry.event_handler(wanted, only).array_to_record_batch(values)
     except ValueError:  # malformed, another type, or JSON: to be told apart with more care
         return None
     details = batch.column("details")
@@ -226,9 +234,10 @@ def _at_once(wanted: str, values: pa.Array, registry: TypeRegistry) -> pa.Record
     url, message = details.flatten()
     if message.null_count or not pc.all(pc.equal(url, _TYPE_PREFIX + wanted)).as_py():
         return None
+    times = [name for name in ENVELOPE_COLUMNS if name in batch.schema.names]
+    fields = [message.type.field(number).name for number in range(message.type.num_fields)]
     return pa.RecordBatch.from_arrays(
-        [batch.column("event_time"), batch.column("ingestion_time"), *message.flatten()],
-        names=[*ENVELOPE_COLUMNS, *registry.schema(wanted).names],
+        [*(batch.column(name) for name in times), *message.flatten()], names=[*times, *fields]
     )
 
 

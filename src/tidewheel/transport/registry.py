@@ -10,13 +10,14 @@ from typing import Any
 
 import ptars
 import pyarrow as pa
-from google.protobuf import descriptor_pool, message_factory, timestamp_pb2
-from google.protobuf.descriptor import Descriptor, FileDescriptor
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import Message
 
 from tidewheel.errors import DefinitionError, UnknownTypeError
 from tidewheel.transport import event_pb2
+from tidewheel.transport.typed_event import typed_event
 
 __all__ = ["TypeRegistry", "type_name", "types"]
 
@@ -48,7 +49,7 @@ class TypeRegistry:
     def __init__(self, *, entry_point_group: str | None = None) -> None:
         self._classes: dict[str, type[Message]] = {}
         self._handlers: dict[str, Any] = {}
-        self._event_handlers: dict[str, Any] = {}
+        self._event_handlers: dict[str, dict[frozenset[str] | None, Any]] = {}
         self._schemas: dict[str, pa.Schema] = {}
         self._group = entry_point_group
         self._lock = threading.RLock()
@@ -119,17 +120,18 @@ class TypeRegistry:
                 self._handlers[key] = pool.get_for_message(descriptor)
             return self._handlers[key]
 
-    def event_handler(self, name: str | type[Message]) -> Any:
-        """The converter of whole events that carry this type, in one pass: on the wire, a message of a known type where
-        `Any` has bytes looks the same."""
+    def event_handler(self, name: str | type[Message], only: frozenset[str] | None = None) -> Any:
+        """The converter of whole events that carry this type, in one pass; with `only`, of these fields of the envelope
+        and the message alone, if they can be had alone."""
         key = type_name(name)
         with self._lock:
-            if key not in self._event_handlers:
-                self.message_class(name)
-                descriptor = _event_of(key, FileDescriptorSet.FromString(self.definition(key)))
+            handlers = self._event_handlers.setdefault(key, {})
+            if only not in handlers:
+                message = self.message_class(name).DESCRIPTOR
+                descriptor = typed_event(message, FileDescriptorSet.FromString(self.definition(key)), only)
                 pool = ptars.HandlerPool([descriptor.file], config=_COLUMNS)
-                self._event_handlers[key] = pool.get_for_message(descriptor)
-            return self._event_handlers[key]
+                handlers[only] = pool.get_for_message(descriptor)
+            return handlers[only]
 
     def schema(self, name: str | type[Message]) -> pa.Schema:
         """The type's fields as Arrow columns."""
@@ -142,8 +144,9 @@ class TypeRegistry:
         name = type_name(message)
         if self._classes.get(name) is not message:
             self._classes[name] = message
-            for known in (self._handlers, self._event_handlers, self._schemas):
-                known.pop(name, None)
+            self._handlers.pop(name, None)
+            self._event_handlers.pop(name, None)
+            self._schemas.pop(name, None)
 
     def _load_entry_points(self) -> None:
         with self._lock:
@@ -155,35 +158,6 @@ class TypeRegistry:
 
     def __repr__(self) -> str:
         return f"<TypeRegistry: {len(self._classes)} types>"
-
-
-def _event_of(name: str, files: FileDescriptorSet) -> Descriptor:
-    """The type of an event whose details are of this type."""
-    pool = descriptor_pool.DescriptorPool()
-    own = FileDescriptorProto(name="tidewheel/typed_event.proto", package="tidewheel.typed", syntax="proto3")
-    for file in files.file:
-        pool.Add(file)
-        own.dependency.append(file.name)
-    if timestamp_pb2.DESCRIPTOR.name not in own.dependency:
-        needed = FileDescriptorProto()
-        timestamp_pb2.DESCRIPTOR.CopyToProto(needed)
-        pool.Add(needed)
-        own.dependency.append(needed.name)
-    details = own.message_type.add(name="Details")
-    details.field.add(name="type_url", number=1, type="TYPE_STRING", label="LABEL_OPTIONAL")
-    details.field.add(name="value", number=2, type="TYPE_MESSAGE", type_name=f".{name}", label="LABEL_OPTIONAL")
-    event = own.message_type.add(name="Event")
-    for number, (field, kind) in enumerate(
-        {
-            "event_time": "google.protobuf.Timestamp",
-            "ingestion_time": "google.protobuf.Timestamp",
-            "details": "tidewheel.typed.Details",
-        }.items(),
-        start=1,
-    ):
-        event.field.add(name=field, number=number, type="TYPE_MESSAGE", type_name=f".{kind}", label="LABEL_OPTIONAL")
-    pool.Add(own)
-    return pool.FindMessageTypeByName("tidewheel.typed.Event")
 
 
 def _collect(file: Any, into: dict[str, FileDescriptorProto]) -> None:

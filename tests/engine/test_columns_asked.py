@@ -1,0 +1,74 @@
+"""Only the columns that a flow asks for are decoded, and late rows have all of them all the same."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from orders import INPUT, put
+
+import tidewheel as tw
+from tidewheel.engine import query
+from tidewheel.engine.flow import needed
+from tidewheel.engine.halves import Parcel
+from tidewheel.engine.options import ReadOptions, reader_function
+from tidewheel.engine.planning import Piece
+from tidewheel.engine.query import PARCELS, ReaderHalf
+from tidewheel.engine.reading import ReadInfo, read_pieces
+
+
+@pytest.fixture
+def orders(log):
+    put(log, (1, "fi", 5), (2, "se", 7), (3, "fi", 1))
+    return tw.stream(log, INPUT)
+
+
+def counted(orders):
+    return orders.key_by("country").window(tw.windows.fixed("1 s")).aggregate(n=tw.agg.count())
+
+
+def test_what_nobody_asks_for_is_not_needed(orders):
+    second = tw.windows.fixed("1 s")
+    assert needed(counted(orders).stages[0]) == {"country", "event_time"}
+    doubled = orders.with_columns(twice=pl.col("amount") * 2).filter(pl.col("ingestion_time").is_null())
+    sums = doubled.window(second).aggregate(total=tw.agg.sum("twice"))
+    assert needed(sums.stages[0]) >= {"amount", "ingestion_time", "event_time"}
+    chosen = orders.select("country", x=pl.col("amount") + 1).key_by("country").window(second)
+    assert needed(chosen.aggregate(n=tw.agg.count()).stages[0]) == {"event_time", "country", "amount"}
+    everything = orders.with_columns(pl.all().name.suffix("_too")).window(second)
+    assert needed(everything.aggregate(n=tw.agg.count()).stages[0]) is None
+    assert needed(orders.key_by("country").previous("amount").stages[0]) is None
+
+
+def dealt(log, orders, before):
+    """All that the reader hands on, by port."""
+    half = ReaderHalf([counted(orders).flow()], 1)
+    options = ReadOptions.of(
+        {
+            **orders.input.options(),
+            "topics": INPUT,
+            "type": orders.input.message,
+            "transform": reader_function(half),
+            "transformSchema": PARCELS,
+        }
+    )
+    piece = Piece(INPUT, 0, 0, log.topic_info(INPUT).next_offsets[0])
+    info = ReadInfo(before, before, 0, 0, 1)
+    found = {}
+    for batch in read_pieces(log, options, [piece], info, query._ARROW):
+        for data in batch.column("parcel").to_pylist():
+            found |= {port: frame for _, port, frame in Parcel.read(data)}
+    return found
+
+
+def test_late_rows_have_all_columns(log, orders):
+    found = dealt(log, orders, 4_000_000)
+    assert found["in"]["__n"].to_list() == [1]
+    late = found["late"].sort("event_time")
+    assert late.select("country", "amount", "late_reason").rows() == [("fi", 5, "too late"), ("se", 7, "too late")]
+    assert {"ingestion_time", "_append_time", "_key"} <= set(late.columns)
+
+
+def test_rows_in_time_are_counted_without_the_columns_that_nobody_asked_for(log, orders):
+    found = dealt(log, orders, None)
+    assert found.keys() == {"in"}
+    assert found["in"]["__n"].sum() == 3
