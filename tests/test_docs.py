@@ -27,6 +27,7 @@ PAGES = [
     "docs/spark.md",
     "docs/ingestion.md",
     "docs/windows.md",
+    "docs/patterns.md",
     "docs/testing.md",
 ]
 

@@ -43,10 +43,10 @@ def matchers(draw: Any, *, unit: int = 1) -> Matcher | None:
 
 
 @st.composite
-def rows(draw: Any, *, most: int = 8, keys: int = 4, unit: int = 1) -> list[Row]:
+def rows(draw: Any, *, most: int = 12, keys: int = 4, unit: int = 1) -> list[Row]:
     """Events of several keys, in the order in which they come, which is not that of their times."""
     found: list[tuple[int, Row]] = []
-    for key in KEYS[: draw(st.integers(1, keys))]:
+    for key in KEYS[: draw(st.integers(2, keys))]:
         for event in draw(generated.events(most, unit=unit)):
             row = {"time": event["time"], "key": key, **{name: event[name] for name in generated.SCHEMA}}
             found.append((event["time"] + draw(st.integers(0, 6)) * unit, row))
