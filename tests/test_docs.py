@@ -27,6 +27,7 @@ PAGES = [
     "docs/spark.md",
     "docs/ingestion.md",
     "docs/windows.md",
+    "docs/patterns.md",
     "docs/pattern-control.md",
     "docs/testing.md",
 ]

@@ -185,3 +185,82 @@ def test_stages_one_after_another_run_on_spark(spark):
         .end()
     )
     assert script.run(chained, on="spark", spark=spark) == [pane(None, "12:00:00", "12:00:10", most=7)]
+
+
+# Patterns ---------------------------------------------------------------------------------------------------
+
+
+def stops(events):
+    hard = (
+        tw.pattern("fast", pl.col("speed") >= 10)
+        .next("braking", pl.col("speed").is_between(1, tw.last("fast.speed") - 1))
+        .one_or_more()
+        .consecutive()
+        .greedy()
+        .next("standing", pl.col("speed") < 1)
+        .within("10 s")
+    )
+    measures = {"drop": tw.first("fast.speed") - tw.last("standing.speed"), "speeds": tw.collect("speed")}
+    return events.key_by("vehicle").match(hard, measures=measures)
+
+
+def starts(events):
+    """A partial match for each row, of which a key may have three."""
+    return events.key_by("vehicle").match(tw.pattern("row").followed_by("end", pl.col("speed") < 0), limit=3)
+
+
+DRIVES = (
+    Script()
+    .add(at="12:00:03", vehicle="a", speed=0)
+    .add(at="12:00:01", vehicle="a", speed=12)
+    .add(at="12:00:05", vehicle="b", speed=15)
+    .add(at="12:00:02", vehicle="a", speed=5)
+    .watermark("12:00:04")
+    .add(at="12:00:01", vehicle="b", speed=20)
+    .add(at="12:00:06", vehicle="b", speed=9)
+    .add(at="12:00:30", vehicle="a", speed=30)
+    .watermark("12:00:20")
+    .end()
+)
+ENDLESS = (
+    Script()
+    .add(at="12:00:01", vehicle="a", speed=1)
+    .add(at="12:00:02", vehicle="a", speed=2)
+    .add(at="12:00:02", vehicle="b", speed=1)
+    .watermark("12:00:03")
+    .add(at="12:00:04", vehicle="a", speed=3)
+    .add(at="12:00:05", vehicle="a", speed=4)
+    .add(at="12:00:06", vehicle="a", speed=5)
+    .add(at="12:00:07", vehicle="a", speed=-1)
+    .add(at="12:00:07", vehicle="b", speed=-1)
+    .end()
+)
+
+
+def test_a_pattern_runs_on_the_reference():
+    outcome = DRIVES.run(stops)
+    assert outcome == [
+        row(at="12:00:03", vehicle="a", match_start="12:00:01", match_end="12:00:03", drop=12, speeds=[12, 5, 0])
+    ]
+    assert outcome.late == [row(at="12:00:01", vehicle="b", speed=20, late_reason="too late", late_by="3 s")]
+    over = row(at="12:00:15", vehicle="b", match_start="12:00:05", match_end="12:00:06", stage="braking")
+    assert outcome.outputs["timed_out"][0] == over
+    assert "match_end='12:00:06'" in repr(outcome.outputs["timed_out"][0])
+
+
+def test_a_key_that_opens_partial_matches_without_end_is_told_and_the_others_go_on():
+    outcome = ENDLESS.run(starts)
+    dropped = outcome.outputs["dropped"]
+    assert [(found["vehicle"], found["stage"]) for found in dropped] == [("a", "row")] * len(dropped)
+    assert [found["match_start"] for found in dropped][:2] == [at_time("12:00:01"), at_time("12:00:02")]
+    assert {found["reason"] for found in dropped} == {"limit of partial matches reached"}
+    assert {found["vehicle"] for found in outcome} == {"a", "b"}
+    assert len([found for found in outcome if found["vehicle"] == "a"]) == 3
+
+
+@pytest.mark.parametrize(("script", "pipeline"), [(DRIVES, stops), (ENDLESS, starts)])
+def test_a_pattern_gives_the_same_on_spark(spark, script, pipeline):
+    outcome, found = script.run(pipeline), script.run(pipeline, on="spark", spark=spark)
+    assert found == outcome
+    assert found.late == outcome.late
+    assert found.outputs == outcome.outputs

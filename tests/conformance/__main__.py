@@ -8,7 +8,8 @@ from pathlib import Path
 
 from tests.conformance.cases import Verdict, judge, load
 from tests.conformance.match_recognize import QueryVerdict, judge_queries, load_queries
-from tests.conformance.patterns import PATTERN_RUNNERS, PatternVerdict, judge_patterns, load_patterns
+from tests.conformance.pattern_runners import PATTERN_RUNNERS
+from tests.conformance.patterns import PatternVerdict, judge_patterns, load_patterns
 from tests.conformance.runners import RUNNERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +31,7 @@ def main() -> int:
     verdicts: dict[str, list[Verdict | PatternVerdict | QueryVerdict]] = {}
     for name in names:
         verdicts[name] = [*judge(cases, RUNNERS[name])] if cases else []
-        if patterns and name in PATTERN_RUNNERS:
+        if patterns:
             verdicts[name] += judge_patterns(patterns, PATTERN_RUNNERS[name])
         if queries and name == "reference":
             verdicts[name] += judge_queries(queries)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tidewheel.engine.halves import Dealer, Parcel, Rows, SecondHalf
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.options import reader_function
 from tidewheel.engine.query import _BucketProcessor
+from tidewheel.errors import FlowError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Pane, Timing, Window
 from tidewheel.model.time import Instant
 from tidewheel.transport.log import open_log, records
@@ -52,16 +53,33 @@ FrameStep = tuple[pl.DataFrame, Instant | None, Instant]
 """Rows, watermark (None: it stays), clock."""
 
 
+ERROR = "error"
+
+
 @dataclass(frozen=True)
 class Found:
-    """What a step gave."""
+    """What a step gave, by the name of the output; `error` is what broke it."""
 
-    results: pl.DataFrame | None = None
-    late: pl.DataFrame | None = None
+    outputs: Mapping[str, pl.DataFrame]
+
+    @property
+    def results(self) -> pl.DataFrame | None:
+        return self.outputs.get(RESULTS)
+
+    @property
+    def late(self) -> pl.DataFrame | None:
+        return self.outputs.get(LATE)
+
+    @property
+    def error(self) -> str | None:
+        told = self.outputs.get(ERROR)
+        return None if told is None else str(told.item(0, 0))
 
 
-def run_cases(spark: SparkSession, cases: Sequence[tuple[Stage, Sequence[FrameStep]]]) -> list[list[Found]]:
-    """What each step of each case gives."""
+def run_cases(
+    spark: SparkSession, cases: Sequence[tuple[Stage, Sequence[FrameStep]]], *, may_fail: bool = False
+) -> list[list[Found]]:
+    """What each step of each case gives. may_fail: a case that breaks tells so, and the others go on."""
     flows = [Flow(FLOW, (TOPIC,), (stage,)) for stage, _ in cases]
     timed = [_timed(steps) for _, steps in cases]
     name = f"cases_{abs(hash(tuple(map(id, flows))))}"
@@ -81,7 +99,7 @@ def run_cases(spark: SparkSession, cases: Sequence[tuple[Stage, Sequence[FrameSt
         query = (
             rows.groupBy("bucket")
             .transformWithState(
-                _CaseProcessor([SecondHalf([flow], 0, 1) for flow in flows]),
+                _CaseProcessor([SecondHalf([flow], 0, 1) for flow in flows], may_fail=may_fail),
                 outputStructType="bucket INT, step INT, parcel BINARY",
                 outputMode="append",
                 timeMode="None",
@@ -95,19 +113,15 @@ def run_cases(spark: SparkSession, cases: Sequence[tuple[Stage, Sequence[FrameSt
         query.awaitTermination()
         collected = spark.table(name).collect()
         spark.catalog.dropTempView(name)
-    parts: dict[tuple[int, int, str], list[pl.DataFrame]] = {}
+    parts: dict[tuple[int, int], dict[str, list[pl.DataFrame]]] = {}
     for row in collected:
         for _, port, frame in Parcel.read(bytes(row.parcel)):
-            parts.setdefault((row.bucket, row.step, port), []).append(frame)
+            parts.setdefault((row.bucket, row.step), {}).setdefault(port, []).append(frame)
 
-    def joined(case: int, step: int, port: str) -> pl.DataFrame | None:
-        frames = parts.get((case, step, port))
-        return None if frames is None else pl.concat(frames)
+    def found(case: int, step: int) -> Found:
+        return Found({port: pl.concat(frames) for port, frames in parts.get((case, step), {}).items()})
 
-    return [
-        [Found(joined(case, step, RESULTS), joined(case, step, LATE)) for step in range(len(steps))]
-        for case, steps in enumerate(timed)
-    ]
+    return [[found(case, step) for step in range(len(steps))] for case, steps in enumerate(timed)]
 
 
 def _timed(steps: Sequence[FrameStep]) -> list[tuple[pl.DataFrame, Tick]]:
@@ -160,16 +174,24 @@ class _Reader:
 class _CaseProcessor(_BucketProcessor):
     """The second half of the bucket's own case."""
 
-    def __init__(self, halves: Sequence[SecondHalf]) -> None:
+    def __init__(self, halves: Sequence[SecondHalf], *, may_fail: bool) -> None:
         super().__init__(halves[0], 1, spark_time=False)
         self._halves = halves
+        self._may_fail = may_fail
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         held = list(rows)
         self._half = self._halves[key[0]]
         self._numbers = {key[0]: 0}
-        for row in super().handleInputRows(key, held, timerValues):
-            yield Row(bucket=key[0], step=held[0].step, parcel=row.parcel)
+        try:
+            for row in super().handleInputRows(key, held, timerValues):
+                yield Row(bucket=key[0], step=held[0].step, parcel=row.parcel)
+        except FlowError as error:
+            if not self._may_fail:
+                raise
+            told = Parcel()
+            told.add(FLOW, ERROR, pl.DataFrame({"error": [str(error)]}))
+            yield Row(bucket=key[0], step=held[0].step, parcel=told.to_bytes())
 
 
 def panes_of(frame: pl.DataFrame | None, keys: Sequence[str], names: Sequence[str]) -> list[Pane]:

@@ -1,15 +1,14 @@
 """Cases of event patterns: what is written there as data and text becomes patterns of ours, and matches are checked.
 
-A runner takes cases and gives the outcome of each. Events have the columns of `SCHEMA`; `event` names an event in what
-is expected of it.
+A runner takes cases and gives for each the outcomes of all its runs, which must all be as expected (see
+`pattern_runners`). Events have the columns of `SCHEMA`; `event` names an event in what is expected of it.
 """
 
 from __future__ import annotations
 
 import ast
-import io
 import operator
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +17,8 @@ from typing import Any
 import polars as pl
 import yaml
 
-from tidewheel.errors import TidewheelError
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.patterns import references
-from tidewheel.patterns.harness import Harness
-from tidewheel.patterns.matcher import Matcher
 from tidewheel.patterns.pattern import Pattern, pattern
 
 MILLISECOND = 1_000
@@ -40,18 +36,22 @@ Stages = dict[str, list[str]]
 
 @dataclass(frozen=True)
 class PatternStep:
-    """Events that are released together, in order, with their times; then the watermark (None: it stays)."""
+    """Events that are released together, in order, with their times; then the watermark (None: it stays). late: those
+    that came too late, after the watermark of the step before."""
 
     events: tuple[tuple[int, Row], ...] = ()
     watermark: int | None = None
+    late: tuple[tuple[int, Row], ...] = ()
 
 
 @dataclass
 class Outcome:
-    """What came of a case: matches and timed-out partial matches, those of each step apart; or an error."""
+    """What came of a case: matches and timed-out partial matches, those of each step apart, and the events that came
+    too late; or an error."""
 
     matches: list[list[Stages]] = field(default_factory=list)
     timed_out: list[list[tuple[Stages, int]]] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
     error: str | None = None
 
 
@@ -70,7 +70,7 @@ class PatternCase:
     check: Check
 
 
-PatternRunner = Callable[[Sequence[PatternCase]], list[Outcome]]
+PatternRunner = Callable[[Sequence[PatternCase]], list[list[Outcome]]]
 
 
 @dataclass
@@ -85,7 +85,10 @@ class PatternVerdict:
 
 
 def judge_patterns(cases: Sequence[PatternCase], runner: PatternRunner) -> list[PatternVerdict]:
-    return [PatternVerdict(case, case.check(found)) for case, found in zip(cases, runner(cases), strict=True)]
+    return [
+        PatternVerdict(case, [complaint for outcome in found for complaint in case.check(outcome)])
+        for case, found in zip(cases, runner(cases), strict=True)
+    ]
 
 
 def load_patterns(folder: Path) -> list[PatternCase]:
@@ -103,8 +106,8 @@ def _case(file: str, given: dict[str, Any]) -> PatternCase:
     if "pattern" not in given or not ("events" in given or "steps" in given):
         raise ValueError(f"{file}: a case of an unknown kind: {sorted(given)}")
     keys = (given["key_by"],) if given.get("key_by") else ()
-    steps, late, marks = _steps(given)
-    return PatternCase(file, given["name"], lambda: build_pattern(given), keys, steps, _check(given, late, marks))
+    steps, marks = _steps(given)
+    return PatternCase(file, given["name"], lambda: build_pattern(given), keys, steps, _check(given, marks))
 
 
 # Events -----------------------------------------------------------------------------------------------------
@@ -122,8 +125,8 @@ def _row(given: dict[str, Any]) -> Row:
     }
 
 
-def _steps(given: dict[str, Any]) -> tuple[list[PatternStep], list[str], list[dict[str, Any]]]:
-    """The steps as the matcher sees them, what was late, and for each step what the case says of it.
+def _steps(given: dict[str, Any]) -> tuple[list[PatternStep], list[dict[str, Any]]]:
+    """The steps as the matcher sees them, and for each step what the case says of it.
 
     A watermark of the cases says that all up to it has come; ours, that all before it has.
     """
@@ -133,16 +136,17 @@ def _steps(given: dict[str, Any]) -> tuple[list[PatternStep], list[str], list[di
         elements = [entry["element"] for entry in entries]
         times = [number if one["ts"] is None else one["ts"] for number, one in enumerate(elements)]
         events = [(time * MILLISECOND, _row(one)) for time, one in zip(times, elements, strict=True)]
-        return [PatternStep((event,)) for event in events], [], [{} for _ in events]
+        return [PatternStep((event,)) for event in events], [{} for _ in events]
     by_price = "price ascending" in given.get("tie_break", "")
-    steps, late, marks = [], [], []
+    steps, marks = [], []
+    late: list[tuple[int, Row]] = []
     waiting: list[tuple[Any, tuple[int, Row]]] = []
     seen = float("-inf")
     for entry in entries:
         if "element" in entry:
             one = entry["element"]
             if one["ts"] <= seen:
-                late.append(one["key"])
+                late.append((one["ts"] * MILLISECOND, _row(one)))
             else:
                 order = (one["ts"], one["price"] if by_price else 0, len(waiting))
                 waiting.append((order, (one["ts"] * MILLISECOND, _row(one))))
@@ -152,17 +156,20 @@ def _steps(given: dict[str, Any]) -> tuple[list[PatternStep], list[str], list[di
         ready = tuple(event for order, event in sorted(waiting, key=operator.itemgetter(0)) if order[0] <= seen)
         waiting = [one for one in waiting if one[0][0] > seen]
         unbounded = END_OF_TIME if seen > 0 else None
-        steps.append(
-            PatternStep(ready, unbounded if seen in (float("inf"), float("-inf")) else (int(seen) + 1) * MILLISECOND)
-        )
+        known = unbounded if seen in (float("inf"), float("-inf")) else (int(seen) + 1) * MILLISECOND
+        steps.append(PatternStep(ready, known, tuple(late)))
         marks.append(entry)
-    return steps, late, marks
+        late = []
+    if late:
+        steps.append(PatternStep(late=tuple(late)))
+        marks.append({})
+    return steps, marks
 
 
 # What is expected -------------------------------------------------------------------------------------------
 
 
-def _check(given: dict[str, Any], late: list[str], marks: list[dict[str, Any]]) -> Check:
+def _check(given: dict[str, Any], marks: list[dict[str, Any]]) -> Check:
     def check(found: Outcome) -> list[str]:
         if "expected_error" in given:
             return [] if found.error else [f"expected an error: {given['expected_error']}, got {found}"]
@@ -188,8 +195,8 @@ def _check(given: dict[str, Any], late: list[str], marks: list[dict[str, Any]]) 
         if "expected_timeout_start" in given:
             starts = (next(iter(stages.values()))[0] for stages, _ in timeouts)
             yield from _compare("starts of timed out", given["expected_timeout_start"], starts)
-        if "dropped_late" in given and given["dropped_late"] != late:
-            yield f"expected late {given['dropped_late']}, got {late}"
+        if "dropped_late" in given:
+            yield from _compare("late", given["dropped_late"], found.late)
         for number, mark in enumerate(marks):
             if "expect" in mark:
                 yield from _compare(
@@ -352,90 +359,3 @@ def _fold(combine: Callable[[pl.Expr, pl.Expr], pl.Expr], values: list[ast.expr]
     for other in others:
         first = combine(first, other)
     return first
-
-
-# Runners ----------------------------------------------------------------------------------------------------
-
-
-def automaton(cases: Sequence[PatternCase]) -> list[Outcome]:
-    """The automaton by itself, key by key."""
-    return [_on_automaton(case) for case in cases]
-
-
-def _on_automaton(case: PatternCase) -> Outcome:
-    outcome = Outcome()
-    try:
-        built = case.build()
-        harnesses: dict[Any, Harness] = {}
-        names: defaultdict[Any, list[str]] = defaultdict(list)
-        for step in case.steps:
-            told = {key: (len(one.matches), len(one.timed_out)) for key, one in harnesses.items()}
-            for time, row in step.events:
-                key = tuple(row[name] for name in case.keys)
-                harness = harnesses.setdefault(key, Harness(built, SCHEMA))
-                harness.add(row, time=time)
-                names[key].append(row["event"])
-            for harness in harnesses.values():
-                if step.watermark is not None:
-                    harness.advance(step.watermark)
-            matches: list[Stages] = []
-            timed_out: list[tuple[Stages, int]] = []
-            for key, harness in harnesses.items():
-                seen, over = told.get(key, (0, 0))
-                matches += [_named(match, names[key]) for match in harness.matches[seen:]]
-                timed_out += [(_named(stages, names[key]), at) for stages, at in harness.timed_out[over:]]
-            outcome.matches.append(matches)
-            outcome.timed_out.append(timed_out)
-    except TidewheelError as error:
-        outcome.error = str(error)
-    return outcome
-
-
-def _named(stages: dict[str, list[int]], names: list[str]) -> Stages:
-    return {stage: [names[event] for event in events] for stage, events in stages.items()}
-
-
-def matcher(cases: Sequence[PatternCase]) -> list[Outcome]:
-    """The matcher on columns, all keys at once, with a state that is written and read between steps."""
-    return [_on_matcher(case) for case in cases]
-
-
-def _on_matcher(case: PatternCase) -> Outcome:
-    outcome = Outcome()
-    times = [time for step in case.steps for time, _ in step.events]
-    arrival = times != sorted(times)  # cases for the automaton alone; none of them has a limit of time
-    try:
-        built = case.build()
-        measures = {f"of {stage}": references.collect(f"{stage}.event") for stage in built.stages}
-        driver = Matcher(built, keys=case.keys, measures=measures)
-        state: dict[str, pl.DataFrame] = {}
-        count = 0
-        for step in case.steps:
-            numbered = list(enumerate(step.events, start=count))
-            count += len(numbered)
-            rows = [row | {"__time": number if arrival else time} for number, (time, row) in numbered]
-            events = pl.DataFrame(rows, schema=SCHEMA | {"__time": pl.Int64()})
-            last = max((row["__time"] + 1 for row in rows), default=None)
-            mark = last if step.watermark is None else step.watermark
-            events = events.sort(*case.keys, "__time", maintain_order=True)
-            outputs, state = driver.step({name: _stored(frame) for name, frame in state.items()}, events, mark)
-            outcome.matches.append([_taken(row) for row in outputs["matches"].iter_rows(named=True)])
-            over = outputs["timed_out"].iter_rows(named=True)
-            outcome.timed_out.append([(_taken(row), row["timed_out_at"]) for row in over])
-    except TidewheelError as error:
-        outcome.error = str(error)
-    return outcome
-
-
-def _stored(frame: pl.DataFrame) -> pl.DataFrame:
-    buffer = io.BytesIO()
-    frame.write_ipc(buffer)
-    buffer.seek(0)
-    return pl.read_ipc(buffer)
-
-
-def _taken(row: dict[str, Any]) -> Stages:
-    return {name.removeprefix("of "): events for name, events in row.items() if name.startswith("of ") and events}
-
-
-PATTERN_RUNNERS: dict[str, PatternRunner] = {"reference": automaton, "matcher": matcher}

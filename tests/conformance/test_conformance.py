@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.cases import Verdict, judge, load, load_file
-from tests.conformance.patterns import (
-    PATTERN_RUNNERS,
-    Outcome,
-    automaton,
-    judge_patterns,
-    load_pattern_file,
-    load_patterns,
-)
+from tests.conformance.pattern_runners import COPIES, PATTERN_RUNNERS, automaton
+from tests.conformance.patterns import Outcome, PatternVerdict, judge_patterns, load_pattern_file, load_patterns
 from tests.conformance.runners import RUNNERS, reference
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
@@ -93,16 +87,21 @@ def test_a_case_of_an_unknown_kind_is_refused(tmp_path):
 # Patterns ---------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def pattern_verdicts() -> Callable[[str], list[PatternVerdict]]:
+    """What a runner makes of all cases: they run together, once."""
+    return functools.cache(lambda name: judge_patterns(PATTERNS, PATTERN_RUNNERS[name]))
+
+
 @pytest.mark.parametrize("runner", PATTERN_RUNNERS)
-@pytest.mark.parametrize("case", PATTERNS, ids=lambda case: f"{case.file}-{case.name}")
-def test_a_pattern_matches_as_the_case_says(case, runner):
-    [verdict] = judge_patterns([case], PATTERN_RUNNERS[runner])
-    assert verdict.complaints == []
+@pytest.mark.parametrize("number", range(len(PATTERNS)), ids=[f"{case.file}-{case.name}" for case in PATTERNS])
+def test_a_pattern_matches_as_the_case_says(number, runner, pattern_verdicts):
+    assert pattern_verdicts(runner)[number].complaints == []
 
 
 def test_a_matcher_that_finds_nothing_is_found_out(shared):
     def silent(cases):
-        return [Outcome([[] for _ in case.steps], [[] for _ in case.steps]) for case in cases]
+        return [[Outcome([[] for _ in case.steps], [[] for _ in case.steps])] for case in cases]
 
     accused = [verdict.case for verdict in judge_patterns(PATTERNS, silent) if not verdict.passed]
     assert {case.file for case in accused} == {case.file for case in PATTERNS}
@@ -139,6 +138,17 @@ def test_a_case_of_a_pattern_is_compared_match_by_match(tmp_path, fields, compla
     path.write_text(STAGES.format(**{"end": "b", "more": "price > 1", **fields}))
     [verdict] = judge_patterns(load_pattern_file(path), automaton)
     assert len(verdict.complaints) == complaints
+
+
+def test_a_key_that_gets_other_matches_than_the_others_is_found_out(tmp_path):
+    path = tmp_path / "patterns.yaml"
+    path.write_text(STAGES.format(end="b", more="price > 1"))
+
+    def forgetful(cases):
+        return [[*found * (COPIES - 1), Outcome([[]], [[]])] for found in automaton(cases)]
+
+    [verdict] = judge_patterns(load_pattern_file(path), forgetful)
+    assert len(verdict.complaints) == 1
 
 
 def test_a_pattern_of_an_unknown_kind_is_refused(tmp_path):

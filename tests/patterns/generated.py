@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
-from brute_force import Event, Meaning, Meanings, TakenSoFar
 from hypothesis import strategies as st
 
+from tests.patterns.brute_force import Event, Meaning, Meanings, TakenSoFar
 from tidewheel.patterns.pattern import Pattern, all_of, any_of, pattern
 from tidewheel.patterns.references import count, first, last, previous
 from tidewheel.patterns.references import sum as total
 
 SCHEMA = {"name": pl.String(), "x": pl.Int64(), "who": pl.String()}
-SECOND = 1
 
 
-def events(most: int = 7) -> st.SearchStrategy[list[Event]]:
+def events(most: int = 7, *, unit: int = 1) -> st.SearchStrategy[list[Event]]:
+    """unit: of the time between events, in microseconds."""
     one = st.fixed_dictionaries(
         {"name": st.sampled_from("abc"), "x": st.integers(0, 3) | st.none(), "who": st.sampled_from("vw")}
     )
@@ -25,7 +25,7 @@ def events(most: int = 7) -> st.SearchStrategy[list[Event]]:
     def timed(given: list[tuple[int, dict[str, Any]]]) -> list[Event]:
         time, found = 0, []
         for later, event in given:
-            time += later
+            time += later * unit
             found.append({"time": time, **event})
         return found
 
@@ -35,12 +35,16 @@ def events(most: int = 7) -> st.SearchStrategy[list[Event]]:
 class Building:
     """A pattern in the making: names are given in order, so that conditions know the stages before."""
 
-    def __init__(self, draw: Any) -> None:
+    def __init__(self, draw: Any, unit: int = 1) -> None:
         self.draw = draw
+        self.unit = unit
         self.takes: dict[str, Meaning] = {}
         self.ends: dict[str, Meaning] = {}
         self.sure: list[str] = []
         self.depth = 0
+
+    def span(self, most: int) -> int:
+        return int(self.draw(st.integers(1, most)) * self.unit)
 
     def name(self) -> str:
         return f"s{len(self.takes)}"
@@ -149,7 +153,7 @@ class Building:
         expression, self.takes[name] = self.condition(name)
         options: dict[str, Any] = {}
         if self.draw(st.integers(0, 5)) == 0:
-            options["within"] = self.draw(st.integers(1, 4))
+            options["within"] = self.span(4)
         if self.draw(st.integers(0, 5)) == 0:
             options["other_key"] = "who"
         self.sure.append(name)
@@ -162,7 +166,7 @@ class Building:
         part = built.parts[-1]
         own_limit = stage is not None and part.within is None  # type: ignore[union-attr]
         if own_limit and often != "once" and self.draw(st.integers(0, 4)) == 0:
-            limits["within"] = self.draw(st.integers(1, 4))
+            limits["within"] = self.span(4)
         if part.quantifier.loops:
             often = "once"
         if often == "one_or_more":
@@ -198,9 +202,9 @@ def _not_less_than_before(event: Event, taken: TakenSoFar) -> bool:
 
 
 @st.composite
-def patterns(draw: Any, *, window: bool | None = None) -> tuple[Pattern, Meanings]:
-    """window: whether the whole has a limit; None: either."""
-    building = Building(draw)
+def patterns(draw: Any, *, window: bool | None = None, unit: int = 1) -> tuple[Pattern, Meanings]:
+    """window: whether the whole has a limit; None: either. unit: of times, in microseconds."""
+    building = Building(draw, unit)
     built = building.sequence(draw(st.integers(1, 3)))
     ending = draw(st.sampled_from(["none"] * 4 + ["not_next", "not_followed_by", "gap"]))
     limited = draw(st.booleans()) if window is None else window
@@ -209,10 +213,24 @@ def patterns(draw: Any, *, window: bool | None = None) -> tuple[Pattern, Meaning
         expression, building.takes[name] = building.condition(None)
         options = {}
         if ending == "not_followed_by" and (not limited or draw(st.booleans())):
-            options["within"] = draw(st.integers(1, 5))
+            options["within"] = building.span(5)
         built = getattr(built, ending)(name, expression, **options)
     if limited:
-        built = built.within(draw(st.integers(1, 8)))
+        built = built.within(building.span(8))
     if ending == "gap":
-        built = built.within(draw(st.integers(1, 5)), between="neighbours")
+        built = built.within(building.span(5), between="neighbours")
     return built, Meanings(building.takes, building.ends)
+
+
+@st.composite
+def policies(draw: Any, built: Pattern) -> Pattern:
+    """The pattern with any policy."""
+    skip = draw(
+        st.sampled_from(["skip none"] * 3 + ["skip to next", "skip past last", "skip to first", "skip to last"])
+    )
+    if skip != "skip none":
+        to_stage = skip in ("skip to first", "skip to last")
+        built = built.after_match(skip, stage=draw(st.sampled_from(built.stages)) if to_stage else None)
+    if draw(st.integers(0, 2)) == 0:
+        built = built.select(draw(st.sampled_from(["each", "first", "last"])), reuse=draw(st.booleans()))
+    return built

@@ -6,11 +6,11 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from brute_force import Found, matches
-from generated import SCHEMA, events, patterns
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.patterns.brute_force import Found, matches
+from tests.patterns.generated import SCHEMA, events, patterns
 from tidewheel.errors import DefinitionError
 from tidewheel.patterns.harness import Harness
 

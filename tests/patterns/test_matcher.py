@@ -9,10 +9,10 @@ from typing import Any
 
 import polars as pl
 import pytest
-from generated import SCHEMA, events, patterns
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.patterns.generated import SCHEMA, events, patterns, policies
 from tidewheel.errors import CheckpointError, DefinitionError, PatternError
 from tidewheel.patterns.harness import Harness
 from tidewheel.patterns.matcher import Matcher
@@ -97,19 +97,6 @@ def shown(name: str, output: pl.DataFrame, stages: tuple[str, ...]) -> Counter[A
             taken = ((stage, tuple(row[f"of {stage}"])) for stage in stages if row[f"of {stage}"])
             found[(*told, tuple(sorted(taken)))] += 1
     return found
-
-
-@st.composite
-def policies(draw: Any, built: Pattern) -> Pattern:
-    skip = draw(
-        st.sampled_from(["skip none"] * 3 + ["skip to next", "skip past last", "skip to first", "skip to last"])
-    )
-    if skip != "skip none":
-        to_stage = skip in ("skip to first", "skip to last")
-        built = built.after_match(skip, stage=draw(st.sampled_from(built.stages)) if to_stage else None)
-    if draw(st.integers(0, 2)) == 0:
-        built = built.select(draw(st.sampled_from(["each", "first", "last"])), reuse=draw(st.booleans()))
-    return built
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))

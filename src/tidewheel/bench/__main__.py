@@ -5,16 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 
-from tidewheel.bench import foundation, windows
+from tidewheel.bench import foundation, patterns, windows
 from tidewheel.bench.figures import Figure, show, write
 
 __all__ = ["main"]
 
-_SETS = ("foundation", "windows")
+_SETS = ("foundation", "windows", "patterns")
+_PARTS: Mapping[str, Mapping[str, patterns.Part | windows.Part]] = {
+    "windows": windows.PARTS,
+    "patterns": patterns.PARTS,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -24,20 +29,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--events",
         type=int,
-        help=f"how many events (foundation: {foundation.EVENTS:,}, windows: {windows.EVENTS:,} unless told)",
+        help=f"how many events (foundation: {foundation.EVENTS:,}, windows: {windows.EVENTS:,}, "
+        f"patterns: {patterns.EVENTS:,} unless told)",
     )
-    known = ", ".join(f"{name} ({part.about})" for name, part in windows.PARTS.items())
-    parser.add_argument("--only", default="", help=f"of windows: only these parts, like a,c. {known}")
+    known = "; ".join(
+        f"{name}: " + ", ".join(f"{letter} ({part.about})" for letter, part in parts.items())
+        for name, parts in _PARTS.items()
+    )
+    parser.add_argument("--only", default="", help=f"only these parts of a set, like a,c. {known}")
     parser.add_argument("--output", type=Path, default=Path("build/bench"), help="the folder of the JSON files")
     options = parser.parse_args(arguments)
     if options.events is not None and options.events < 10_000:
         parser.error(f"--events must be at least 10,000, got {options.events}")
     only = [name.strip() for name in options.only.split(",") if name.strip()]
-    strange = [name for name in only if name not in windows.PARTS]
+    if only and options.set not in _PARTS:
+        parser.error(f"--only is for `{'` and `'.join(_PARTS)}`: python -m tidewheel.bench windows --only a,c")
+    strange = [name for name in only if name not in _PARTS[options.set]]
     if strange:
-        parser.error(f"--only: there is no part {strange[0]!r}; there are {', '.join(windows.PARTS)}")
-    if only and options.set != "windows":
-        parser.error("--only is for `windows`: python -m tidewheel.bench windows --only a,c")
+        parser.error(f"--only: there is no part {strange[0]!r}; there are {', '.join(_PARTS[options.set])}")
     console = Console()
     for name in [options.set] if options.set else _SETS:
         path = options.output / f"{name}.json"
@@ -46,6 +55,8 @@ def main(arguments: list[str] | None = None) -> int:
             folder, say = Path(temporary), status.update
             if name == "windows":
                 parts = windows.measure(options.events or windows.EVENTS, folder, say, only=only)
+            elif name == "patterns":
+                parts = patterns.measure(options.events or patterns.EVENTS, folder, say, only=only)
             else:
                 parts = foundation.measure(options.events or foundation.EVENTS, folder, say)
             for part in parts:

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from tidewheel.bench.figures import Figure
-from tidewheel.bench.streams import BATCHES, TOPIC, Dataset, reading_type
+from tidewheel.bench.streams import BATCHES, Dataset
 from tidewheel.engine.bucket_store import BucketState, MemoryEntries
 from tidewheel.engine.buckets import bucket_ids
 from tidewheel.engine.halves import SecondHalf
@@ -67,14 +67,14 @@ def inside(group: str, data: Dataset, result: Result, *, buckets: int = 2, tasks
             first = batch * data.per_batch + task * share
             begin = time.process_time()
             end = first + share if task < tasks - 1 else (batch + 1) * data.per_batch
-            fetched = [part.records for part in data.log.read(TOPIC, 0, first, end=end)]
+            fetched = [part.records for part in data.log.read(data.topic, 0, first, end=end)]
             spent["fetching from the log"] += time.process_time() - begin
             begin = time.process_time()
             table = pa.concat_batches(fetched)
-            columns = decode_columns(reading_type(), table.column("value")).columns
+            columns = decode_columns(data.kind, table.column("value"), only=half.columns.get(data.topic)).columns
             for name in ("append_time", "key"):
                 columns = columns.append_column(f"_{name}", table.column(name))
-            pieces.append(DecodedBatch(TOPIC, 0, columns))
+            pieces.append(DecodedBatch(data.topic, 0, columns))
             spent["decoding"] += time.process_time() - begin
         seen = max(int(pl.Series(piece.columns.column("event_time")).cast(pl.Int64).max()) for piece in pieces)  # type: ignore[arg-type]
         highest = seen if highest is None else max(seen, highest)
@@ -83,13 +83,13 @@ def inside(group: str, data: Dataset, result: Result, *, buckets: int = 2, tasks
         for task, piece in enumerate(pieces):
             info = ReadInfo(before, watermark, watermark, task, tasks)
             rows += [row for out in half(iter([piece]), info) for row in out.to_pylist()]
-        spent["first half: judging, aggregating, dealing out, packing"] += time.process_time() - begin
+        spent["first half: judging, preparing, dealing out, packing"] += time.process_time() - begin
         for bucket, entries in enumerate(states):
             mine = [row["parcel"] for row in rows if row["bucket"] == ids[bucket]]
             begin = time.process_time()
             state = BucketState(entries)
             out, _ = second.step(state, bucket, mine, Tick(before, watermark, watermark))
-            spent["second half: merging, firing"] += time.process_time() - begin
+            spent["second half: stepping"] += time.process_time() - begin
             begin = time.process_time()
             state.save()
             spent["second half: packing state"] += time.process_time() - begin

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,18 @@ from tidewheel.transport.log import Log, open_log, records
 from tidewheel.transport.registry import types
 from tidewheel.transport.type_topic import publish_types
 
-__all__ = ["BATCHES", "DELAY", "START", "TOPIC", "Dataset", "append", "dataset", "readings", "reading_type"]
+__all__ = [
+    "BATCHES",
+    "DELAY",
+    "START",
+    "TOPIC",
+    "Dataset",
+    "append",
+    "dataset",
+    "readings",
+    "reading_type",
+    "write_file",
+]
 
 BATCHES = 8
 TOPIC = "input.reading"
@@ -32,12 +43,18 @@ _BLOCK = 5_000
 
 @dataclass(frozen=True)
 class Dataset:
-    """So many events of so many keys, in a log and in one Parquet file for each batch."""
+    """So many events of so many keys, in a log and in one Parquet file for each batch.
+
+    topic, kind: where they are in the log, and their message type; columns: those in the files.
+    """
 
     events: int
     keys: int
     log: Log
     files: Path
+    topic: str = TOPIC
+    kind: str = field(default_factory=lambda: reading_type())
+    columns: str = "event_time TIMESTAMP, key STRING, value BIGINT"
 
     @property
     def per_batch(self) -> int:
@@ -46,7 +63,7 @@ class Dataset:
 
     def parquet(self, spark: SparkSession) -> DataFrame:
         """The files as a stream, one in each batch."""
-        reader = spark.readStream.schema("event_time TIMESTAMP, key STRING, value BIGINT")
+        reader = spark.readStream.schema(self.columns)
         return reader.option("maxFilesPerTrigger", 1).parquet(str(self.files))
 
     def from_log(self, spark: SparkSession) -> DataFrame:
@@ -54,8 +71,8 @@ class Dataset:
         return (
             spark.readStream.format("tidewheel")
             .option("log", self.log.address)
-            .option("topics", TOPIC)
-            .option("type", reading_type())
+            .option("topics", self.topic)
+            .option("type", self.kind)
             .option("maxEventsPerBatch", self.per_batch)
             .load()
         )
@@ -99,15 +116,20 @@ def append(log: Log, frame: pl.DataFrame, *, block: int = _BLOCK) -> None:
 def dataset(folder: Path, events: int, keys: int) -> Dataset:
     """Write events once, to be read many times."""
     files = folder / f"{events}-{keys}.files"
-    files.mkdir()
     log = open_log(folder / f"{events}-{keys}.tw")
     publish_types(log, types, [reading_type()])
     per_batch = events // BATCHES
     for batch in range(BATCHES):
         frame = readings(per_batch, keys, first=START + batch * _SPAN, seed=batch)
         append(log, frame)
-        path = files / f"{batch}.parquet"
-        # Several row groups, so that Spark can read a file with all cores.
-        frame.write_parquet(path, row_group_size=max(1, per_batch // 4))
-        os.utime(path, (START / 1_000_000 + batch, START / 1_000_000 + batch))  # files are read oldest first
+        write_file(files, batch, frame)
     return Dataset(events, keys, log, files)
+
+
+def write_file(folder: Path, batch: int, frame: pl.DataFrame) -> None:
+    """The file of a batch."""
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{batch}.parquet"
+    # Several row groups, so that Spark can read a file with all cores.
+    frame.write_parquet(path, row_group_size=max(1, frame.height // 4))
+    os.utime(path, (START / 1_000_000 + batch, START / 1_000_000 + batch))  # files are read oldest first

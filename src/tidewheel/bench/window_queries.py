@@ -69,8 +69,8 @@ def parcels(spark: SparkSession, data: Dataset, results: Sequence[Result]) -> Da
     reader = spark.readStream.format("tidewheel")
     options = {
         **results[0].input.options(),  # type: ignore[union-attr]  # it is a log's
-        "topics": TOPIC,
-        "type": reading_type(),
+        "topics": data.topic,
+        "type": data.kind,
         "maxEventsPerBatch": str(data.per_batch),
         "transform": reader_function(ReaderHalf(flows, buckets)),
         "transformSchema": PARCELS,

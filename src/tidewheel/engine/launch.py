@@ -70,11 +70,11 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
         return as_columns(with_state(parcels, [flow], number), flow.name, schemas)
     number = _buckets(source.spark, buckets)
     if not source.frame.isStreaming:
-        parcels = row_parcels(source.frame, flow, number, clock=now(), ended=True, marked=lambda rows: None)
+        parcels = row_parcels(source.frame, [flow], number, clock=now(), ended=True, marked=lambda rows: None)
         return as_columns(in_memory(parcels, [flow], number), flow.name, schemas)
     assert isinstance(source.watermark, Bounded)
     marked = _Mark(flow, source.watermark.future)
-    parcels = row_parcels(source.frame, flow, number, clock=0, ended=False, marked=marked)
+    parcels = row_parcels(source.frame, [flow], number, clock=0, ended=False, marked=marked)
     watched = parcels.withWatermark("mark", f"{source.watermark.delay} microseconds").drop("mark")
     return as_columns(with_state(watched, [flow], number, spark_time=True), flow.name, schemas)
 

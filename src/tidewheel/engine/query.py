@@ -127,11 +127,17 @@ def _with_arrival(columns: pa.RecordBatch) -> pl.DataFrame:
 
 
 def row_parcels(
-    frame: DataFrame, flow: Flow, buckets: int, *, clock: Instant, ended: bool, marked: Callable[[pl.DataFrame], Any]
+    frame: DataFrame,
+    flows: Sequence[Flow],
+    buckets: int,
+    *,
+    clock: Instant,
+    ended: bool,
+    marked: Callable[[pl.DataFrame], Any],
 ) -> DataFrame:
     """Rows of any DataFrame as parcels. For a stream with a column `mark`, the time from which Spark's watermark
     follows (`marked` finds it in a frame); with `ended`, the whole input, with the time of its end."""
-    dealer = Dealer([flow], buckets, judged=False)
+    dealer = Dealer(flows, buckets, judged=False)
     ids = bucket_ids(buckets)
     tick = Tick(None, END_OF_TIME if ended else None, clock)
     schema = _ARROW.append(pa.field("mark", pa.timestamp("us", "UTC")))
@@ -146,7 +152,8 @@ def row_parcels(
         for batch in batches:
             rows = cast(pl.DataFrame, pl.from_arrow(batch))
             parcels: dict[int, Parcel] = {}
-            dealer.deal(parcels, flow.name, [Rows(rows)], None)
+            for flow in flows:
+                dealer.deal(parcels, flow.name, [Rows(rows)], None)
             # Every bucket hears of the time, whatever it gets.
             out = _rows(parcels, ids, task, tick, everyone=first)
             mark = marked(rows)

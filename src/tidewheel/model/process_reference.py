@@ -12,7 +12,7 @@ from tidewheel.model.process import DATETIME, Clock, DataType, Process
 from tidewheel.model.process_call import bind
 from tidewheel.model.time import Duration, Instant, instant
 
-__all__ = ["ProcessReference"]
+__all__ = ["ProcessReference", "key_order", "verdict"]
 
 Key = tuple[Any, ...]
 Row = dict[str, Any]
@@ -36,7 +36,7 @@ class ProcessReference:
         late = []
         for row in rows.to_dicts() if rows is not None else []:
             time = row["__time"]
-            reason, by = _judge(time, before)
+            reason, by = verdict(time, before)
             if reason is None:
                 self.pending.append((time, {name: value for name, value in row.items() if name != "__time"}))
             else:
@@ -46,10 +46,10 @@ class ProcessReference:
         now = Clock(before, self.watermark, clock)
         self.results = []
         if self.watermark is not None:
-            for key in sorted({*self.state, *(self._key(row) for _, row in self.pending)}, key=_order):
+            for key in sorted({*self.state, *(self._key(row) for _, row in self.pending)}, key=key_order):
                 self._advance(key, self.watermark, now)
         results = [row for frame in self.results for row in frame.to_dicts()]
-        results.sort(key=lambda row: (row[self.process.time], _order(self._key(row))))
+        results.sort(key=lambda row: (row[self.process.time], key_order(self._key(row))))
         outputs = self.bound.split(pl.DataFrame(results, schema=dict(self.bound.output)))
         return {name: frame.to_dicts() for name, frame in outputs.items()} | {"late": late}
 
@@ -124,7 +124,8 @@ class ProcessReference:
         return tuple(row[name] for name in self.process.key_columns)
 
 
-def _judge(time: Instant | None, before: Instant | None) -> tuple[str | None, Duration | None]:
+def verdict(time: Instant | None, before: Instant | None) -> tuple[str | None, Duration | None]:
+    """Why an event of this time is not welcome, and by how much it is late; None if it is."""
     if time is None:
         return NO_TIME, None
     if not START_OF_TIME <= time < END_OF_TIME:
@@ -134,5 +135,6 @@ def _judge(time: Instant | None, before: Instant | None) -> tuple[str | None, Du
     return None, None
 
 
-def _order(key: Key) -> tuple[Any, ...]:
+def key_order(key: Key) -> tuple[Any, ...]:
+    """What sorts keys as columns are sorted: nulls first."""
     return tuple((value is not None, value) for value in key)

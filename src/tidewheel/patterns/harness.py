@@ -67,6 +67,11 @@ class Harness:
         return [self._stages(match.path) for match in self._automaton.matches]
 
     @property
+    def order(self) -> list[tuple[object, ...]]:
+        """What orders the matches that are complete at the same time."""
+        return [match.order for match in self._automaton.matches]
+
+    @property
     def completed_at(self) -> list[Instant]:
         """When each match was complete."""
         return [match.completed_at for match in self._automaton.matches]

@@ -16,6 +16,7 @@ MIDNIGHT: Instant = instant(f"{_DAY}T00:00:00Z")
 """Where scripts begin."""
 
 Time = str | datetime | int
+_ENDS = ("match_start", "match_end")
 
 
 def at_time(time: Time, what: str = "time") -> Instant:
@@ -112,7 +113,8 @@ def pane(
 
 
 def row(**columns: Any) -> Row:
-    """A row of any output, by its columns; `at` is its event time. A late row has `late_reason` and `late_by`.
+    """A row of any output, by its columns; `at` is its event time. A late row has `late_reason` and `late_by`, a match
+    `match_start` and `match_end`.
 
     >>> row(at="12:00:02", key="a", value=7) == row(at="12:00:02", key="a")
     True
@@ -120,14 +122,17 @@ def row(**columns: Any) -> Row:
     fields = dict(columns)
     if fields.get("at") is not None:
         fields["at"] = at_time(fields["at"], "at")
+    for name in _ENDS:
+        if isinstance(fields.get(name), (str, datetime, int)):
+            fields[name] = at_time(fields[name], name)
     if fields.get("late_by") is not None:
         fields["late_by"] = duration(fields["late_by"], what="late_by")
     return Row("row", fields)
 
 
 class Outcome(list[Row]):
-    """What a run gave: the results, in order; `late`, in the order of their times; and the `outputs` that a process
-    function names."""
+    """What a run gave: the results, in order; `late`, in the order of their times; and the further `outputs`, by
+    name."""
 
     def __init__(
         self, results: Iterable[Row], late: Iterable[Row] = (), outputs: Mapping[str, Sequence[Row]] | None = None
@@ -147,7 +152,7 @@ def _bound(time: Instant | None) -> str | None:
 
 
 def _told(name: str, value: Any) -> Any:
-    if name in ("at", "event_time") and isinstance(value, int):
+    if name in ("at", "event_time", *_ENDS) and isinstance(value, int):
         return as_text(value)
     if name == "late_by" and isinstance(value, int):
         return format_duration(value)

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from tidewheel.engine.flow import Stage, prepared
 from tidewheel.engine.halves import METRICS
 from tidewheel.engine.launch import Target, start_flows
-from tidewheel.engine.matched import Matched
+from tidewheel.engine.matched import DROPPED, TIMED_OUT, Matched, PatternMatch
 from tidewheel.engine.operator import LATE, RESULTS
 from tidewheel.engine.result import Result, arrow_of
 from tidewheel.engine.stream import Stream, stream
@@ -32,6 +32,7 @@ from tidewheel.model.process_reference import ProcessReference
 from tidewheel.model.reference import Reference
 from tidewheel.model.time import Instant
 from tidewheel.model.windowing import Windowing
+from tidewheel.patterns.reference import PatternReference
 from tidewheel.testing.rows import MIDNIGHT, Outcome, Row, micros, pane, row
 from tidewheel.testing.script import Bundle, Script
 from tidewheel.transport.codec import decode_columns, decode_envelopes, encode, encode_columns, pack
@@ -136,8 +137,10 @@ def run_on_reference(script: Script, pipeline: Pipeline) -> Outcome:
         bundles = [(prepared(stage, given.frame(bundle)), bundle) for bundle in script.bundles]
         if isinstance(stage.what, Process):
             return _processed(stage, stage.what, bundles)
+        if isinstance(stage.what, PatternMatch):
+            return _matched(stage.what, bundles)
         if isinstance(stage.what, Matched):
-            raise DefinitionError('Script.run: patterns run on="spark" only')
+            raise DefinitionError('Script.run: a MATCH_RECOGNIZE clause runs on="spark" only')
         return _windowed(stage, stage.what, bundles)
 
 
@@ -181,6 +184,20 @@ def _processed(stage: Stage, process: Process, bundles: Iterable[tuple[pl.DataFr
         results += [_row(values) for values in found.pop(RESULTS)]
         for name, rows in found.items():
             outputs[name] += [_row(values) for values in rows]
+    return Outcome(results, _by_time(late), outputs)
+
+
+def _matched(what: PatternMatch, bundles: Iterable[tuple[pl.DataFrame, Bundle]]) -> Outcome:
+    reference = PatternReference(what.matcher, what.schema)
+    results: list[Row] = []
+    late: list[Row] = []
+    outputs: dict[str, list[Row]] = {TIMED_OUT: [], DROPPED: []}
+    for frame, bundle in bundles:
+        found = reference.step(frame, watermark=bundle.watermark)
+        results += [_row(values) for values in found["matches"]]
+        late += [_late(values, values.pop("reason"), values.pop("late_by")) for values in found["late"]]
+        for name, rows in outputs.items():
+            rows += [_row(values) for values in found[name]]
     return Outcome(results, _by_time(late), outputs)
 
 

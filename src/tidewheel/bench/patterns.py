@@ -1,0 +1,229 @@
+"""The figures of event patterns, measured beside a function by hand and Spark's own windows, in the same run.
+
+All sides run in one warm session, with state in RocksDB and its changelog in the checkpoint, over the same events in
+eight batches, into a sink that does nothing. A time is the sum of the batches' `triggerExecution` without the first; of
+two runs in turn each side's faster counts (the function by hand runs once). Ours hands the state operator's rows to the
+sink as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+import polars as pl
+from pyspark.sql import SparkSession
+
+from tidewheel.bench.figures import Figure
+from tidewheel.bench.pattern_baselines import by_hand, windows_of
+from tidewheel.bench.pattern_room import room
+from tidewheel.bench.positions import position_dataset
+from tidewheel.bench.profiles import inside, profile
+from tidewheel.bench.streams import Dataset
+from tidewheel.bench.window_bench import FEW, MANY, judged
+from tidewheel.bench.window_queries import Measured, best, drained, parcels
+from tidewheel.engine.result import Result
+from tidewheel.engine.session import session
+from tidewheel.engine.stream import KeyedStream, stream
+from tidewheel.model import watermarks
+from tidewheel.patterns import Pattern, first, last, pattern
+from tidewheel.patterns import min as least
+
+__all__ = ["EVENTS", "PARTS", "Part", "emergency_stop", "measure", "most_can_start"]
+
+EVENTS = 2_000_000
+_SMALL = 80_000
+_RATE = 500_000
+
+
+@dataclass(frozen=True)
+class Part:
+    """Figures that are measured together."""
+
+    about: str
+    run: Callable[[Bench], list[Figure]]
+
+
+def measure(
+    events: int, folder: Path, say: Callable[[str], object], *, only: Sequence[str] = ()
+) -> Iterator[list[Figure]]:
+    """The figures of these parts, or of all, part by part."""
+    spark = session()
+    spark.conf.set("spark.sql.files.openCostInBytes", "65536")  # a small file may be read by several tasks
+    bench = Bench(spark, events, folder, say)
+    try:
+        for name in only or PARTS:
+            yield PARTS[name].run(bench)
+    finally:
+        spark.stop()
+
+
+def emergency_stop(data: Dataset) -> Result:
+    """Vehicles that stop within 10 s from 10 m/s or more, strictly braking, once each."""
+    stop: Pattern = (
+        pattern("fast", pl.col("speed") >= 10)
+        .next("braking", pl.col("acc") < 0)
+        .one_or_more()
+        .consecutive()
+        .greedy()
+        .next("standing", pl.col("speed") < 1)
+        .within("10 s")
+        .after_match("skip past last")
+    )
+    measures = {
+        "fall": first("fast.speed") - last("standing.speed"),
+        "hardest": least("braking.acc"),
+        "lat": last("standing.lat"),
+        "lon": last("standing.lon"),
+        "mode": last("standing.mode"),
+    }
+    return _vehicles(data).match(stop, measures=measures)
+
+
+def most_can_start(data: Dataset) -> Result:
+    """Vehicles that stand within 10 s of an event at which they did not: most events begin such a match."""
+    soon = pattern("moving", pl.col("speed") >= 1).followed_by("standing", pl.col("speed") < 1).within("10 s")
+    return _vehicles(data).match(soon, measures={"from": first("moving.speed")})
+
+
+def _vehicles(data: Dataset) -> KeyedStream:
+    source = stream(data.log, data.topic, type=data.kind, watermark=watermarks.bounded("1 s"))
+    return source.key_by("operator", "vehicle")
+
+
+class Bench:
+    """Everything is made when it is first asked for, and once."""
+
+    def __init__(self, spark: SparkSession, events: int, folder: Path, say: Callable[[str], object]) -> None:
+        self.spark = spark
+        self.events = events
+        self.folder = folder
+        self.say = say
+        self.data = cache(self._data)
+        self.windows = cache(self._windows)
+
+    def _data(self, vehicles: int, events: int | None = None) -> Dataset:
+        self.say(f"writing {events or self.events:,} positions of {vehicles:,} vehicles")
+        return position_dataset(self.folder, events or self.events, vehicles)
+
+    @property
+    def small(self) -> Dataset:
+        """Enough to warm up with."""
+        return self.data(FEW, min(_SMALL, self.events // 2))
+
+    def ours(self, data: Dataset, result: Result) -> Measured:
+        """A pattern from the log: the state operator's rows go straight to the sink."""
+        return drained(parcels(self.spark, data, [result]), data, self.folder)
+
+    def by_hand(self, data: Dataset) -> Measured:
+        """The function by hand, from the log."""
+        return drained(by_hand(data.from_log(self.spark)), data, self.folder)
+
+    def windows_from_log(self, data: Dataset) -> Measured:
+        """Spark's windows, from the log."""
+        return drained(windows_of(data.from_log(self.spark)), data, self.folder)
+
+    def windows_from_files(self, data: Dataset) -> Measured:
+        """Spark's windows, from Parquet."""
+        return drained(windows_of(data.parquet(self.spark)), data, self.folder)
+
+    def _windows(self, vehicles: int) -> dict[str, Measured]:
+        self.say(f"Spark's windows of {vehicles:,} vehicles")
+        self.windows_from_log(self.small)
+        self.windows_from_files(self.small)
+        data = self.data(vehicles)
+        return best({"log": partial(self.windows_from_log, data), "files": partial(self.windows_from_files, data)})
+
+    def pattern(self, vehicles: int, ask: Callable[[Dataset], Result]) -> Measured:
+        """A pattern over so many vehicles."""
+        self.say(f"{ask.__name__} of {vehicles:,} vehicles")
+        self.ours(self.small, ask(self.small))
+        data = self.data(vehicles)
+        return best({"ours": partial(self.ours, data, ask(data))})["ours"]
+
+    def explained(
+        self, figures: Sequence[Figure], sides: Mapping[str, Measured], vehicles: int, ask: Callable[[Dataset], Result]
+    ) -> list[Figure]:
+        """Where the time of these goes, if an aim was missed."""
+        if all(figure.met is not False for figure in figures):
+            return []
+        group, data = figures[0].group, self.data(vehicles)
+        found = [
+            figure for name, side in sides.items() for figure in profile(f"{group}: a batch of {name}", side.progress)
+        ]
+        return found + inside(f"{group}: a batch of ours without Spark", data, ask(data))
+
+
+def _against_windows(group: str, found: Measured, windows: Mapping[str, Measured]) -> list[Figure]:
+    return [
+        Figure(group, "Spark's windowed aggregation of the same log", windows["log"].rate, "events/s"),
+        Figure(group, "Spark's windowed aggregation of Parquet files", windows["files"].rate, "events/s"),
+        judged(group, "time against windows of the log", found.seconds / windows["log"].seconds, "x", most=2.0),
+        judged(group, "time against windows of files", found.seconds / windows["files"].seconds, "x", most=2.0),
+    ]
+
+
+def _emergency(bench: Bench) -> list[Figure]:
+    group = f"Emergency stops in {bench.events:,} positions of 2,000 vehicles"
+    found = bench.pattern(FEW, emergency_stop)
+    windows = bench.windows(FEW)
+    bench.say("emergency stops by hand")
+    bench.by_hand(bench.small)
+    hand = bench.by_hand(bench.data(FEW))
+    figures = [
+        judged(group, "ours from the log", found.rate, "events/s", least=_RATE),
+        Figure(group, "by hand on Spark's state, from the same log", hand.rate, "events/s"),
+        judged(group, "against the one by hand", found.rate / hand.rate, "x", least=10.0),
+        *_against_windows(group, found, windows),
+    ]
+    sides = {"ours": found, "Spark's windows of the log": windows["log"], "Spark's windows of files": windows["files"]}
+    return figures + bench.explained(figures, sides, FEW, emergency_stop)
+
+
+def _many_keys(bench: Bench) -> list[Figure]:
+    group = f"Emergency stops in {bench.events:,} positions of 200,000 vehicles"
+    found, windows = bench.pattern(MANY, emergency_stop), bench.windows(MANY)
+    figures = [
+        Figure(group, "ours from the log", found.rate, "events/s"),
+        *_against_windows(group, found, windows),
+    ]
+    return figures + bench.explained(figures, {"ours": found}, MANY, emergency_stop)
+
+
+def _most(bench: Bench) -> list[Figure]:
+    group = f"A pattern that most of {bench.events:,} events can start (followed by, within 10 s), 2,000 vehicles"
+    found, windows = bench.pattern(FEW, most_can_start), bench.windows(FEW)
+    figures = [
+        Figure(group, "ours from the log", found.rate, "events/s"),
+        *_against_windows(group, found, windows),
+    ]
+    return figures + bench.explained(figures, {"ours": found}, FEW, most_can_start)
+
+
+def _room(bench: Bench) -> list[Figure]:
+    group = "State of open partial matches"
+    figures = []
+    for name, ask, vehicles in (
+        ("emergency stop, 2,000 vehicles", emergency_stop, FEW),
+        ("emergency stop, 200,000 vehicles", emergency_stop, MANY),
+        ("most events can start, 2,000 vehicles", most_can_start, FEW),
+    ):
+        bench.say(group)
+        data = bench.data(vehicles)
+        found = room(data, ask(data))
+        figures += [
+            Figure(group, f"{name}: open", float(found.open), "partial matches"),
+            Figure(group, f"{name}: in the state store", found.stored / found.open, "bytes each"),
+            Figure(group, f"{name}: in memory", found.held / found.open, "bytes each"),
+        ]
+    return figures
+
+
+PARTS = {
+    "a": Part("emergency stop", _emergency),
+    "b": Part("many keys", _many_keys),
+    "c": Part("most events can start", _most),
+    "d": Part("room of a partial match", _room),
+}

@@ -1,0 +1,99 @@
+"""The operator of patterns gives what the automaton gives event by event, however the events come."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from pattern_cases import KEYS, SCHEMA, batches, expected, frame_of, matchers, plain
+
+from tidewheel.engine.frames import pack, unpack
+from tidewheel.engine.matched import PatternMatch
+from tidewheel.engine.matching import MatchOperator
+from tidewheel.engine.operator import LATE, MemoryStore, Tick
+from tidewheel.errors import CheckpointError
+from tidewheel.model.panes import END_OF_TIME
+from tidewheel.patterns.matcher import Matcher
+from tidewheel.patterns.pattern import pattern
+from tidewheel.patterns.reference import PatternReference
+
+
+class PackedStore(MemoryStore):
+    """Frames as they are after they were written and read."""
+
+    def put(self, name, frame):
+        [(_, again)] = unpack(pack([(name, frame)]))
+        super().put(name, again)
+
+
+def timed(rows):
+    return frame_of(rows).with_columns(pl.col("event_time").cast(pl.Int64).alias("__time"))
+
+
+def operated(operator, store, rows, tick):
+    """What comes out of a batch, late rows among it."""
+    late, taken = None, None
+    if rows:
+        taken, late = operator.judge(timed(rows), tick.before)
+        taken = operator.first_half(taken, tick.before)
+    outputs = dict(operator.step(store, taken, tick))
+    return outputs if late is None else {**outputs, LATE: late}
+
+
+@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@given(matchers(), batches())
+def test_batch_by_batch_it_gives_what_the_automaton_gives(matcher, script):
+    assume(matcher is not None)
+    operator = MatchOperator(PatternMatch(matcher, SCHEMA), ("key",))
+    reference = PatternReference(matcher, SCHEMA)
+    store, before = PackedStore(), None
+    for number, (rows, watermark) in enumerate(script):
+        after = max((time for time in (before, watermark) if time is not None), default=None)
+        got = plain(operated(operator, store, rows, Tick(before, after, 0)))
+        wanted = expected(reference.step(timed(rows), watermark=watermark))
+        assert got == wanted, f"batch {number}"
+        before = after
+    assert [name for name in store.frames if name.startswith("events/")] == [], "no event waits when all is over"
+    if matcher.pattern.window is not None:
+        assert list(store.frames) in ([], ["queue"]), "nothing is kept when all time has run out"
+
+
+FALL = pattern("high", pl.col("x") > 7).followed_by("low", pl.col("x") < 3).within(10)
+
+
+def stepped(keys: int) -> int:
+    """How often the state is called in batches of events of so many keys that open and complete matches."""
+    matcher = Matcher(FALL, keys=["key"])
+    schema = {"event_time": SCHEMA["event_time"], "key": pl.Int64(), "x": pl.Int64()}
+    operator, store = MatchOperator(PatternMatch(matcher, schema), ("key",)), MemoryStore()
+    found = 0
+    for number in range(6):
+        xs = [9 if number % 2 == 0 else 1] * keys
+        rows = pl.DataFrame({"key": range(keys), "x": xs, "__time": [number * 4] * keys})
+        outputs = operator.step(store, rows, Tick(number * 4 - 4 if number else None, number * 4 - 1, 0))
+        found += outputs["results"].height if outputs else 0
+    assert found >= 2 * keys
+    return store.calls
+
+
+def test_the_number_of_state_calls_does_not_grow_with_the_number_of_keys():
+    assert stepped(10_000) == stepped(10) <= 60
+
+
+def test_nothing_is_read_or_written_when_nothing_came_and_time_stands_still():
+    operator, store = MatchOperator(PatternMatch(Matcher(FALL, keys=["key"]), SCHEMA), ("key",)), MemoryStore()
+    rows = timed([{"time": 1, "key": key, "number": 0, "name": "a", "x": 9, "who": "v"} for key in KEYS])
+    operator.step(store, rows, Tick(None, 5, 0))
+    before = store.calls
+    assert operator.step(store, None, Tick(5, 5, 1)) == {}
+    assert store.calls == before + 1  # it looks at its queue
+
+
+def test_a_state_of_another_format_is_refused():
+    operator, store = MatchOperator(PatternMatch(Matcher(FALL, keys=["key"]), SCHEMA), ("key",)), MemoryStore()
+    operator.step(
+        store, timed([{"time": 1, "key": "a", "number": 0, "name": "a", "x": 9, "who": "v"}]), Tick(None, 5, 0)
+    )
+    store.put("queue", store.frames["queue"].with_columns(version=pl.lit(99, pl.Int64)))
+    with pytest.raises(CheckpointError, match="format 99"):
+        operator.step(store, None, Tick(5, END_OF_TIME, 0))
