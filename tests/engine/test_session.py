@@ -22,6 +22,15 @@ def test_the_session_has_the_settings_that_matter(spark):
     assert "FileSystemBased" in spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
 
 
+def test_workers_use_one_thread_for_each_task(spark):
+    def threads(_):
+        import polars as pl
+
+        return pl.thread_pool_size()
+
+    assert spark.sparkContext.parallelize([0], 1).map(threads).collect() == [1]
+
+
 def test_a_session_of_one_s_own_is_taken_as_it_is(spark):
     spark.conf.set("spark.sql.session.timeZone", "Europe/Helsinki")
     try:

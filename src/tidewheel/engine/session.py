@@ -29,6 +29,8 @@ SETTINGS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # A task has one core: threads that wait for each other on it only cost.
+    "spark.executorEnv.POLARS_MAX_THREADS": "1",
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -76,7 +78,9 @@ def session(
         builder = SparkSession.builder.appName(name).master(master)
         for key, value in chosen.items():
             builder = builder.config(key, value)
-        with _environment(JAVA_HOME=java_home), without_chatter():
+        # Not every kind of worker gets Spark's executorEnv; all of them inherit what Java was started with.
+        threads = os.environ.get("POLARS_MAX_THREADS", chosen["spark.executorEnv.POLARS_MAX_THREADS"])
+        with _environment(JAVA_HOME=java_home, POLARS_MAX_THREADS=threads), without_chatter():
             spark = builder.getOrCreate()
     spark.dataSource.register(TidewheelSource)
     return spark
