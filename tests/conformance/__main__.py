@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.conformance.cases import Verdict, judge, load
-from tests.conformance.match_recognize import QueryVerdict, judge_queries, load_queries
+from tests.conformance.match_recognize import QUERY_RUNNERS, QueryVerdict, judge_queries, load_queries
 from tests.conformance.pattern_runners import PATTERN_RUNNERS
 from tests.conformance.patterns import PatternVerdict, judge_patterns, load_patterns
 from tests.conformance.runners import RUNNERS
@@ -33,8 +33,8 @@ def main() -> int:
         verdicts[name] = [*judge(cases, RUNNERS[name])] if cases else []
         if patterns:
             verdicts[name] += judge_patterns(patterns, PATTERN_RUNNERS[name])
-        if queries and name == "reference":
-            verdicts[name] += judge_queries(queries)
+        if queries and name in QUERY_RUNNERS:
+            verdicts[name] += judge_queries(queries, QUERY_RUNNERS[name])
     for name, judged in verdicts.items():
         for file in dict.fromkeys(verdict.case.file for verdict in judged):
             own = [verdict for verdict in judged if verdict.case.file == file]

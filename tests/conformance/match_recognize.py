@@ -1,25 +1,35 @@
 """Cases of MATCH_RECOGNIZE: a query with its rows, or with the error that it must end in.
 
-The clause is run by the Recogniser; what it reads and the statement around it by polars' own SQL.
+On the reference the clause is run by the Recogniser, what it reads and the statement around it by polars' own SQL; on
+Spark all of it by `tidewheel.sql`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import sqlglot
 import yaml
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
 from sqlglot import exp
 
+from tidewheel.engine.session import session
+from tidewheel.engine.sql import sql
 from tidewheel.errors import TidewheelError
 from tidewheel.patterns.sql import Recogniser, parse
 
 FOLDER = "match_recognize"
+_OURS = "tidewheel.errors."
 
 
 @dataclass(frozen=True)
@@ -31,6 +41,10 @@ class Query:
     sql: str
     rows: list[Any] | None
     error: str = ""
+
+
+Answer = list[tuple[Any, ...]] | Exception
+QueryRunner = Callable[[Sequence[Query]], list[Answer]]
 
 
 @dataclass
@@ -59,24 +73,26 @@ def _query(file: str, given: dict[str, Any]) -> Query:
     return Query(file, given["name"], given["sql"], given.get("expected_rows"), given.get("expected_error", ""))
 
 
-def judge_queries(cases: list[Query]) -> list[QueryVerdict]:
+def judge_queries(cases: Sequence[Query], runner: QueryRunner | None = None) -> list[QueryVerdict]:
     """Run the queries and say what is wrong, if anything."""
-    return [QueryVerdict(case, _complaints(case)) for case in cases]
+    answers = (runner or reference)(cases)
+    return [QueryVerdict(case, _complaints(case, answer)) for case, answer in zip(cases, answers, strict=True)]
 
 
-def _complaints(case: Query) -> list[str]:
-    try:
-        rows = run(case.sql)
-    except TidewheelError as error:
-        if case.rows is None and _same_error(case.error, str(error)):
+def _complaints(case: Query, answer: Answer) -> list[str]:
+    if isinstance(answer, Exception):
+        if case.rows is None and _told(answer) and _same_error(case.error, str(answer)):
             return []
-        return [f"expected {case.error or case.rows}, got {type(error).__name__}: {error}"]
-    except Exception as error:
-        return [f"expected {case.error or case.rows}, got {type(error).__name__}: {error}"]
+        return [f"expected {case.error or case.rows}, got {type(answer).__name__}: {answer}"]
     if case.rows is None:
-        return [f"expected the error {case.error}, got {rows}"]
-    wanted, got = Counter(map(_plain, case.rows)), Counter(map(_plain, rows))
-    return [] if wanted == got else [f"expected {case.rows}, got {rows}"]
+        return [f"expected the error {case.error}, got {answer}"]
+    wanted, got = Counter(map(_plain, case.rows)), Counter(map(_plain, answer))
+    return [] if wanted == got else [f"expected {case.rows}, got {answer}"]
+
+
+def _told(error: Exception) -> bool:
+    """Whether it is ours; Spark wraps those of its workers."""
+    return isinstance(error, TidewheelError) or (isinstance(error, PySparkException) and _OURS in str(error))
 
 
 def _same_error(wanted: str, got: str) -> bool:
@@ -94,6 +110,59 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         return int(value)
     return value
+
+
+# Runners ----------------------------------------------------------------------------------------------------
+
+
+def reference(cases: Sequence[Query]) -> list[Answer]:
+    """The Recogniser, and polars' SQL around it."""
+    return [_caught(lambda case=case: run(case.sql)) for case in cases]
+
+
+def spark(cases: Sequence[Query]) -> list[Answer]:
+    """`tidewheel.sql`: all cases that give rows as one job, those that end in an error each by itself."""
+    answers: dict[int, Answer] = {}
+    frames: dict[int, DataFrame] = {}
+    for number, case in enumerate(cases):
+        frame = _caught(lambda case=case: sql(case.sql, spark=session()))
+        if isinstance(frame, Exception):
+            answers[number] = frame
+        else:
+            frames[number] = frame
+    sound = {number: frame for number, frame in frames.items() if cases[number].rows is not None}
+    together = _caught(lambda: _collected(sound)) if sound else {}
+    if not isinstance(together, Exception):
+        answers |= together
+    for number, frame in frames.items():
+        if number not in answers:
+            alone = _caught(lambda number=number, frame=frame: _collected({number: frame})[number])
+            answers[number] = alone
+    return [answers[number] for number in range(len(cases))]
+
+
+def _collected(frames: dict[int, DataFrame]) -> dict[int, list[tuple[Any, ...]]]:
+    """The rows of each, by its number, all in one job: as JSON, whatever their columns."""
+    parts = []
+    for number, frame in frames.items():
+        plain = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
+        row = f.to_json(f.array(*(_text(plain, name) for name in plain.columns)), {"ignoreNullFields": "false"})
+        parts.append(plain.select(f.lit(number).alias("number"), row.alias("row")))
+    found: dict[int, list[tuple[Any, ...]]] = {number: [] for number in frames}
+    for number, row in reduce(DataFrame.unionAll, parts).collect():
+        found[number].append(tuple(None if value is None else json.loads(value)["it"] for value in json.loads(row)))
+    return found
+
+
+def _text(frame: DataFrame, name: str) -> Column:
+    return f.when(f.col(name).isNotNull(), f.to_json(f.struct(f.col(name).alias("it"))))
+
+
+def _caught(work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except Exception as error:
+        return error
 
 
 def run(sql: str) -> list[tuple[Any, ...]]:
@@ -141,3 +210,6 @@ def _spoken(outer: str) -> str:
     for identifier in tree.find_all(exp.Identifier):
         identifier.set("quoted", True)
     return tree.sql("postgres")
+
+
+QUERY_RUNNERS: dict[str, QueryRunner] = {"reference": reference, "spark": spark}

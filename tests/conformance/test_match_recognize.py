@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.match_recognize import judge_queries, load_queries
+from tests.conformance.match_recognize import spark as on_spark
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
 QUERIES = load_queries(FOLDER)
@@ -16,6 +17,11 @@ QUERIES = load_queries(FOLDER)
 def test_the_rows_are_as_the_case_says(query):
     [verdict] = judge_queries([query])
     assert verdict.complaints == []
+
+
+def test_the_rows_are_the_same_on_spark(shared, spark):
+    verdicts = judge_queries(QUERIES, on_spark)
+    assert [(verdict.case.name, verdict.complaints) for verdict in verdicts if not verdict.passed] == []
 
 
 def test_there_are_cases(shared):
@@ -48,6 +54,21 @@ def test_a_query_is_compared_row_by_row_in_any_order(tmp_path, skip, expected, c
     (tmp_path / "match_recognize" / "mine.yaml").write_text(CASE.format(skip=skip, expected=expected))
     [verdict] = judge_queries(load_queries(tmp_path))
     assert len(verdict.complaints) == complaints
+
+
+def test_faults_are_found_on_spark_too(tmp_path, spark):
+    (tmp_path / "match_recognize").mkdir()
+    for number, (skip, expected) in enumerate(
+        [
+            ("", "expected_rows: [[1, 2]]"),
+            ("", "expected_rows: [[2, 3], [1, 2]]"),
+            ("AFTER MATCH SKIP TO A", "expected_error: 'AFTER MATCH SKIP failed: cannot skip to first row of match'"),
+            ("AFTER MATCH SKIP TO A", "expected_rows: []"),
+        ]
+    ):
+        (tmp_path / "match_recognize" / f"{number}.yaml").write_text(CASE.format(skip=skip, expected=expected))
+    verdicts = judge_queries(load_queries(tmp_path), on_spark)
+    assert [len(verdict.complaints) for verdict in verdicts] == [1, 0, 0, 1]
 
 
 def test_a_case_of_an_unknown_kind_is_refused(tmp_path):

@@ -265,17 +265,19 @@ class TestStreams:
             tw.sql(EMERGENCY_STOP.replace("ORDER BY event_time", "ORDER BY arrived"), positions=moved)
 
     def test_results_are_in_time_for_what_follows(self, spark, log, tmp_path):
-        """B+ is decided by a row that comes after the match, when the watermark has passed its last row."""
-        put(log)
+        """B+ is decided by a row that comes when the watermark has long passed the match."""
+        later = [[(1, "a", 61, 1.0, 0.0), (1, "c", 61, 1.0, 0.0)], [(1, "z", 70, 1.0, 0.0)], [(1, "z", 999, 1.0, 0.0)]]
+        put(log, [*BATCHES, *later])
         clause = CLAUSE.format("MEASURES LAST(event_time) AS last PATTERN (A B+)")
         stops = tw.sql(f"SELECT * FROM p {clause}", p=tw.stream(log, TOPIC, watermark=MARK))
-        hourly = stops.window(tw.windows.fixed("1 h")).aggregate(n=tw.agg.count())
+        hourly = stops.window(tw.windows.fixed("1 h")).aggregate(n=tw.agg.count(), last=tw.agg.max("last"))
         run = hourly.start(
-            panes=log.topic("analytics.n"), late=log.topic("late.n"), late_2=log.topic("late_2.n"),
-            checkpoint=tmp_path / "n", spark=spark, available_now=True, max_events_per_batch=2,
+            panes=log.topic("analytics.n"), late_2=log.topic("late_2.n"),
+            checkpoint=tmp_path / "n", spark=spark, available_now=True, max_events_per_batch=1, buckets=2,
         )  # fmt: skip
         run.wait()
         assert read(log, "late_2.n").height == 0
+        assert read(log, "analytics.n").select("n", "last").rows() == [(2, at(33).replace(tzinfo=timezone.utc))]
 
     def test_a_table_through_a_stream_has_all_outputs_by_name(self, positions):
         stops = tw.sql(EMERGENCY_STOP, positions=tw.stream(positions, time="event_time"))

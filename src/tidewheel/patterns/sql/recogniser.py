@@ -220,6 +220,7 @@ class Recogniser:
             known_times,
             self.clause.within,
             np.repeat(~waits, lengths),
+            limit,
         )
         candidates = np.flatnonzero(possible)
         low = np.searchsorted(candidates, begins)

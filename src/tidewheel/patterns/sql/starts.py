@@ -28,11 +28,13 @@ def possible_starts(
     times: Integers | None,
     within: int | None,
     asked: Booleans | None = None,
+    longest: int | None = None,
 ) -> Booleans:
     """For each row, whether a match may start there; for those that are not asked for, no.
 
     The program runs without regard to preference or to conditions that are not columns, from all rows in step.
-    last: for each row, where its partition ends; unended: whether more rows may follow there.
+    last: for each row, where its partition ends; unended: whether more rows may follow there. longest: how many rows an
+    attempt may take; what comes after them must not be known here, or it would matter in which batch it comes.
     """
     count = len(last)
     possible: Booleans = np.zeros(count, dtype=bool)
@@ -46,7 +48,7 @@ def possible_starts(
     effort, distance = _EFFORT * len(everyone), 0
     while alive:
         effort -= sum(len(starts) for starts in alive.values())
-        if effort < 0 or len(alive) > _PLACES:
+        if effort < 0 or len(alive) > _PLACES or (longest is not None and distance > longest):
             for starts in alive.values():
                 possible[starts] = True
             break
