@@ -200,12 +200,12 @@ def test_patterns_change_while_a_job_runs(spark, log, book, tmp_path):
 
 def test_beside_other_jobs_and_after_a_window(spark, log, book, tmp_path):
     book.put("many", tw.pattern("few", pl.col("n") == 1).next("many", pl.col("n") > 1), measures={"n": tw.last("n")})
+    tw.PatternBook(log.topic("other")).put("up", UP, measures={"where": tw.last("country")})
+    put(log, (1, "fi", 1), (2, "se", 1), (3, "se", 9))
     orders = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("1 s", future=None))
     counted = orders.key_by("country").window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
     growing = counted.key_by("country").match_from(log.topic(CONTROL)).named("growing")
     jobs = (growing, counted.named("counted"), orders.match_from(log.topic("other")).named("other"))
-    tw.PatternBook(log.topic("other")).put("up", UP, measures={"where": tw.last("country")})
-    put(log, (1, "fi", 1), (2, "se", 1), (3, "se", 9))
     put(log, (11, "fi", 1), (12, "fi", 1), (13, "se", 1))
     put(log, (40, "fi", 1), (41, "fi", 1))
     run = tw.run(*jobs, log=log, checkpoint=tmp_path / "all", spark=spark, available_now=True, max_events_per_batch=4)
