@@ -28,6 +28,7 @@ PAGES = [
     "docs/ingestion.md",
     "docs/windows.md",
     "docs/testing.md",
+    "docs/sql.md",
 ]
 
 
