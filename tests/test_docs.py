@@ -30,6 +30,7 @@ PAGES = [
     "docs/patterns.md",
     "docs/pattern-control.md",
     "docs/testing.md",
+    "docs/sql.md",
 ]
 
 
