@@ -34,7 +34,9 @@ def test_the_pattern_and_the_function_by_hand_find_the_same_stops(spark, data, t
         for _, port, frame in Parcel.read(bytes(row.parcel)):
             if port == RESULTS:
                 times = pl.col("match_start", "match_end").cast(pl.Int64)
-                found |= set(frame.select("vehicle", times, pl.col("fall", "hardest").cast(pl.Float64).round(3)).iter_rows())
+                found |= set(
+                    frame.select("vehicle", times, pl.col("fall", "hardest").cast(pl.Float64).round(3)).iter_rows()
+                )
     theirs = collected(by_hand(data.from_log(spark)), "stops_by_hand", tmp_path)
     expected = {(row.vehicle, row.started, row.ended, round(row.fall, 3), round(row.hardest, 3)) for row in theirs}
     end = max(ended for _, _, ended, _, _ in expected) - SECOND  # what the watermark has passed
