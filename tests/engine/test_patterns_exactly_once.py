@@ -21,7 +21,7 @@ from tidewheel.transport.log import Log
 
 EVENTS = 24_000
 BLOCK = 500
-KILLS = 5
+KILLS = 3
 KEYS = 40
 MATCHES, TIMED_OUT, LATE = "analytics.rises", "timed_out.rises", "late.rises"
 

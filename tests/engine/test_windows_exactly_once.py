@@ -20,7 +20,7 @@ from tidewheel.transport.log import Log
 
 EVENTS = 40_000
 BLOCK = 500
-KILLS = 5
+KILLS = 3
 RESULTS = "analytics.orders"
 
 DRIVER = """
