@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,7 +42,7 @@ def read(log: Log, topic: str) -> pl.DataFrame:
     types = TypeRegistry()
     types.register(event_pb2)
     load_types(log, types)
-    short = "".join(part.title() for part in topic.replace("-", ".").split("."))
+    short = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", topic))
     frames = []
     info = log.topic_info(topic)
     for partition in range(info.partitions):

@@ -137,6 +137,7 @@ def made() -> tuple[list[Matcher], list[list[Row]]]:
     files = [events[first:end] for first, end in itertools.pairwise(cuts)]
     end = {"time": 200 * SECOND, "key": "end", "name": "a", "x": 0, "who": "v", "number": 1_000}
     files.append([end, {**end, "number": 1_001}])
+    files.append([{**end, "time": SECOND, "key": "late", "number": 1_002}])
     whole = sorted((row for file in files for row in file), key=lambda row: row["number"])
 
     def finds(matcher: Matcher) -> bool:
