@@ -36,17 +36,10 @@ def test_the_pattern_and_the_function_by_hand_find_the_same_stops(spark, data, t
                 times = pl.col("match_start", "match_end").cast(pl.Int64)
                 found |= set(frame.select("vehicle", times, pl.col("fall", "hardest").round(3)).iter_rows())
     theirs = collected(by_hand(data.from_log(spark)), "stops_by_hand", tmp_path)
-    expected = {
-        (row.vehicle, micros(row.started), micros(row.ended), round(row.fall, 3), round(row.hardest, 3))
-        for row in theirs
-    }
+    expected = {(row.vehicle, row.started, row.ended, round(row.fall, 3), round(row.hardest, 3)) for row in theirs}
     end = max(ended for _, _, ended, _, _ in expected) - SECOND  # what the watermark has passed
     assert len(expected) > 20
     assert {one for one in found if one[2] < end} == {one for one in expected if one[2] < end}
-
-
-def micros(time):
-    return int(time.timestamp() * SECOND)
 
 
 def test_windows_hold_all_positions_that_the_watermark_has_passed(spark, data, tmp_path):

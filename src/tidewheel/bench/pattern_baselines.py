@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -15,9 +14,9 @@ from tidewheel.bench.streams import DELAY
 
 __all__ = ["by_hand", "windows_of"]
 
-_STATE = "times ARRAY<TIMESTAMP>, speeds ARRAY<FLOAT>, accs ARRAY<FLOAT>"
-_MATCHES = "operator INT, vehicle INT, started TIMESTAMP, ended TIMESTAMP, fall FLOAT, hardest FLOAT"
-_LIMIT = timedelta(seconds=10)
+_STATE = "times ARRAY<BIGINT>, speeds ARRAY<FLOAT>, accs ARRAY<FLOAT>"
+_MATCHES = "operator INT, vehicle INT, started BIGINT, ended BIGINT, fall FLOAT, hardest FLOAT"
+_LIMIT = 10_000_000
 
 
 class _EmergencyStops(StatefulProcessor):
@@ -33,10 +32,10 @@ class _EmergencyStops(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         held = self._state.get()
         chain = [] if held is None else list(zip(*held, strict=True))
-        for row in sorted(rows, key=lambda row: row.event_time):
-            chain = [one for one in chain if row.event_time - one[0] < _LIMIT]
+        for row in sorted(rows, key=lambda row: row.at):
+            chain = [one for one in chain if row.at - one[0] < _LIMIT]
             if chain and row.acc < 0:
-                chain.append((row.event_time, row.speed, row.acc))
+                chain.append((row.at, row.speed, row.acc))
                 continue
             if row.speed < 1:
                 fast = next((number for number, one in enumerate(chain[:-1]) if one[1] >= 10), None)
@@ -45,11 +44,11 @@ class _EmergencyStops(StatefulProcessor):
                         operator=key[0],
                         vehicle=key[1],
                         started=chain[fast][0],
-                        ended=row.event_time,
+                        ended=row.at,
                         fall=chain[fast][1] - row.speed,
                         hardest=min(one[2] for one in chain[fast + 1 :]),
                     )
-            chain = [(row.event_time, row.speed, row.acc)] if row.speed >= 10 else []
+            chain = [(row.at, row.speed, row.acc)] if row.speed >= 10 else []
         times, speeds, accs = zip(*chain, strict=True) if chain else ([], [], [])
         self._state.update((list(times), list(speeds), list(accs)))
 
@@ -59,7 +58,7 @@ class _EmergencyStops(StatefulProcessor):
 
 def by_hand(frame: DataFrame) -> DataFrame:
     """Emergency stops by a function on Spark's state, row by row."""
-    needed = frame.select("event_time", "operator", "vehicle", "speed", "acc")
+    needed = frame.select(F.unix_micros("event_time").alias("at"), "operator", "vehicle", "speed", "acc")
     return needed.groupBy("operator", "vehicle").transformWithState(
         _EmergencyStops(), outputStructType=_MATCHES, outputMode="append", timeMode="None"
     )
