@@ -157,7 +157,7 @@ class _Keys:
         old = [kept.runs.select(names), kept.held.select(names)]
         numbered = pl.concat([own, *old]).with_row_index(_KEY)
         table = numbered.unique(names, keep="first", maintain_order=True)
-        if own.height and table[_KEY][own.height - 1] != own.height - 1:
+        if not table[_KEY].head(own.height).equals(numbered[_KEY].head(own.height)):
             raise ValueError(f"events must come in the order of their keys {list(names)}, and some key came twice")
         self.table = table.with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).alias(_KEY))
         self.of_runs, self.of_held = (self._numbers(frame, names) for frame in old)
