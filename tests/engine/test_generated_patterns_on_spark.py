@@ -26,8 +26,8 @@ from tidewheel.patterns.matcher import Matcher
 from tidewheel.patterns.reference import PatternReference
 
 SECOND = 1_000_000
-DELAY = 4 * SECOND
-FILES = 6
+DELAY = 2 * SECOND
+FILES = 9
 OUTPUTS = (RESULTS, TIMED_OUT, DROPPED, LATE)
 
 

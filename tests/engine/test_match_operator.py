@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
 from pattern_cases import KEYS, SCHEMA, batches, expected, frame_of, matchers, plain
 
 from tidewheel.engine.frames import pack, unpack
@@ -16,6 +17,7 @@ from tidewheel.model.panes import END_OF_TIME
 from tidewheel.patterns.matcher import Matcher
 from tidewheel.patterns.pattern import pattern
 from tidewheel.patterns.reference import PatternReference
+from tidewheel.patterns.references import collect
 
 
 class PackedStore(MemoryStore):
@@ -56,6 +58,41 @@ def test_batch_by_batch_it_gives_what_the_automaton_gives(matcher, script):
     assert [name for name in store.frames if name.startswith("events/")] == [], "no event waits when all is over"
     if matcher.pattern.window is not None:
         assert list(store.frames) in ([], ["queue"]), "nothing is kept when all time has run out"
+
+
+STOP = (
+    pattern("fast", pl.col("x") >= 2)
+    .next("braking", pl.col("name") == "a")
+    .one_or_more()
+    .consecutive()
+    .greedy()
+    .next("standing", pl.col("x") < 1)
+    .within(12)
+)
+
+
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.sampled_from("aab"), st.integers(0, 3)), min_size=5, max_size=40),
+    st.integers(1, 4),
+    st.sampled_from(["skip none", "skip past last"]),
+    st.sampled_from([3, 100]),
+)
+def test_partial_matches_that_go_on_over_many_batches_are_those_of_the_automaton(steps, size, skip, limit):
+    matcher = Matcher(STOP.after_match(skip), keys=["key"], measures={"taken": collect("number")}, limit=limit)
+    operator, store = MatchOperator(PatternMatch(matcher, SCHEMA), ("key",)), PackedStore()
+    reference = PatternReference(matcher, SCHEMA)
+    time, rows = 0, []
+    for number, (later, name, x) in enumerate(steps):
+        time += later
+        rows.append({"time": time, "key": KEYS[number % 2], "number": number, "name": name, "x": x, "who": "v"})
+    before = None
+    for first in range(0, len(rows), size):
+        some = rows[first : first + size]
+        after = rows[first + size]["time"] if first + size < len(rows) else END_OF_TIME
+        got = plain(operated(operator, store, some, Tick(before, after, 0)))
+        assert got == expected(reference.step(timed(some), watermark=after))
+        before = after
 
 
 FALL = pattern("high", pl.col("x") > 7).followed_by("low", pl.col("x") < 3).within(10)

@@ -27,8 +27,8 @@ _DRIVING, _BRAKING, _STANDING = 0, 1, 2
 def drives(count: int, vehicles: int, *, seed: int = 1) -> pl.DataFrame:
     """So many positions, one a second of each vehicle, in the order in which they arrive.
 
-    A vehicle gets up to speed, and about once in a minute and a half brakes at 0.6 to 1.4 m/s², or, once in twenty
-    times, at 3 to 6; then it stands for 10 to 30 seconds.
+    A vehicle gets up to speed, and about once in a minute and a half brakes at 0.5 to 0.9 m/s², so that it takes more
+    than ten seconds from 10 m/s, or, once in twenty times, at 3 to 6; then it stands for 10 to 30 seconds.
 
     >>> frame = drives(20_000, 50)
     >>> frame.height, frame["vehicle"].n_unique(), frame["event_time"].is_sorted()
@@ -52,7 +52,7 @@ def drives(count: int, vehicles: int, *, seed: int = 1) -> pl.DataFrame:
         new = np.where(standing, 0.0, np.clip(new, 0, None))
         begins = driving & (random.random(vehicles) < 1 / 90)
         hard = random.random(vehicles) < 0.05
-        gentle, strong = random.uniform(0.6, 1.4, vehicles), random.uniform(3, 6, vehicles)
+        gentle, strong = random.uniform(0.5, 0.9, vehicles), random.uniform(3, 6, vehicles)
         rate = np.where(begins, np.where(hard, strong, gentle), rate)
         stopped = braking & (new < 0.5)
         wait = np.where(stopped, random.integers(10, 30, vehicles), wait - 1)

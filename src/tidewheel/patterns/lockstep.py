@@ -1,8 +1,8 @@
 """Partial matches that only the very next event leads on from: all of them at once, one event further at a time.
 
-Most events that could begin such a match begin none: the next event, or one soon after, does not fit. Here they are
-followed as arrays until they are over, or their time runs out, or the batch ends. Those that get to a match, or to a
-position where more than the next event matters, are left to the automaton.
+Most events that could begin such a match begin none: the next event, or one soon after, does not fit. Here they, and
+those that were kept from before, are followed as arrays until they are over, or their time runs out, or the batch ends.
+Those that get to a match, or to a position where more than the next event matters, are left to the automaton.
 """
 
 from __future__ import annotations
@@ -53,30 +53,35 @@ def _is_simple(way: Way) -> bool:
     )
 
 
-def follow(machine: Machine, batch: Batch, rows: Numbers, position: int, mark: Instant) -> Ahead:
-    """What becomes of partial matches that begin at these rows, at a position that can be followed."""
-    due = batch.times[rows] + machine.window
-    reaches = np.zeros(len(rows), dtype=np.bool_)
-    width = np.ones(len(rows), dtype=np.int64)
-    # The front: which partial match, where it stands, and the positions it came by.
-    origin = np.arange(len(rows), dtype=np.int64)
-    path = np.full((len(rows), 1), position, dtype=np.int64)
+def follow(
+    machine: Machine, batch: Batch, following: Numbers, ends: Numbers, positions: Numbers, due: Numbers, mark: Instant
+) -> Ahead:
+    """What becomes of partial matches that stand at positions that can be followed, and have just taken an event.
+
+    following: the row of the event that comes next to each, which may be at the end of its key's; due: when its time
+    runs out.
+    """
+    reaches = np.zeros(len(following), dtype=np.bool_)
+    width = np.ones(len(following), dtype=np.int64)
+    # The front: which partial match, and the positions it came by.
+    origin = np.arange(len(following), dtype=np.int64)
+    path = positions.astype(np.int64).reshape(-1, 1)
     left: list[tuple[Numbers, Numbers, Truths]] = []
     while len(origin):
         length = path.shape[1]
         if length > MOST_STEPS:
             reaches[origin] = True
             break
-        row = rows[origin] + length - 1
-        goes_on = batch.has_next[row]
+        row = following[origin] + length - 1
+        goes_on = row < ends[origin]
         # A time that runs out by the next event runs out by the watermark, too.
-        expired = np.where(goes_on, batch.times[np.minimum(row + 1, len(batch) - 1)], mark) >= due[origin]
-        ends = ~goes_on | expired
-        if ends.any():
-            left.append((origin[ends], path[ends], expired[ends]))
-            origin, path, row = origin[~ends], path[~ends], row[~ends]
-        origin, path = _step(machine, batch.bits[row + 1], origin, path, reaches)
-        width = np.maximum(width, np.bincount(origin, minlength=len(rows)))
+        expired = np.where(goes_on, batch.times[np.minimum(row, len(batch) - 1)], mark) >= due[origin]
+        over = ~goes_on | expired
+        if over.any():
+            left.append((origin[over], path[over], expired[over]))
+            origin, path, row = origin[~over], path[~over], row[~over]
+        origin, path = _step(machine, batch.bits[row], origin, path, reaches)
+        width = np.maximum(width, np.bincount(origin, minlength=len(following)))
     return _ahead(left, reaches, width)
 
 

@@ -56,10 +56,10 @@ class Matching:
         starters = starters_of(self._machine, batch, mark)
         found = self._run(kept, keys, batch, events, waiting, starters, mark)
 
-        idle_runs = kept.runs.filter(waiting.stays).with_columns(waiting.changed())
+        idle_runs = waiting.rows(kept.runs, kept.next_id)
         new = starters.left.rows(keys.table, kept.next_id)
         timed_out = [
-            waiting.timed_out(kept.runs, keys.of_runs),
+            waiting.timed_out(kept.runs, keys.of_runs, kept.next_id),
             starters.left.timed_out(kept.next_id),
             found.timed_out,
         ]
@@ -103,9 +103,9 @@ class Matching:
 
         def load(runs: Truths | slice, begun: Truths | slice) -> Numbers:
             """How many partial matches each key has, at most."""
-            of_runs = np.bincount(keys.of_runs[runs], minlength=count)
+            of_runs = np.bincount(keys.of_runs[runs], waiting.width[runs], minlength=count)
             of_starters = np.bincount(starters.key[begun], starters.width[begun], minlength=count)
-            return of_runs + of_starters.astype(np.int64)
+            return (of_runs + of_starters).astype(np.int64)
 
         loads = load(slice(None), slice(None))
         busy = np.zeros(count, dtype=np.bool_)
@@ -168,10 +168,11 @@ class _Keys:
         self.of_events = np.cumsum(changes, dtype=np.int64) - 1
         own = events.select(names)[np.flatnonzero(changes)]
         old = [kept.runs.select(names), kept.held.select(names)]
-        table = pl.concat([own, *old]).unique(keep="first", maintain_order=True).with_row_index(_KEY)
-        if own.height > 1 and own.is_duplicated().any():
+        numbered = pl.concat([own, *old]).with_row_index(_KEY)
+        table = numbered.unique(names, keep="first", maintain_order=True)
+        if not table[_KEY].head(own.height).equals(numbered[_KEY].head(own.height)):
             raise ValueError(f"events must come in the order of their keys {list(names)}, and some key came twice")
-        self.table = table
+        self.table = table.with_columns(pl.int_range(pl.len(), dtype=pl.UInt32).alias(_KEY))
         self.of_runs, self.of_held = (self._numbers(frame, names) for frame in old)
 
     def _numbers(self, frame: pl.DataFrame, names: tuple[str, ...]) -> Numbers:

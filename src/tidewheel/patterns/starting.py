@@ -136,7 +136,8 @@ def _starts(machine: Machine, batch: Batch, mark: Instant, number: int) -> Start
 def _followed(
     machine: Machine, batch: Batch, row: Numbers, position: int, mark: Instant
 ) -> tuple[Truths, Numbers, Left]:
-    ahead = follow(machine, batch, row, position, mark)
+    due = batch.times[row] + machine.window
+    ahead = follow(machine, batch, row + 1, batch.ends[batch.keys[row]], np.full(len(row), position), due, mark)
     begun = row[ahead.origin]
     last = begun + ahead.length - 1
     stands = ahead.positions[np.arange(len(last)), ahead.length - 1]
@@ -151,7 +152,7 @@ def _followed(
         positions=ahead.positions,
         open=np.array(machine.everything, dtype=np.int64)[stands],
         fresh=np.ones(len(last), dtype=np.bool_),
-        due=batch.times[begun] + machine.window,
+        due=due[ahead.origin],
         over_time=ahead.over_time,
     )
     return ahead.reaches, ahead.width, left
