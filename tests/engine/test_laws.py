@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
+import polars.selectors as cs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windowing_cases import AGGREGATES, INSTANT, SCHEMA, Step, frame_of, on_operator, scripts
+from windowing_cases import AGGREGATES, INSTANT, SCHEMA, WINDOWS, Step, frame_of, on_operator, scripts
 
 from tidewheel.engine.bucket_store import BucketState, MemoryEntries
 from tidewheel.engine.flow import Flow, Stage, prepared
@@ -38,6 +39,9 @@ LASTING = [
 
 any_script = scripts(odd_times=False).map(lambda steps: [*steps, ([], END_OF_TIME, steps[-1][2] + 1)])
 """Bundles, and the end of the input."""
+
+
+TOLD = ("events", "accepted", "late", "results")
 
 
 def windowing(windows: Any, **options: Any) -> Windowing:
@@ -150,26 +154,71 @@ def test_deltas_values_and_retractions_add_up_to_the_same(script, windows, trigg
             assert summed(list(lasting.values()), name) == summed(retracting, name)
 
 
-@settings(max_examples=50, deadline=None)
-@given(scripts(), st.sampled_from([*GRIDS, SESSIONS]), st.sampled_from([*LASTING, tr.after_count(2)]))
-def test_every_event_is_accepted_or_late(script, windows, trigger):
-    stage = Stage((), ("key",), windowing(windows, trigger=trigger, lateness=3, allow_loss=True), SCHEMA)
+def through_halves(stage: Stage, script: Sequence[Step], *, judged: bool) -> Iterator[dict[str, pl.DataFrame]]:
+    """What comes out of both halves of a flow, batch by batch, by port; `judged`: does the first know the watermark?"""
     flow = Flow("law", ("topic",), (stage,))
-    dealer, half, entries = Dealer([flow], 1), SecondHalf([flow], 0, 1), MemoryEntries()
+    dealer, half = Dealer([flow], 2, judged=judged), SecondHalf([flow], 0, 2, judged=judged)
+    buckets = [MemoryEntries(), MemoryEntries()]
     for (elements, watermark, clock), before in zip(script, befores(script), strict=True):
         after = watermark if before is None else before if watermark is None else max(before, watermark)
         parcels: dict[int, Parcel] = {}
-        dealer.deal(parcels, "law", [Rows(frame_of(elements))], before)
-        state = BucketState(entries)
-        out, _ = half.step(state, 0, [parcel.to_bytes() for parcel in parcels.values()], Tick(before, after, clock))
-        state.save()
-        told = [frame.row(0, named=True) for _, port, frame in out if port == METRICS]
-        late = sum(frame.height for _, port, frame in out if port == LATE)
-        results = [frame for _, port, frame in out if port == RESULTS]
-        assert sum(row["events"] for row in told) == len(elements)
-        assert sum(row["late"] for row in told) == late
-        assert sum(row["accepted"] for row in told) == len(elements) - late
-        assert sum(row["results"] for row in told) == sum(frame.height for frame in results)
+        cut = len(elements) // 2
+        given = [Rows(frame_of(elements[:cut])), Rows(frame_of(elements[cut:]))]
+        dealer.deal(parcels, "law", given, before if judged else None, spare=clock % 2)
+        found: dict[str, list[pl.DataFrame]] = {}
+        for number, entries in enumerate(buckets):
+            state = BucketState(entries)
+            mine = [parcels[number].to_bytes()] if number in parcels else []
+            out, _ = half.step(state, number, mine, Tick(before, after, clock))
+            state.save()
+            for _, port, frame in out:
+                found.setdefault(port, []).append(frame)
+        yield {port: pl.concat(frames, how="diagonal") for port, frames in found.items()}
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    scripts(),
+    st.sampled_from([*GRIDS, SESSIONS]),
+    st.sampled_from([*LASTING, tr.after_count(2)]),
+    st.sampled_from([0, 3]),
+    st.booleans(),
+)
+def test_every_event_is_accepted_or_late(script, windows, trigger, lateness, judged):
+    stage = Stage((), ("key",), windowing(windows, trigger=trigger, lateness=lateness, allow_loss=True), SCHEMA)
+    for (elements, _, _), out in zip(script, through_halves(stage, script, judged=judged), strict=True):
+        told, results = out.get(METRICS, pl.DataFrame()), out.get(RESULTS, pl.DataFrame())
+        late = out.get(LATE, pl.DataFrame()).height
+        sums = told.sum().row(0, named=True) if told.height else dict.fromkeys(TOLD, 0)
+        assert {name: sums[name] for name in TOLD} == {
+            "events": len(elements),
+            "accepted": len(elements) - late,
+            "late": late,
+            "results": results.height,
+        }
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    scripts(),
+    WINDOWS,
+    st.sampled_from([*LASTING, tr.after_count(2)]),
+    st.sampled_from([0, 3]),
+    st.sampled_from(["end", "earliest", "latest"]),
+)
+def test_what_is_late_may_be_told_before_or_after_aggregating(script, windows, trigger, lateness, timestamp):
+    what = windowing(windows, trigger=trigger, lateness=lateness, timestamp=timestamp, allow_loss=True)
+    stage = Stage((), ("key",), what, SCHEMA)
+    before, after = (list(through_halves(stage, script, judged=judged)) for judged in (True, False))
+
+    def plain(out: dict[str, pl.DataFrame]) -> dict[str, list[str]]:
+        return {
+            port: sorted(map(repr, frame.with_columns(cs.temporal().to_physical()).rows()))
+            for port, frame in out.items()
+            if port != METRICS
+        }
+
+    assert list(map(plain, after)) == list(map(plain, before))
 
 
 @settings(max_examples=50, deadline=None)

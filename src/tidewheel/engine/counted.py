@@ -34,6 +34,7 @@ class CountedOperator:
     numbered), and how many each key has had (`counts`)."""
 
     takes_rows = True
+    late_by_slice = False
 
     def __init__(self, windowing: Windowing, keys: Sequence[str]) -> None:
         assert isinstance(windowing.windows, Count)

@@ -26,7 +26,7 @@ from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count
 
-__all__ = ["ALL", "Flow", "RowOp", "Stage", "StageOperator", "needed", "prepared"]
+__all__ = ["ALL", "Flow", "RowOp", "Stage", "StageOperator", "needed", "prepared", "timed"]
 
 _WHERE = re.compile(r"/\S*/site-packages/")  # where a polars plugin is installed is no part of what it does
 
@@ -59,6 +59,8 @@ class StageOperator(Protocol):
     """An operator and the part of its work that needs no state."""
 
     takes_rows: bool
+    late_by_slice: bool
+    """Can be told of what `first_half` makes of rows, from its slice of time, whether they were too late?"""
 
     def judge(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
@@ -127,6 +129,11 @@ def prepared(stage: Stage, frame: pl.DataFrame) -> pl.DataFrame:
     """Rows as the stage's operator takes them: columns made and left out, keys, and the time in µs."""
     for op in stage.ops:
         frame = op.apply(frame)
+    return timed(stage, frame)
+
+
+def timed(stage: Stage, frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows to which all has been done, with keys and the time in µs."""
     made = [pl.col(stage.time).cast(pl.Datetime("us", "UTC")).cast(pl.Int64).alias(TIME)]
     if not stage.keys:
         made.append(pl.lit(0, pl.Int8).alias(ALL))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 import polars as pl
@@ -41,14 +41,15 @@ def pack(frames: Iterable[tuple[str, pl.DataFrame]]) -> bytes:
     return b"".join([_HEAD.pack(_VERSION, len(head)), head, *(data for _, data in entries)])
 
 
-def unpack(data: bytes) -> list[tuple[str, pl.DataFrame]]:
-    """What `pack` packed."""
+def unpack(data: bytes, *, wanted: Callable[[str], bool] = lambda name: True) -> list[tuple[str, pl.DataFrame]]:
+    """What `pack` packed, of the names that are wanted."""
     version, size = _HEAD.unpack_from(data)
     if version != _VERSION:
         raise CheckpointError(f"frames of version {version} cannot be read; this Tidewheel writes version {_VERSION}")
     place = _HEAD.size + size
     frames = []
     for name, length in json.loads(data[_HEAD.size : place]):
-        frames.append((name, from_bytes(data[place : place + length])))
+        if wanted(name):
+            frames.append((name, from_bytes(data[place : place + length])))
         place += length
     return frames

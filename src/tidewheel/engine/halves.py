@@ -17,13 +17,13 @@ import polars as pl
 
 from tidewheel.engine.bucket_store import BucketState
 from tidewheel.engine.buckets import by_bucket
-from tidewheel.engine.flow import ALL, Flow, Stage, StageOperator, prepared
+from tidewheel.engine.flow import ALL, Flow, Stage, StageOperator, prepared, timed
 from tidewheel.engine.frames import pack, unpack
 from tidewheel.engine.judging import LATE_BY, REASON
 from tidewheel.engine.matching import BookOperator
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.partials import N
-from tidewheel.engine.window_columns import TIME
+from tidewheel.engine.window_columns import SLICE, TIME
 from tidewheel.errors import FlowError
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant
@@ -49,6 +49,7 @@ ACCEPTED = "accepted"
 _OUT = "out"  # results on their way through later stages
 _IN = "in"
 _BOOK = "book-"  # definitions for the stage of this depth
+_DOUBT = "doubt-"  # rows, none earlier than this, that are in partial aggregates already but may have been too late
 PLACE = "__place"
 """The column that says which row of its input a row is."""
 
@@ -68,9 +69,14 @@ class Parcel:
         return pack(self.frames)
 
     @staticmethod
-    def read(data: bytes) -> list[tuple[str, str, pl.DataFrame]]:
-        """Flow, port and frame of everything in it."""
-        return [(name.partition(":")[2], name.partition(":")[0], frame) for name, frame in unpack(data)]
+    def read(data: bytes, *, before: Instant | None = END_OF_TIME) -> list[tuple[str, str, pl.DataFrame]]:
+        """Flow, port and frame of everything in it, but for rows of which all are of this time or later."""
+
+        def wanted(name: str) -> bool:
+            port = name.partition(":")[0]
+            return not port.startswith(_DOUBT) or (before is not None and int(port.removeprefix(_DOUBT)) < before)
+
+        return [(name.partition(":")[2], name.partition(":")[0], frame) for name, frame in unpack(data, wanted=wanted)]
 
 
 @dataclass(frozen=True)
@@ -126,10 +132,12 @@ class Dealer:
         before: Instant | None,
         *,
         arrival: str | None = None,
+        spare: int = 0,
     ) -> None:
-        """Deal the rows of one flow out. Without `judged` they go as they are: whoever knows the watermark judges."""
+        """Deal the rows of one flow out. Without `judged` whoever knows the watermark judges: rows that are aggregated
+        already go along as they are, to the bucket `spare`, since all are to be had that turn out to be late."""
         with _blamed(flow):
-            self._deal(parcels, flow, given, before, arrival)
+            self._deal(parcels, flow, given, before, arrival, spare)
 
     def _deal(
         self,
@@ -138,6 +146,7 @@ class Dealer:
         given: Iterable[Rows],
         before: Instant | None,
         arrival: str | None,
+        spare: int,
     ) -> None:
         stage = self._flows[flow].stages[self._depth]
         operator = self._operators.by_name[flow]
@@ -149,13 +158,16 @@ class Dealer:
             rows = prepared(stage, some.frame)
             if not rows.height:
                 continue
-            if self._judged:
+            if self._judged or operator.late_by_slice:
                 future = self._flows[flow].future if self._depth == 0 else None
                 rows, rejected = operator.judge(rows, before, future=future, arrival=arrival)
                 if rejected is not None:
                     late.append(some.completed(stage, rejected))
                 if not rows.height:
                     continue
+                if not self._judged:
+                    port = f"{_DOUBT}{rows.select(pl.min(TIME)).item()}"
+                    parcels.setdefault(spare, Parcel()).add(flow, port, _public(rows))
                 rows = operator.first_half(rows, before)
             good.append(rows)
         if good:
@@ -244,9 +256,14 @@ class SecondHalf:
         books: dict[str, list[pl.DataFrame]] = {}
         forward: dict[int, Parcel] = {}
         for data in parcels:
-            for flow, port, frame in Parcel.read(data):
+            for flow, port, frame in Parcel.read(data, before=tick.before):
                 if port == _IN:
                     incoming.setdefault(flow, []).append(frame)
+                elif port.startswith(_DOUBT):
+                    rejected = self._late_of(flow, frame, tick.before)
+                    if rejected is not None:
+                        out.append((flow, late_port(self._depth), rejected))
+                        late_here[flow] = late_here.get(flow, 0) + rejected.height
                 elif port == LATE:
                     out.append((flow, late_port(self._depth), frame))
                     late_here[flow] = late_here.get(flow, 0) + frame.height
@@ -268,6 +285,14 @@ class SecondHalf:
                 forward.setdefault(bucket, Parcel()).add(name, f"{_OUT}-{port}", frame)
             return [], forward
         return out, {}
+
+    def _late_of(self, name: str, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame | None:
+        """Those of these rows that were too late."""
+        with _blamed(name):
+            stage = self._flows[name].stages[self._depth]
+            doubtful = timed(stage, rows).filter(pl.col(TIME) < before)
+            _, rejected = self._operators.by_name[name].judge(doubtful, before)
+            return None if rejected is None else _public(rejected)
 
     def _heed(
         self, name: str, operator: StageOperator, state: BucketState, frames: Sequence[pl.DataFrame], tick: Tick
@@ -291,7 +316,9 @@ class SecondHalf:
         out: list[tuple[str, str, pl.DataFrame]] = []
         rows = None if not frames else frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal")
         late = late_here.get(name, 0)
-        if rows is not None and not self._judged:
+        if rows is not None and not self._judged and operator.late_by_slice:
+            rows = _in_time(operator, rows, tick.before)
+        elif rows is not None and not self._judged:
             rows, rejected = operator.judge(rows, tick.before)
             if rejected is not None:
                 out.append((name, late_port(self._depth), _public(rejected)))
@@ -314,6 +341,14 @@ class SecondHalf:
         if accepted or late or (results is not None and results.height):
             out.append((name, METRICS, metrics_frame(name, self._depth, tick, accepted, late, results)))
         return out
+
+
+def _in_time(operator: StageOperator, partials: pl.DataFrame, before: Instant | None) -> pl.DataFrame | None:
+    """Those of these partial aggregates whose rows were not too late."""
+    if before is None or partials[SLICE].min() >= before:  # type: ignore[operator]
+        return partials
+    welcome, _ = operator.judge(partials.with_columns(pl.col(SLICE).alias(TIME)), before)
+    return welcome.drop(TIME) if welcome.height else None
 
 
 def metrics_frame(

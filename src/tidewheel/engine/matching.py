@@ -32,6 +32,7 @@ class MatchOperator:
     """
 
     takes_rows = True
+    late_by_slice = False
 
     def __init__(self, matched: Matched, keys: Sequence[str]) -> None:
         self.matched = matched

@@ -47,6 +47,7 @@ class ProcessOperator:
     """
 
     takes_rows = True
+    late_by_slice = False
 
     def __init__(self, process: Process, schema: Mapping[str, DataType]) -> None:
         self.process = process

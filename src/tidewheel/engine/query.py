@@ -137,7 +137,7 @@ def row_parcels(
 ) -> DataFrame:
     """Rows of any DataFrame as parcels. For a stream with a column `mark`, the time from which Spark's watermark
     follows (`marked` finds it in a frame); with `ended`, the whole input, with the time of its end."""
-    dealer = Dealer(flows, buckets, judged=False)
+    dealer = Dealer(flows, buckets, judged=ended)
     ids = bucket_ids(buckets)
     tick = Tick(None, END_OF_TIME if ended else None, clock)
     schema = _ARROW.append(pa.field("mark", pa.timestamp("us", "UTC")))
@@ -149,11 +149,11 @@ def row_parcels(
         context = TaskContext.get()
         task = context.partitionId() if context is not None else 0
         first = True
-        for batch in batches:
+        for number, batch in enumerate(batches):
             rows = cast(pl.DataFrame, pl.from_arrow(batch))
             parcels: dict[int, Parcel] = {}
             for flow in flows:
-                dealer.deal(parcels, flow.name, [Rows(rows)], None)
+                dealer.deal(parcels, flow.name, [Rows(rows)], None, spare=(task + number) % buckets)
             # Every bucket hears of the time, whatever it gets.
             out = _rows(parcels, ids, task, tick, everyone=first)
             mark = marked(rows)
@@ -272,7 +272,7 @@ def in_memory(parcels: DataFrame, flows: Sequence[Flow], buckets: int) -> DataFr
     frame = parcels.drop("mark")
     depth = max(len(flow.stages) for flow in flows)
     for level in range(depth):
-        half = SecondHalf(flows, level, buckets, judged=level > 0, last=level + 1 == depth)
+        half = SecondHalf(flows, level, buckets, last=level + 1 == depth)
         schema = pa.schema([("parcel", pa.binary())]) if half.last else _ARROW
         frame = frame.groupBy("bucket").applyInArrow(_at_once(half, buckets), spark_schema(schema))
     return frame

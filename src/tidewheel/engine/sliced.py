@@ -59,6 +59,7 @@ class SlicedOperator:
     """One step for one bucket; see the module."""
 
     takes_rows = False
+    late_by_slice = True
 
     def __init__(self, windowing: Windowing, keys: Sequence[str]) -> None:
         assert isinstance(windowing.windows, Sliding)

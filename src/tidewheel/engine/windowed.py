@@ -48,6 +48,8 @@ class WindowedOperator:
         self.takes_rows = windowing.trigger.finishes
         self._retracting = windowing.mode == "retracting"
         self._merging = windowing.windows.merging
+        # Windows that merge hold more than a slice, and the earliest event in time is one that was not late.
+        self.late_by_slice = not self.takes_rows and not self._merging and windowing.timestamp != "earliest"
 
     def judge(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
