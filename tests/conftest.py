@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 # How long a machine takes that others use too says nothing about what is tested.
 settings.register_profile("tidewheel", deadline=None)
 settings.load_profile("tidewheel")
+
+# Every test is over before code that Java compiles with care would have paid for its compilation.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 import subprocess
@@ -12,12 +13,11 @@ from pathlib import Path
 
 import pytest
 import typer
+from run_pages import code_of
 
 import tidewheel
-from tidewheel.apps.transit.simulator import Simulator
 from tidewheel.cli.app import app
 from tidewheel.engine.options import ReadOptions, WriteOptions
-from tidewheel.transport.log import open_log
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -34,22 +34,26 @@ PAGES = [
 ]
 
 
-def blocks(page: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    """What came of the code of each page."""
+    with_code = [str(ROOT / page) for page in PAGES if code_of(ROOT / page)]
+    done = subprocess.run(
+        [sys.executable, ROOT / "tests" / "run_pages.py", *with_code],
+        cwd=tmp_path_factory.mktemp("pages"), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return {str(Path(outcome["page"]).relative_to(ROOT)): outcome for outcome in found}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)])
-def test_the_code_of_a_page_runs(page, tmp_path):
-    with open_log(tmp_path / "city.tw") as log:
-        simulated = Simulator(start=1_760_000_000_000_000).advance(1_760_000_020_000_000).records()
-        for topic, batch in simulated.topics.items():
-            log.append(topic, batch)
-        code = "\n".join(blocks(page))
-        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        if page == "README.md":
-            assert log.topic_info("analytics.fast-vehicles").count > 0
-            assert "Progress(" in done.stdout
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", [page for page in PAGES if code_of(ROOT / page)])
+def test_the_code_of_a_page_runs(page, outcomes):
+    assert not outcomes[page]["error"], outcomes[page]["error"]
+    if page == "README.md":
+        assert outcomes[page]["counts"]["analytics.fast-vehicles"] > 0
+        assert "Progress(" in outcomes[page]["printed"]
 
 
 MODULES = [

@@ -56,7 +56,7 @@ def await_results(log: Log, count: int, driver: subprocess.Popen[bytes]) -> bool
     while results(log) < count:
         if driver.poll() is not None:
             return False
-        time.sleep(0.002)  # looks at a condition: the next moment in which to kill
+        time.sleep(0.01)  # looks at a condition: the next moment in which to kill
     return True
 
 

@@ -1,0 +1,67 @@
+"""Run the Python of Markdown pages, one page after another, in this folder: `run_pages.py PAGE ...`.
+
+Starting Spark takes longer than all the code of a page, so the pages share one. Each begins with a folder that holds
+nothing but a log of simulated traffic. Prints a line of JSON for each page: what went wrong, and what it printed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import sys
+import traceback
+from contextlib import redirect_stdout
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tidewheel.apps.transit.simulator import Simulator
+from tidewheel.transport.log import Log, open_log
+
+LOG = "city.tw"
+
+
+def code_of(page: Path) -> str:
+    """All blocks of Python in it."""
+    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+
+
+def _fresh_folder() -> Log:
+    for path in Path.cwd().iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    log = open_log(LOG)
+    simulated = Simulator(start=1_760_000_000_000_000).advance(1_760_000_020_000_000).records()
+    for topic, batch in simulated.topics.items():
+        log.append(topic, batch)
+    return log
+
+
+def _run(code: str) -> tuple[str, str]:
+    """What went wrong, and what was printed."""
+    printed = io.StringIO()
+    try:
+        with redirect_stdout(printed):
+            # Spark sends functions of the main module to its workers by value, as it does when the code is a script.
+            exec(compile(code, "page", "exec"), {"__name__": "__main__"})
+    except BaseException:
+        return traceback.format_exc(), printed.getvalue()
+    finally:
+        spark = SparkSession.getActiveSession()
+        for query in spark.streams.active if spark is not None else ():
+            query.stop()
+    return "", printed.getvalue()
+
+
+def main(pages: list[str]) -> None:
+    """All the pages."""
+    for page in pages:
+        with _fresh_folder() as log:
+            error, printed = _run(code_of(Path(page)))
+            counts = {topic.name: topic.count for topic in log.topics()}
+        print(json.dumps({"page": page, "error": error, "printed": printed, "counts": counts}), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
