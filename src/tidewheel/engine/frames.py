@@ -30,13 +30,17 @@ def from_bytes(data: bytes) -> pl.DataFrame:
     return pl.read_ipc_stream(io.BytesIO(data))
 
 
-def pack(frames: Iterable[tuple[str, pl.DataFrame]]) -> bytes:
-    """Several named frames as one value; names may repeat.
+def pack(
+    frames: Iterable[tuple[str, pl.DataFrame]], *, compressed: Callable[[str], bool] = lambda name: False
+) -> bytes:
+    """Several named frames as one value; names may repeat. `compressed`: which ones are worth it.
 
     >>> [(name, frame.height) for name, frame in unpack(pack([("a", pl.DataFrame({"x": [1, 2]}))]))]
     [('a', 2)]
     """
-    entries = [(name, to_bytes(frame)) for name, frame in frames]
+    entries = [
+        (name, to_bytes(frame, compression="lz4" if compressed(name) else "uncompressed")) for name, frame in frames
+    ]
     head = json.dumps([[name, len(data)] for name, data in entries]).encode()
     return b"".join([_HEAD.pack(_VERSION, len(head)), head, *(data for _, data in entries)])
 
