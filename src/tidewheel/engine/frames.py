@@ -16,6 +16,7 @@ __all__ = ["from_bytes", "pack", "to_bytes", "unpack"]
 
 _VERSION = 1
 _HEAD = struct.Struct("<BI")
+_LARGE = 100_000
 
 
 def to_bytes(frame: pl.DataFrame, *, compression: Literal["uncompressed", "lz4", "zstd"] = "uncompressed") -> bytes:
@@ -39,7 +40,8 @@ def pack(
     [('a', 2)]
     """
     entries = [
-        (name, to_bytes(frame, compression="lz4" if compressed(name) else "uncompressed")) for name, frame in frames
+        (name, to_bytes(frame, compression="lz4" if frame.estimated_size() > _LARGE else "uncompressed"))
+        for name, frame in frames
     ]
     head = json.dumps([[name, len(data)] for name, data in entries]).encode()
     return b"".join([_HEAD.pack(_VERSION, len(head)), head, *(data for _, data in entries)])

@@ -66,8 +66,7 @@ class Parcel:
 
     def to_bytes(self) -> bytes:
         """As one value."""
-        # Rows that are hardly ever looked at should weigh little on their way through Java.
-        return pack(self.frames, compressed=lambda name: name.startswith(_DOUBT))
+        return pack(self.frames)
 
     @staticmethod
     def read(data: bytes, *, before: Instant | None = END_OF_TIME) -> list[tuple[str, str, pl.DataFrame]]:
