@@ -136,7 +136,7 @@ def test_a_batch_gives_the_tables_of_the_stream(told, name, other):
     stream = final_table(told, f"analytics.{name}")
     batch = final_table(told, f"analytics.{name}.{other}")
     found = compare(stream, batch)
-    assert found.same > 10
+    assert found.same > (2 if name == "busiest" else 10)
     assert found.equal, (found.only_first, found.only_second, found.changed)
 
 
@@ -149,7 +149,7 @@ def test_the_table_is_that_of_all_events(told):
     rows = pl.concat(frames).filter(pl.col("event_time") < datetime.fromtimestamp(START / 1e6 + 3_000, timezone.utc))
     expected = (
         rows.sort("event_time")
-        .group_by_dynamic("event_time", every="10 s", period="30 s", offset="-20 s", group_by="operator")
+        .group_by_dynamic("event_time", every="10s", period="30s", offset="-20s", group_by="operator")
         .agg(pl.len().alias("n"), pl.col("speed").cast(pl.Float64).mean().alias("mean"))
     )
     wanted = {
