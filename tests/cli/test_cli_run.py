@@ -37,7 +37,7 @@ def story(tmp_path_factory) -> Story:
                 break
         stopped = lines(running.end(signal.SIGTERM))[-1]
     with open_log(log) as opened:
-        written = opened.topic_info("analytics.vehicle-cell").count
+        written = identities(opened, "analytics.vehicle-cell").total()
     done = tidewheel(*job, "--available-now")
     return Story(log, written, stopped, lines(done)[-1], done)
 
