@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
+    "docs/jobs.md",
     "docs/log.md",
     "docs/spark.md",
     "docs/ingestion.md",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidewheel.engine.launch import run
     from tidewheel.engine.options import reader_function
     from tidewheel.engine.result import Result
-    from tidewheel.engine.run import Progress, Run, start
+    from tidewheel.engine.run import Progress, Run
     from tidewheel.engine.session import session
     from tidewheel.engine.sql import sql
     from tidewheel.engine.stream import KeyedStream, Stream, WindowedStream, stream
@@ -83,7 +83,6 @@ __all__ = [
     "run",
     "session",
     "sql",
-    "start",
     "stream",
     "sum",
     "triggers",
@@ -108,7 +107,6 @@ _HOMES = {
     "run": "engine.launch",
     "Progress": "engine.run",
     "Run": "engine.run",
-    "start": "engine.run",
     "session": "engine.session",
     "sql": "engine.sql",
     "Log": "transport.log",

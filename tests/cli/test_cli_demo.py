@@ -25,9 +25,9 @@ def counts(text: str, line: str) -> list[int]:
 def assert_adds_up(log_path, shown: str) -> None:
     received, topics, filtered, dead = counts(shown, "in")
     assert received == topics + filtered + dead > 0
-    positions, batches, deadruns, nowhere = counts(shown, "processed")
+    positions, batches = counts(shown, "processed")
     results, expected, *_ = counts(shown, "results")
-    assert results == expected == positions - deadruns - nowhere > 0
+    assert positions >= results == expected > 0
     assert batches > 0
     with open_log(log_path) as log:
         (report,) = read_reports(log)

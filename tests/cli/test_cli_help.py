@@ -13,7 +13,20 @@ from tidewheel import __version__
 from tidewheel.cli import main
 from tidewheel.cli.common import ExitCode
 
-COMMANDS = ["demo", "simulate", "replay", "record", "ingest", "topics", "tail", "doctor", "run"]
+COMMANDS = [
+    "demo",
+    "simulate",
+    "replay",
+    "record",
+    "ingest",
+    "topics",
+    "tail",
+    "compare",
+    "switch",
+    "archive",
+    "doctor",
+    "run",
+]
 
 
 def test_the_command_is_installed():
@@ -47,7 +60,7 @@ def test_the_jobs_are_listed_with_what_they_do(inside):
 def test_the_parameters_of_a_job_are_options_with_its_defaults(inside):
     text = inside("run", "vehicle-cell", "--help").stdout
     (line,) = (line for line in text.splitlines() if "--resolution" in line)
-    assert "default: 9" in line
+    assert "default: (9)" in line
     assert "Reads input.vehicle-position, writes analytics.vehicle-cell" in text
 
 

@@ -66,7 +66,7 @@ def test_what_a_killed_run_left_behind_is_waited_for(tmp_path):
     [
         ({"job": "other"}, r'job was "cells" and is "other".*another checkpoint$'),
         ({"log": "M"}, r'log was "L" and is "M"'),
-        ({"parameters": {"resolution": 8}}, r'parameters was \{"resolution": 9\}.*accept the change'),
+        ({"parameters": {"resolution": 8}}, r"parameters.resolution was 9 and is 8.*accept the change"),
         ({"reads": ["more"]}, r'reads was null and is \["more"\]'),
     ],
 )

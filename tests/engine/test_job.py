@@ -6,24 +6,37 @@ import polars as pl
 import polars_h3
 import pytest
 from engine_data import START, positions
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
-from test_sink import decoded, values
+from orders import read
+from test_sink import decoded as messages_of
+from test_sink import values
 
+import tidewheel as tw
 from tidewheel.apps.transit.jobs import vehicle_cell
 from tidewheel.apps.transit.transit_pb2 import Arrival, VehicleCell, VehiclePosition
-from tidewheel.engine.job import installed_jobs, job
-from tidewheel.engine.run import start
+from tidewheel.engine.job_finder import find_jobs, installed_jobs, jobs_of_file
 from tidewheel.errors import CheckpointError, DefinitionError, JobError
+from tidewheel.testing import Script, row
 from tidewheel.transport import codec
+from tidewheel.transport.event_pb2 import Punctuation
 from tidewheel.transport.log import open_log, records
 
 INPUT = "input.vehicle-position"
 RESULTS = "analytics.vehicle-cell"
 
 
-def run_to_end(log, folder, spark, of=vehicle_cell, **options):
-    run = start(of, log, checkpoint=folder, spark=spark, available_now=True, **options)
+def decoded(log, topic):
+    return [message for message in messages_of(log, topic) if not isinstance(message, Punctuation)]
+
+
+def run_to_end(log, folder, spark, of=vehicle_cell, *, accept_changes=False, **parameters):
+    run = tw.run(
+        of.on(log, **parameters),
+        log=log,
+        checkpoint=folder,
+        spark=spark,
+        available_now=True,
+        accept_changes=accept_changes,
+    )
     run.wait()
     return run.progress()
 
@@ -38,19 +51,12 @@ def test_each_position_gets_its_cell(spark, log, tmp_path):
     )
     assert [message.cell for message in messages] == expected.to_series().to_list()
     assert (progress.events, progress.lag) == (500, 0)
-
-
-def test_results_carry_the_batch_s_clock_and_the_vehicle_as_key(spark, log, tmp_path):
-    log.append(INPUT, positions(range(5)))
-    progress = run_to_end(log, tmp_path / "c", spark)
-    events = [codec.decode(value) for value in values(log, RESULTS)]
-    assert {event.ingestion_time.ToMicroseconds() for event in events} == {progress.clock}
-    assert min(event.event_time.ToMicroseconds() for event in events) == START
     (batch,) = log.read(RESULTS, 0, 0)
-    assert set(batch.records["key"].to_pylist()) == {f"1/{number}".encode() for number in range(5)}
+    keys = {key for key in batch.records["key"].to_pylist() if key is not None}
+    assert keys == {f"1/{number}".encode() for number in range(500)}
 
 
-def test_what_has_no_place_or_no_journey_is_left_out_and_counted(spark, log, tmp_path):
+def test_what_has_no_place_or_no_journey_is_left_out(spark, log, tmp_path):
     nowhere = [
         VehiclePosition(vehicle=1, journey="journey"),
         VehiclePosition(vehicle=2, lat=91, lon=0, journey="journey"),
@@ -58,16 +64,15 @@ def test_what_has_no_place_or_no_journey_is_left_out_and_counted(spark, log, tmp
     log.append(INPUT, records([codec.encode(codec.pack(message, event_time=START)) for message in nowhere]))
     log.append(INPUT, positions(range(10, 13), journey="deadrun"))
     log.append(INPUT, positions(range(5)))
-    progress = run_to_end(log, tmp_path / "c", spark)
-    assert progress.observed == {"deadruns left out": 3, "without a place": 2}
-    assert len(values(log, RESULTS)) == 5
+    run_to_end(log, tmp_path / "c", spark)
+    assert sorted(message.vehicle for message in decoded(log, RESULTS)) == list(range(5))
 
 
 def test_malformed_records_are_dead_letters_of_the_job(spark, log, tmp_path):
     log.append(INPUT, records([b"junk", codec.encode(codec.pack(Arrival(), event_time=1))]))
     log.append(INPUT, positions(range(5)))
     run_to_end(log, tmp_path / "c", spark)
-    assert len(values(log, RESULTS)) == 5
+    assert len(decoded(log, RESULTS)) == 5
     first, second = decoded(log, "dead.vehicle-cell")
     assert first.raw == b"junk"
     assert "expected tidewheel.transit.v1.VehiclePosition" in second.reason
@@ -84,7 +89,7 @@ def test_a_job_goes_on_where_it_was(spark, log, tmp_path):
 
 
 def test_a_running_job_is_stopped_between_batches(spark, log, tmp_path):
-    run = start(vehicle_cell, log, checkpoint=tmp_path / "c", spark=spark, max_events_per_batch=100)
+    run = tw.run(vehicle_cell, log=log, checkpoint=tmp_path / "c", spark=spark, max_events_per_batch=100)
     for number in range(30):
         log.append(INPUT, positions(range(number * 100, number * 100 + 100)))
     assert log.wait({(RESULTS, 0): 0}, 60)
@@ -97,15 +102,31 @@ def test_a_running_job_is_stopped_between_batches(spark, log, tmp_path):
     assert sorted(message.vehicle for message in decoded(log, RESULTS)) == list(range(3_000))
 
 
+def resolutions(log, topic=RESULTS):
+    cells = pl.DataFrame({"cell": [message.cell for message in decoded(log, topic)]})
+    return set(cells.select(polars_h3.get_resolution("cell")).to_series())
+
+
 def test_parameters_change_the_result_and_a_checkpoint_remembers_them(spark, log, tmp_path):
     log.append(INPUT, positions(range(5)))
     run_to_end(log, tmp_path / "c", spark, resolution=5)
-    cells = pl.DataFrame({"cell": [message.cell for message in decoded(log, RESULTS)]}).select(
-        polars_h3.get_resolution("cell")
-    )
-    assert set(cells.to_series()) == {5}
-    with pytest.raises(CheckpointError, match=r"resolution.*5.*9"):
+    assert resolutions(log) == {5}
+    with pytest.raises(CheckpointError, match=r"flows.vehicle-cell.parameters.resolution was 5 and is 9\. use another"):
         run_to_end(log, tmp_path / "c", spark)
+    log.append(INPUT, positions(range(5, 10)))
+    run_to_end(log, tmp_path / "c", spark, accept_changes=True)
+    assert resolutions(log) == {5, 9}
+    assert len(decoded(log, RESULTS)) == 10
+
+
+def test_state_does_not_go_on_with_other_parameters(spark, log, tmp_path):
+    @tw.job("counts", reads={INPUT: VehiclePosition})
+    def counts(rows: tw.Stream, *, size: str = "10 s") -> tw.Result:
+        """Counts."""
+        return rows.window(tw.windows.fixed(size)).aggregate(n=tw.agg.count())
+
+    with pytest.raises(DefinitionError, match=r"counts keeps state.*--version v2"):
+        run_to_end(log, tmp_path / "c", spark, of=counts, accept_changes=True)
 
 
 def test_a_checkpoint_of_another_log_is_refused(spark, log, tmp_path):
@@ -114,68 +135,120 @@ def test_a_checkpoint_of_another_log_is_refused(spark, log, tmp_path):
     with open_log(tmp_path / "new.tw") as new:
         with pytest.raises(CheckpointError, match="log was"):
             run_to_end(new, tmp_path / "c", spark)
-        with pytest.raises(DefinitionError, match="log that it reads"):
-            start(vehicle_cell, log, checkpoint=tmp_path / "d", spark=spark, results=new.topic("x"))
+        with pytest.raises(DefinitionError, match="does not read this log"):
+            tw.run(vehicle_cell.on(log), log=new, checkpoint=tmp_path / "d", spark=spark)
 
 
 def test_a_job_that_fails_says_what_broke_it(spark, log, tmp_path):
-    @job("broken", reads={INPUT: VehiclePosition}, writes=VehicleCell)
-    def broken(frame: DataFrame) -> DataFrame:
-        """Fails on the third vehicle."""
-        reason = f.raise_error(f.concat(f.lit("vehicle is odd: "), f.col("vehicle").cast("string")))
-        return frame.select("event_time", f.when(f.col("vehicle") == 3, reason).cast("string").alias("route"))
+    @tw.job("broken", reads={INPUT: VehiclePosition})
+    def broken(rows: tw.Stream) -> tw.Result:
+        """Takes words for numbers."""
+        return rows.select(number=pl.col("mode").cast(pl.Int32)).each_row()
 
     log.append(INPUT, positions(range(5)))
-    with pytest.raises(JobError, match=r"job broken failed.*vehicle is odd: 3"):
+    with pytest.raises(JobError, match=r"job broken: broken: InvalidOperationError: .*`i32` failed.*bus"):
         run_to_end(log, tmp_path / "c", spark, of=broken)
-    assert "analytics.broken" in [info.name for info in log.topics()]
     assert values(log, "analytics.broken") == []
 
 
 def test_a_result_that_does_not_fit_is_refused_at_the_start(spark, log, tmp_path):
-    @job("misfit", reads={INPUT: VehiclePosition}, writes=VehicleCell)
-    def misfit(frame: DataFrame) -> DataFrame:
-        """Gives a column that the result does not have."""
-        return frame.select("event_time", "headsign")
+    @tw.job("misfit", reads={INPUT: VehiclePosition}, writes=VehicleCell)
+    def misfit(rows: tw.Stream) -> tw.Result:
+        """Lacks what the message has."""
+        return rows.select("headsign").each_row()
 
-    with pytest.raises(DefinitionError, match=r"job misfit: .*no field 'headsign'"):
+    with pytest.raises(DefinitionError, match=r"VehicleCell has a field 'cell' that the results lack"):
         run_to_end(log, tmp_path / "c", spark, of=misfit)
 
+    @tw.job("keyless", reads={INPUT: VehiclePosition}, key="vehicle")
+    def keyless(rows: tw.Stream) -> tw.Result:
+        """Has no column for its key."""
+        return rows.select("headsign").each_row()
 
-def test_several_inputs_come_in_the_order_of_reads(spark, log, tmp_path):
-    @job("both", reads={INPUT: VehiclePosition, "input.arrival": Arrival}, writes=VehicleCell)
-    def both(moving: DataFrame, arriving: DataFrame, *, least: int = 0) -> DataFrame:
-        """Vehicles of both topics."""
-        columns = ["event_time", "vehicle"]
-        return moving.select(columns).union(arriving.select(columns)).where(f.col("vehicle") >= least)
-
-    log.append(INPUT, positions(range(5)))
-    log.append("input.arrival", records([codec.encode(codec.pack(Arrival(vehicle=77), event_time=START))]))
-    run_to_end(log, tmp_path / "c", spark, of=both, least=3)
-    assert sorted(message.vehicle for message in decoded(log, "analytics.both")) == [3, 4, 77]
+    with pytest.raises(DefinitionError, match=r"keyless: the key names a column 'vehicle' that the results lack"):
+        run_to_end(log, tmp_path / "d", spark, of=keyless)
 
 
-def test_definitions_that_make_no_sense_are_refused():
-    make = job("x", reads={INPUT: VehiclePosition}, writes=VehicleCell)
-    with pytest.raises(DefinitionError, match="takes 2 DataFrames and reads 1"):
+def test_steps_after_a_stage_are_done_to_its_results(spark, log, tmp_path):
+    @tw.job("full", reads=INPUT, key="operator")
+    def full(rows: tw.Stream, *, least: int = 3) -> tw.Result:
+        """Minutes with many positions, and what they come to."""
+        counts = rows.key_by("operator").window(tw.windows.fixed("1 min")).aggregate(n=tw.agg.count())
+        return counts.filter(pl.col("n") >= least).select("operator", twice=pl.col("n") * 2)
+
+    log.append(INPUT, positions(range(90)))
+    log.append(INPUT, positions(range(300, 302)))
+    assert "Of each result: filter" in full.on(log).explain()
+    run_to_end(log, tmp_path / "c", spark, of=full, least=30)
+    start = START // 1_000_000
+    whole = [n for n in pl.Series([(start + n) // 60 for n in range(90)]).value_counts()["count"] if n >= 30]
+    found = read(log, "analytics.full")
+    assert sorted(found["twice"]) == sorted(2 * n for n in whole)
+    assert set(found.columns) == {"event_time", "ingestion_time", "operator", "twice"}
+
+
+def test_a_stream_for_each_topic_comes_in_the_order_of_reads(log):
+    seen = {}
+
+    @tw.job("both", reads={"input.arrival": Arrival, INPUT: VehiclePosition})
+    def both(arriving: tw.Stream, moving: tw.Stream, *, least: int = 0) -> tw.Result:
+        """Moving vehicles."""
+        seen.update(arriving=arriving.input.topics, moving=moving.input.topics, least=least)
+        return moving.each_row()
+
+    result = both.on(log, least=3)
+    assert seen == {"arriving": ("input.arrival",), "moving": (INPUT,), "least": 3}
+    assert (result.name, result.parameters) == ("both", {"least": 3})
+
+
+def test_a_topic_without_a_type_tells_it_by_its_events(log):
+    @tw.job("plain", reads=INPUT)
+    def plain(rows: tw.Stream) -> tw.Result:
+        """Rows."""
+        return rows.each_row()
+
+    with pytest.raises(DefinitionError, match="holds no event yet"):
+        plain.on(log)
+    log.append(INPUT, positions(range(2)))
+    assert "vehicle" in plain.on(log).schema
+
+
+def test_a_job_is_a_function_that_scripts_can_test():
+    script = Script().add(at="12:00:01", lat=60.17, lon=24.94, journey="journey", **dict.fromkeys(OTHERS, 1))
+    script = script.add(at="12:00:00", lat=60.17, lon=24.94, journey="deadrun", **dict.fromkeys(OTHERS, 2))
+    expected = row(at="12:00:01", cell=617294884152279039, lat=60.17, lon=24.94, **dict.fromkeys(OTHERS, 1))
+    assert script.run(vehicle_cell) == [expected]
+
+
+OTHERS = ["mode", "operator", "vehicle", "speed", "heading", "route", "direction", "delay"]
+
+
+def test_definitions_that_make_no_sense_are_refused(log):
+    make = tw.job("x", reads={INPUT: VehiclePosition}, writes=VehicleCell)
+    with pytest.raises(DefinitionError, match="takes 2 streams and reads 1"):
         make(lambda a, b: a)
 
-    def untyped(frame: DataFrame, *, size=3) -> DataFrame:
-        return frame
+    def untyped(rows: tw.Stream, *, size=3) -> tw.Result:
+        return rows.each_row()
 
     with pytest.raises(DefinitionError, match="size needs a type"):
         make(untyped)
+
+    def wrong(rows: tw.Stream, *, size: int = "3") -> tw.Result:
+        return rows.each_row()
+
+    with pytest.raises(DefinitionError, match="size must be int, got '3'"):
+        make(wrong)
+    with pytest.raises(DefinitionError, match=r"gives? a result.*\.each_row\(\)|must give a result.*each_row"):
+        make(lambda rows: rows).on(log)
+    with pytest.raises(DefinitionError, match="a topic's name is"):
+        tw.job("a b", reads=INPUT)(lambda rows: rows)
     with pytest.raises(DefinitionError, match=r"no parameter 'resolutoin'.*resolution"):
         vehicle_cell.configured({"resolutoin": 5})
     with pytest.raises(DefinitionError, match="resolution must be int"):
         vehicle_cell.configured({"resolution": "high"})
-
-
-def test_a_resolution_that_h3_does_not_have_is_refused(spark, log, tmp_path):
     with pytest.raises(DefinitionError, match=r"0 .* to 15, got 16"):
-        run_to_end(log, tmp_path / "c", spark, resolution=16)
-    log.append(INPUT, positions(range(5)))
-    run_to_end(log, tmp_path / "d", spark)  # the refusal holds nothing back
+        vehicle_cell.on(log, resolution=16)
 
 
 def test_jobs_of_installed_packages_are_found():
@@ -184,3 +257,23 @@ def test_jobs_of_installed_packages_are_found():
         "<Job vehicle-cell: input.vehicle-position: tidewheel.transit.v1.VehiclePosition → "
         "analytics.vehicle-cell: tidewheel.transit.v1.VehicleCell>"
     )
+
+
+def test_jobs_of_files_are_found(tmp_path):
+    file = tmp_path / "mine.py"
+    with pytest.raises(DefinitionError, match=r"there is no file .*mine.py"):
+        jobs_of_file(file)
+    file.write_text("x = 1")
+    with pytest.raises(DefinitionError, match=r"mine.py defines no job"):
+        jobs_of_file(file)
+    file.write_text("import nowhere_at_all")
+    with pytest.raises(DefinitionError, match=r"mine.py cannot be loaded: ModuleNotFoundError: .*nowhere_at_all"):
+        jobs_of_file(file)
+    file.write_text(
+        "import tidewheel as tw\n"
+        "@tw.job('mine', reads='input.arrival')\n"
+        "def mine(rows: tw.Stream) -> tw.Result:\n    return rows.each_row()\n"
+    )
+    assert [each.name for each in find_jobs(["vehicle-cell", str(file)])] == ["vehicle-cell", "mine"]
+    with pytest.raises(DefinitionError, match="'mine' is named twice"):
+        find_jobs([str(file), str(file)])

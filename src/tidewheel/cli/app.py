@@ -12,7 +12,9 @@ import typer
 
 from tidewheel import __version__
 from tidewheel.cli import attending
+from tidewheel.cli.archive import archive
 from tidewheel.cli.common import ExitCode, exit_code, say, taught
+from tidewheel.cli.compare import compare
 from tidewheel.cli.demo import demo
 from tidewheel.cli.doctor import doctor
 from tidewheel.cli.ingest import ingest
@@ -20,6 +22,7 @@ from tidewheel.cli.record import record
 from tidewheel.cli.replay import replay
 from tidewheel.cli.run import JobGroup, run
 from tidewheel.cli.simulate import simulate
+from tidewheel.cli.switch import switch
 from tidewheel.cli.tail import tail
 from tidewheel.cli.topics import topics
 from tidewheel.errors import TidewheelError
@@ -85,7 +88,7 @@ app = typer.Typer(
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Begin here": (demo, doctor),
     "Into the log": (simulate, replay, record, ingest),
-    "In the log": (topics, tail),
+    "In the log": (topics, tail, compare, switch, archive),
 }
 for _panel, _functions in _PANELS.items():
     for _function in _functions:
@@ -97,7 +100,7 @@ app.add_typer(
         help=taught(run),
         callback=run,
         no_args_is_help=True,
-        subcommand_metavar="JOB [OPTIONS]",
+        subcommand_metavar="JOB [JOB]... [OPTIONS]",
         rich_markup_mode="rich",
     ),
     rich_help_panel="From the log, to the log",

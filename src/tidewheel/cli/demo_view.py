@@ -113,8 +113,7 @@ def summary(job: Mapping[str, Any], reports: Sequence[IngestReport], latency: Qu
             f"in:         {report.received:,} events = {topics:,} in topics + {filtered:,} filtered "
             f"+ {dead:,} dead letters  {_mark(adds_up(report), 'does not add up')}"
         )
-    observed = "".join(f", {count:,} {name}" for name, count in sorted(job.get("observed", {}).items()))
-    lines.append(f"processed:  {job.get('events', 0):,} positions in {job.get('batches', 0):,} batches{observed}")
+    lines.append(f"processed:  {job.get('events', 0):,} positions in {job.get('batches', 0):,} batches")
     wrong = f"{check.missing:,} missing, {check.twice:,} too many"
     lines.append(
         f"results:    {job.get('results', 0):,}; {check.expected:,} positions on a journey with a place, each has its "

@@ -1,22 +1,23 @@
-"""`tidewheel run JOB`: a job on the log, on Spark."""
+"""`tidewheel run JOB`: jobs on the log, on Spark."""
 
 from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from tidewheel.cli.attending import attend, print_json, stoppable
+from tidewheel.cli.attending import Stop, attend, print_json, stoppable
 from tidewheel.cli.common import (
     DEFAULT_LOG,
     DurationOption,
+    ExitCode,
     JsonOption,
     LogOption,
     opened_log,
@@ -28,25 +29,31 @@ from tidewheel.errors import DefinitionError
 from tidewheel.model.time import format_duration, format_instant, now
 
 if TYPE_CHECKING:
-    from tidewheel.engine.job import Job
+    from tidewheel.engine.job import Job, Parameter
+    from tidewheel.engine.result import Result
     from tidewheel.engine.run import Progress, Run
-    from tidewheel.transport.log import Log
+    from tidewheel.transport.log import Log, Partition
 
 __all__ = ["JobGroup", "run"]
 
-_JOB_PANEL = "Parameters of the job"
+_JOB_PANEL = "Parameters"
+_SHARED = "jobs"
 
 
 def run() -> None:
-    """Run a job on the log, on Spark.
+    """Run jobs on the log, on Spark.
 
     A job reads topics of the log and writes its results to the topic analytics.JOB, each exactly once: it notes in its
     checkpoint how far it has come and goes on there when it is started again, whatever happened in between. Ctrl-C and
-    SIGTERM let it finish the batch at hand. Each job has parameters of its own: tidewheel run JOB --help.
+    SIGTERM let it finish the batch at hand. Several jobs run together as one query, which reads each topic once; one
+    that fails is taken out and told, and the others go on. A job is named by its name, or by the Python file that
+    defines it. Each has parameters of its own: tidewheel run JOB --help. A file in TOML can set them, too.
 
         tidewheel run vehicle-cell
-        tidewheel run vehicle-cell --available-now        (work off what is there, then end)
-        tidewheel run vehicle-cell --resolution 8 --checkpoint state/coarse --results analytics.coarse
+        tidewheel run vehicle-cell my_job.py --config city.toml
+        tidewheel run --all --available-now                    (work off what is there, then end)
+        tidewheel run vehicle-cell --resolution 8 --version v2 (beside the one that runs: topics and state of its own)
+        tidewheel run vehicle-cell --batch --from city.archive (over all of it at once)
     """
 
 
@@ -55,59 +62,99 @@ class JobGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Their names."""
-        from tidewheel.engine.job import installed_jobs
+        from tidewheel.engine.job_finder import installed_jobs
 
         return list(installed_jobs())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a job."""
-        from tidewheel.engine.job import installed_jobs
+        from tidewheel.engine.job_finder import find_jobs
 
-        jobs = installed_jobs()
-        if cmd_name in jobs:
-            return _command(jobs[cmd_name])
-        if cmd_name.startswith("-"):
-            return None
-        close = get_close_matches(cmd_name, jobs, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise DefinitionError(f"no job {cmd_name!r}{hint} There are: {', '.join(jobs) or 'none'}")
+        return None if cmd_name.startswith("-") else _command(find_jobs([cmd_name]))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """`--all` stands for the names of all jobs."""
+        if args[:1] == ["--all"]:
+            args = [*self.list_commands(ctx), *args[1:]]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command of all jobs that are named before the first option."""
+        from tidewheel.engine.job_finder import find_jobs
+
+        count = next((number for number, text in enumerate(args) if text.startswith("-")), len(args))
+        if count < 2:
+            return super().resolve_command(ctx, args)
+        return " ".join(args[:count]), _command(find_jobs(args[:count])), args[count:]
 
 
-def _command(job: Job) -> Any:
-    """A command with the options of every job, and one for each parameter of this one."""
+def _command(jobs: Sequence[Job]) -> Any:
+    """A command with the options of every run, and one for each parameter of these jobs."""
+    parameters = _parameters(jobs)
 
     def command(**given: Any) -> None:
-        parameters = {parameter.name: given.pop(parameter.name) for parameter in job.parameters}
-        _run(job, parameters=parameters, **given)
+        told = {name: value for name in parameters if (value := given.pop(name)) is not None}
+        _run(jobs, told=told, **given)
 
     common = inspect.signature(_options, eval_str=True).parameters
     own = {}
-    for parameter in job.parameters:
-        if parameter.name in common:
+    for name, (parameter, defaults) in parameters.items():
+        if name in common:
             raise DefinitionError(
-                f"job {job.name}: its parameter {parameter.name} has the name of an option of tidewheel run; rename it"
+                f"job {jobs[0].name}: its parameter {name} has the name of an option of tidewheel run; rename it"
             )
-        option = typer.Option(parameter.default, rich_help_panel=_JOB_PANEL)
-        own[parameter.name] = inspect.Parameter(
-            parameter.name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=parameter.type
+        option = typer.Option(None, rich_help_panel=_JOB_PANEL, show_default=defaults)
+        own[name] = inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=option, annotation=parameter.type | None
         )
     everything = {**own, **common}
     command.__signature__ = inspect.Signature(list(everything.values()))  # type: ignore[attr-defined]
     command.__annotations__ = {name: parameter.annotation for name, parameter in everything.items()}
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    reads = ", ".join(job.reads)
-    app.command(job.name, rich_help_panel="Jobs", help=f"{taught(job.function)}\n\nReads {reads}, writes {job.topic}.")(
-        command
-    )
+    told = [f"{taught(job.function)}\n\nReads {', '.join(job.reads)}, writes {job.topic}." for job in jobs]
+    if len(jobs) > 1:
+        told = [f"{job.name}: {text}" for job, text in zip(jobs, told, strict=True)]
+    app.command(" ".join(job.name for job in jobs), rich_help_panel="Jobs", help="\n\n".join(told))(command)
     return get_command(app)
+
+
+def _parameters(jobs: Sequence[Job]) -> dict[str, tuple[Parameter, str]]:
+    """The parameters of all these jobs, with their defaults in words. What several have is meant for all of them."""
+    found: dict[str, list[tuple[Job, Parameter]]] = {}
+    for job in jobs:
+        for parameter in job.parameters:
+            found.setdefault(parameter.name, []).append((job, parameter))
+    shown = {}
+    for name, having in found.items():
+        kinds = {parameter.type for _, parameter in having}
+        if len(kinds) > 1:
+            told = ", ".join(f"{parameter.type.__name__} for {job.name}" for job, parameter in having)
+            raise DefinitionError(f"the parameter {name} is {told}; run these jobs apart")
+        defaults = {str(parameter.default) for _, parameter in having}
+        words = (
+            defaults.pop() if len(defaults) == 1 else ", ".join(f"{job.name}: {each.default}" for job, each in having)
+        )
+        shown[name] = (having[0][1], words)
+    return shown
 
 
 def _options(
     *,
     log: LogOption = DEFAULT_LOG,
+    config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Parameters in TOML: a table for each job, and one called all.")
+    ] = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Where it notes how far it has come.", show_default="LOG.checkpoints/JOB"),
+        typer.Option(metavar="FOLDER", help="Where it notes how far it has come.", show_default="LOG.checkpoints/NAME"),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="What the run is called: its checkpoint, its progress, and dead.NAME.", show_default="JOB"),
+    ] = None,
+    version: Annotated[
+        str | None,
+        typer.Option(help="Run beside another version: its topics and its checkpoint end in .VERSION."),
     ] = None,
     results: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="Where the results go.", show_default="analytics.JOB")
@@ -115,6 +162,12 @@ def _options(
     available_now: Annotated[
         bool, typer.Option("--available-now", help="End when all that is there now is done.")
     ] = False,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="Run over all that is there at once, to its end: nothing is late.")
+    ] = False,
+    archive: Annotated[
+        str | None, typer.Option("--from", metavar="ARCHIVE", help="With --batch: read this archive, not the log.")
+    ] = None,
     start: Annotated[
         str,
         typer.Option(metavar="earliest|latest|TIME", help="Where a new checkpoint begins; an old one goes on."),
@@ -123,22 +176,28 @@ def _options(
         int, typer.Option("--max-events-per-batch", min=1, help="A backlog is worked off in batches of this size.")
     ] = 100_000,
     accept_changes: Annotated[
-        bool, typer.Option("--accept-changes", help="Go on with other parameters than the checkpoint was made with.")
+        bool,
+        typer.Option("--accept-changes", help="Go on with other parameters than before, if it keeps no state."),
     ] = False,
     length: DurationOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """What can be said of the running of every job."""
+    """What can be said of every run."""
 
 
 def _run(
-    job: Job,
+    jobs: Sequence[Job],
     *,
-    parameters: Mapping[str, Any],
+    told: Mapping[str, Any],
     log: str,
+    config: str | None,
     checkpoint: str | None,
+    name: str | None,
+    version: str | None,
     results: str | None,
     available_now: bool,
+    batch: bool,
+    archive: str | None,
     start: str,
     max_events: int,
     accept_changes: bool,
@@ -147,45 +206,161 @@ def _run(
 ) -> None:
     if start not in ("earliest", "latest"):
         parse_instant(start)
+    if archive is not None and not batch:
+        raise typer.BadParameter("an archive is read as a batch: add --batch", param_hint="--from")
+    if results is not None and len(jobs) > 1:
+        raise typer.BadParameter("results of several jobs go to a topic for each; leave it out", param_hint="--results")
+    streaming = {
+        "--available-now": available_now,
+        "--checkpoint": checkpoint is not None,
+        "--start": start != "earliest",
+        "--accept-changes": accept_changes,
+        "--for": length is not None,
+    }
+    for option, given in streaming.items():
+        if batch and given:
+            raise typer.BadParameter("makes no sense with --batch, which reads all there is, once", param_hint=option)
+    if batch and version is None and results is None:
+        version = "batch"  # beside what the stream writes, to be compared with it
+    parameters = _configured(jobs, config, told)
     with stoppable() as stop, opened_log(log) as opened, _spark_ended():
-        target = opened.topic(results or job.topic)
-        folder = checkpoint or f"{opened.address}.checkpoints/{job.name}"
-        before = _count(opened, target.name)
-        running: list[Run] = []
+        found = [_placed(job.on(opened, **parameters[job.name]), version, results) for job in jobs]
+        called = name or (str(found[0].name) if len(found) == 1 else _SHARED + (f".{version}" if version else ""))
+        topics = [f"analytics.{result.name}" for result in found]
+        if batch:
+            _refuse_others_results(opened, topics, "")
+            _batch(found, opened, archive, called, topics, stop=stop, as_json=as_json)
+            return
+        folder = checkpoint or f"{opened.address}.checkpoints/{called}"
+        if not (Path(folder) / "tidewheel.json").exists():
+            _refuse_others_results(opened, topics, f", and the checkpoint {folder} is new")
 
-        def work() -> bool:
-            from tidewheel.engine.run import start as start_job
+        def begin() -> Run:
+            from tidewheel.engine.launch import run as run_jobs
 
-            started = start_job(
-                job,
-                opened,
+            return run_jobs(
+                *found,
+                log=opened,
                 checkpoint=folder,
-                results=target,
+                name=called,
                 available_now=available_now,
                 begin=start,
                 max_events_per_batch=max_events,
                 accept_changes=accept_changes,
-                **parameters,
             )
-            running.append(started)
-            deadline = None if length is None else time.monotonic() + length / 1_000_000
-            while not started.wait(0.2):
-                if stop.is_set() or (deadline is not None and time.monotonic() >= deadline):
-                    started.stop()
-                    return False
-            return True
 
-        def status() -> dict[str, Any]:
-            written = _count(opened, target.name) - before
-            return _status(job, running[0].progress() if running else None, results=written)
-
-        ended = attend(work, stop=stop, status=status, line=_line, as_json=as_json)
-        final = status()
-        if as_json:
-            print_json(final)
-        say(_summary(final, target.name))
+        ended, failed = _stream(begin, opened, called, topics, stop=stop, length=length, as_json=as_json)
+        if failed:
+            raise typer.Exit(ExitCode.FAILED)
         if not ended and (available_now or length is not None):
             stop.unfinished()
+
+
+def _configured(jobs: Sequence[Job], config: str | None, told: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The parameters of each job: from the file, and over them from the command line."""
+    from tidewheel.engine.job_config import read_config
+    from tidewheel.engine.job_finder import installed_jobs
+
+    known = {**installed_jobs(), **{job.name: job for job in jobs}} if config is not None else {}
+    written = {} if config is None else read_config(config, known)
+    found = {}
+    for job in jobs:
+        own = {parameter.name for parameter in job.parameters}
+        found[job.name] = {**written.get(job.name, {}), **{name: told[name] for name in told if name in own}}
+    return found
+
+
+def _placed(result: Result, version: str | None, results: str | None) -> Result:
+    """The result under the name that its topics are called after."""
+    if results is not None:
+        prefix, dot, rest = results.partition(".")
+        if prefix != "analytics" or not dot or not rest:
+            raise typer.BadParameter(
+                f"results go to a topic analytics.NAME (late rows to late.NAME), got {results!r}",
+                param_hint="--results",
+            )
+        return result.named(rest)
+    return result if version is None else result.named(f"{result.name}.{version}")
+
+
+def _refuse_others_results(log: Log, topics: Sequence[str], why: str) -> None:
+    """Two runs that write one topic would write everything twice."""
+    for info in log.topics():
+        if info.name in topics and any(info.next_offsets):
+            raise DefinitionError(
+                f"{info.name} holds results of another run{why}: all of them would be there twice. Go on with the "
+                "checkpoint of that run, or write beside it: --version NAME"
+            )
+
+
+def _stream(
+    begin: Callable[[], Run],
+    log: Log,
+    name: str,
+    topics: Sequence[str],
+    *,
+    stop: Stop,
+    length: int | None,
+    as_json: bool,
+) -> tuple[bool, Mapping[str, str]]:
+    """Attend to a run until it ends, and tell: has it ended by itself, and which jobs were taken out?"""
+    count = _Count(log, topics)
+    running: list[Run] = []
+
+    def work() -> bool:
+        started = begin()
+        running.append(started)
+        deadline = None if length is None else time.monotonic() + length / 1_000_000
+        while not started.wait(0.2):
+            if stop.is_set() or (deadline is not None and time.monotonic() >= deadline):
+                started.stop()
+                return False
+        return True
+
+    def status() -> dict[str, Any]:
+        if not running:
+            return {"job": name, "state": "starting"}
+        return _status(name, running[0].progress(), results=count(), failed=running[0].failed)
+
+    ended = attend(work, stop=stop, status=status, line=_line, as_json=as_json)
+    final = status()
+    if as_json:
+        print_json(final)
+    say(_summary(final, topics))
+    failed = final.get("failed", {})
+    for job, reason in failed.items():
+        say(f"{job} was taken out: {reason}. Mend it and start again: it goes on where it stopped", style="red")
+    return ended, failed
+
+
+def _batch(
+    results: Sequence[Result],
+    log: Log,
+    archive: str | None,
+    name: str,
+    topics: Sequence[str],
+    *,
+    stop: Stop,
+    as_json: bool,
+) -> None:
+    from tidewheel.engine.batch import run_batch
+
+    count = _Count(log, topics)
+
+    def status() -> dict[str, Any]:
+        return {"job": name, "state": "batch", "results": count()}
+
+    attend(
+        lambda: run_batch(*results, log=log, archive=archive, name=name),
+        stop=stop,
+        status=status,
+        line=lambda _: f"{name}: running over {archive or log.address} ...",
+        as_json=as_json,
+    )
+    final = {**status(), "state": "ended"}
+    if as_json:
+        print_json(final)
+    say(f"{name}: {final['results']:,} results in {', '.join(topics)}")
 
 
 @contextmanager
@@ -204,16 +379,30 @@ def _spark_ended() -> Iterator[None]:
             end_spark()
 
 
-def _count(log: Log, topic: str) -> int:
-    """How many records were ever appended to a topic."""
-    return sum(sum(info.next_offsets) for info in log.topics() if info.name == topic)
+class _Count:
+    """How many results have come into topics since it was made; the marks of how far event time is are none."""
+
+    def __init__(self, log: Log, topics: Sequence[str]) -> None:
+        self._log = log
+        self._topics = topics
+        self._at: dict[Partition, int] = {}
+        self._count = 0
+        self()
+        self._count = 0
+
+    def __call__(self) -> int:
+        for info in self._log.topics():
+            for number, end in enumerate(info.next_offsets if info.name in self._topics else ()):
+                start = max(self._at.get((info.name, number), 0), info.first_offsets[number])
+                for block in self._log.blocks(info.name, number, start, end=end) if end > start else ():
+                    self._count += block.summary.count - len(block.summary.punctuations)
+                self._at[info.name, number] = end
+        return self._count
 
 
-def _status(job: Job, progress: Progress | None, *, results: int) -> dict[str, Any]:
-    if progress is None:
-        return {"job": job.name, "state": "starting"}
+def _status(name: str, progress: Progress, *, results: int, failed: Mapping[str, str]) -> dict[str, Any]:
     return {
-        "job": job.name,
+        "job": name,
         "state": "running",
         "batches": progress.batches,
         "events": progress.events,
@@ -223,7 +412,7 @@ def _status(job: Job, progress: Progress | None, *, results: int) -> dict[str, A
         "lag": progress.lag,
         "watermark": None if progress.watermark is None else format_instant(progress.watermark),
         "behind_seconds": None if progress.watermark is None else round((now() - progress.watermark) / 1e6, 3),
-        "observed": dict(progress.observed),
+        "failed": dict(failed),
     }
 
 
@@ -232,17 +421,17 @@ def _line(status: Mapping[str, Any]) -> str:
         return f"{status['job']}: starting Spark ..."
     behind = status["behind_seconds"]
     watermark = "" if behind is None else f", watermark {format_duration(round(behind, 1) * 1_000_000)} behind"
+    failed = f", taken out: {', '.join(status['failed'])}" if status["failed"] else ""
     return (
         f"{status['job']}: {status['events']:,} events, {status['results']:,} results ({status['rate']:,.0f} events/s, "
-        f"last batch {status['batch_ms']:,.0f} ms), lag {status['lag']:,}{watermark}"
+        f"last batch {status['batch_ms']:,.0f} ms), lag {status['lag']:,}{watermark}{failed}"
     )
 
 
-def _summary(status: Mapping[str, Any], topic: str) -> str:
+def _summary(status: Mapping[str, Any], topics: Sequence[str]) -> str:
     if status["state"] == "starting":
         return f"{status['job']}: stopped before it began"
-    observed = "".join(f", {count:,} {name}" for name, count in sorted(status["observed"].items()))
     return (
-        f"{status['job']}: {status['events']:,} events processed, {status['results']:,} results in {topic}{observed}; "
-        f"{status['lag']:,} events left"
+        f"{status['job']}: {status['events']:,} events processed, {status['results']:,} results in "
+        f"{', '.join(topics)}; {status['lag']:,} events left"
     )

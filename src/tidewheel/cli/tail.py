@@ -22,6 +22,7 @@ from tidewheel.cli.common import (
     local_time,
     out,
     parse_instant,
+    say,
 )
 from tidewheel.errors import MalformedError
 from tidewheel.model.time import Instant, format_instant
@@ -67,6 +68,9 @@ def tail(
     partition: Annotated[
         int | None, typer.Option(min=0, help="Only this partition.", show_default="all of them")
     ] = None,
+    as_is: Annotated[
+        bool, typer.Option("--as-is", help="The topic of that name itself, whatever the name was switched to.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the records of a topic, decoded.
@@ -75,16 +79,19 @@ def tail(
     log itself, which keeps the definitions of what jobs and processors write. A record of a type that neither knows is
     shown as such, and one that is malformed with the reason. With --json each record is a line with its event_time,
     ingestion_time and details as in the log's own JSON encoding, besides partition, offset, append_time and key.
+    A name that was switched to another topic (tidewheel switch) shows that one, and follows it.
 
         tidewheel tail input.arrival
         tidewheel tail analytics.vehicle-cell --follow
         tidewheel tail dead.hfp --from earliest --json | jq -r .details.reason | sort | uniq -c
     """
+    from tidewheel.transport.aliases import Aliases
     from tidewheel.transport.registry import types
     from tidewheel.transport.type_topic import load_types
 
     begin = _start(start)
     with existing_log(log) as opened, stoppable() as stop:
+        name, topic = topic, topic if as_is else Aliases(opened).topic(topic)
         info = opened.topic_info(topic)
         partitions = range(info.partitions) if partition is None else [partition]
         load_types(opened, types)
@@ -100,6 +107,12 @@ def tail(
             if stop.is_set():
                 return
         while follow and not stop.is_set():
+            now = topic if as_is else Aliases(opened).topic(name)
+            if now != topic:
+                say(f"{name} stands for {now} now")
+                topic = now
+                numbers = range(opened.topic_info(topic).partitions) if partition is None else [partition]
+                ends = {(topic, each): opened.position(topic, each, "latest") for each in numbers}
             if opened.wait(ends, 0.2):
                 news = {part: opened.position(topic, part[1], "latest") for part in ends}
                 for record in _between(opened, ends, news):

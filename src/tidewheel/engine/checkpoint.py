@@ -134,12 +134,7 @@ class Checkpoint:
                 raise CheckpointError(
                     f"{path} cannot be read; the checkpoint is damaged. Start with a new one"
                 ) from None
-            names = sorted(found.keys() | wanted.keys())
-            changes = [
-                f"{name} was {json.dumps(found.get(name))} and is {json.dumps(wanted.get(name))}"
-                for name in names
-                if found.get(name) != wanted.get(name)
-            ]
+            changes = _changes(found, wanted)
             fixed = [name for name in ("version", "job", "log") if found.get(name) != wanted.get(name)]
             if not changes:
                 return
@@ -158,6 +153,23 @@ class Checkpoint:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
+
+
+def _changes(found: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:
+    """What differs, and where in it."""
+    told: list[str] = []
+    for name in sorted(found.keys() | wanted.keys()):
+        old, new = found.get(name), wanted.get(name)
+        if name == "parameters" and old != new:
+            # What they change in the steps that follow from them is no news.
+            return [*told, *_changes(old or {}, new or {}, f"{where}{name}.")]
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            told += _changes(old, new, f"{where}{name}.")
+        elif old != new and isinstance(old or new, Mapping) and None in (old, new):
+            told.append(f"{where}{name} {'is new' if old is None else 'is gone'}")
+        elif old != new:
+            told.append(f"{where}{name} was {json.dumps(old)} and is {json.dumps(new)}")
+    return told
 
 
 def _started(pid: int) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidewheel.engine.flow import Stage
+from tidewheel.engine.each_row import EachRow
+from tidewheel.engine.flow import RowOp, Stage
 from tidewheel.engine.input import FrameInput, LogInput
 from tidewheel.engine.matched import Matched
 from tidewheel.engine.sliced import can_slice
@@ -20,7 +21,7 @@ __all__ = ["explain"]
 _BEHIND = "Late: rows behind the watermark go to the output late, with late_reason and late_by."
 
 
-def explain(source: LogInput | FrameInput, stages: Sequence[Stage]) -> str:
+def explain(source: LogInput | FrameInput, stages: Sequence[Stage], after: Sequence[RowOp] = ()) -> str:
     """What will come out when, what is kept for how long, and how it will run."""
     lines = [f"Reads {source!r}.", f"Time: {source.time}; watermark {source.watermark!r}."]
     for number, stage in enumerate(stages, start=1):
@@ -32,6 +33,8 @@ def explain(source: LogInput | FrameInput, stages: Sequence[Stage]) -> str:
                 "  Note: the next stage sees every result of a window, also those that others replace; use "
                 'accumulate("retracting") or accumulate("delta") to have it count each row once.'
             )
+    if after:
+        lines.append(f"Of each result: {'; '.join(map(repr, after))}.")
     lines.append(_how(source, stages))
     return "\n".join(lines)
 
@@ -48,9 +51,11 @@ def _about(stage: Stage) -> str:
     return (f"for each {', '.join(stage.keys)}" if stage.keys else "over all rows") + after
 
 
-def _body(what: Windowing | Process | Matched) -> list[str]:
+def _body(what: Windowing | Process | Matched | EachRow) -> list[str]:
     if isinstance(what, Windowing):
         return _windows(what)
+    if isinstance(what, EachRow):
+        return ["What: every row is a result.", "When: in the batch that reads it; none is late.", "Kept: nothing."]
     return _process(what) if isinstance(what, Process) else _matched(what)
 
 

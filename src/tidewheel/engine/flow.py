@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import polars as pl
 
 from tidewheel.engine.counted import CountedOperator
+from tidewheel.engine.each_row import EachRow, EachRowOperator
 from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.matched import Matched
 from tidewheel.engine.matching import BookOperator, MatchOperator
@@ -80,7 +81,7 @@ class Stage:
 
     ops: tuple[RowOp, ...]
     keys: tuple[str, ...]
-    what: Windowing | Process | Matched
+    what: Windowing | Process | Matched | EachRow
     schema: Mapping[str, pl.DataType]
     time: str = "event_time"
 
@@ -91,6 +92,8 @@ class Stage:
 
     def operator(self) -> StageOperator:
         """What runs it."""
+        if isinstance(self.what, EachRow):
+            return EachRowOperator()
         if isinstance(self.what, Process):
             return ProcessOperator(self.what, self.schema)
         if isinstance(self.what, BookMatch):
@@ -115,7 +118,7 @@ def needed(stage: Stage) -> frozenset[str] | None:
         if op.kind == "select":  # there is nothing else from here on
             return frozenset(names)
     what = stage.what
-    if isinstance(what, Process):
+    if isinstance(what, (Process, EachRow)):
         return None
     if isinstance(what, Matched):
         asked = set(what.columns)
@@ -148,6 +151,13 @@ class Flow:
     topics: tuple[str, ...]
     stages: tuple[Stage, ...]
     future: Duration | None = None
+    after: tuple[RowOp, ...] = ()
+    """What is done to each result of the last stage."""
+
+    @property
+    def keeps_state(self) -> bool:
+        """Does it remember anything from one batch to the next?"""
+        return not all(isinstance(stage.what, EachRow) for stage in self.stages)
 
     @property
     def books(self) -> dict[int, BookMatch]:
@@ -176,4 +186,5 @@ class Flow:
                 }
                 for stage in self.stages
             ],
+            **({"after": [_WHERE.sub("", repr(op)) for op in self.after]} if self.after else {}),
         }

@@ -17,7 +17,7 @@ import polars as pl
 
 from tidewheel.engine.bucket_store import BucketState
 from tidewheel.engine.buckets import by_bucket
-from tidewheel.engine.flow import ALL, Flow, Stage, StageOperator, prepared, timed
+from tidewheel.engine.flow import ALL, Flow, RowOp, Stage, StageOperator, prepared, timed
 from tidewheel.engine.frames import pack, unpack
 from tidewheel.engine.judging import LATE_BY, REASON
 from tidewheel.engine.matching import BookOperator
@@ -325,6 +325,8 @@ class SecondHalf:
                 late += rejected.height
             rows = operator.first_half(rows, tick.before) if rows.height else None
         outputs = operator.step(state.store(f"{name}/{self._depth}/"), rows, tick)
+        if self._flows[name].after and len(self._flows[name].stages) == self._depth + 1 and RESULTS in outputs:
+            outputs = {**outputs, RESULTS: _done_to(self._flows[name].after, _public(outputs[RESULTS]))}
         accepted = 0 if rows is None else int(rows[N].sum()) if N in rows.columns else rows.height
         for port, frame in outputs.items():
             if not frame.height:
@@ -341,6 +343,12 @@ class SecondHalf:
         if accepted or late or (results is not None and results.height):
             out.append((name, METRICS, metrics_frame(name, self._depth, tick, accepted, late, results)))
         return out
+
+
+def _done_to(ops: Iterable[RowOp], frame: pl.DataFrame) -> pl.DataFrame:
+    for op in ops:
+        frame = op.apply(frame)
+    return frame
 
 
 def _in_time(operator: StageOperator, partials: pl.DataFrame, before: Instant | None) -> pl.DataFrame | None:

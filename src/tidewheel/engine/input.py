@@ -22,7 +22,7 @@ from tidewheel.transport.codec import ENVELOPE_COLUMNS, decode_envelopes
 from tidewheel.transport.log import Log
 from tidewheel.transport.registry import type_name, types
 
-__all__ = ["FrameInput", "LogInput", "polars_schema"]
+__all__ = ["FrameInput", "LogInput", "polars_schema", "type_of"]
 
 _METADATA = ("_append_time", "_key")
 _LOG_TIMES = {"event_time": "event_time", "ingestion_time": "ingestion_time", "arrival": "_append_time"}
@@ -66,7 +66,7 @@ class LogInput:
             )
         if type is not None and not isinstance(type, str):
             types.register(type)
-        name = type_name(type) if type is not None else _type_of(log, names)
+        name = type_name(type) if type is not None else type_of(log, names)
         if watermark is None:
             watermark = watermarks.bounded("1 s") if time == "event_time" else watermarks.arrival()
         return cls(log, names, name, watermark, time)
@@ -149,7 +149,7 @@ class FrameInput:
         return f"{'streaming' if self.frame.isStreaming else 'static'} DataFrame by {self.time}"
 
 
-def _type_of(log: Log, topics: Sequence[str]) -> str:
+def type_of(log: Log, topics: Sequence[str]) -> str:
     """The message type of the newest event of the topics."""
     for topic in topics:
         try:
@@ -158,11 +158,14 @@ def _type_of(log: Log, topics: Sequence[str]) -> str:
             continue
         for partition, end in enumerate(info.next_offsets):
             start = max(info.first_offsets[partition], end - 100)
-            for batch in log.read(topic, partition, start, end=end):
-                found = decode_envelopes(batch.records.column("value")).columns
-                names = [name for name in found["type"].to_pylist() if not name.endswith(".Punctuation")]
-                if names:
-                    return str(names[-1])
+            names = [
+                name
+                for batch in log.read(topic, partition, start, end=end)
+                for name in decode_envelopes(batch.records.column("value")).columns["type"].to_pylist()
+                if not name.endswith(".Punctuation")
+            ]
+            if names:
+                return str(names[-1])
     raise DefinitionError(
         f"stream: {', '.join(topics)} holds no event yet, so the type of its messages is not known; "
         "say it with type=..."

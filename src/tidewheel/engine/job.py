@@ -1,23 +1,23 @@
-"""Jobs: a function from input topics to a result topic, with a name, parameters and everything around it."""
+"""Jobs: a function from streams to a result, with a name, parameters and everything around it."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from importlib.metadata import entry_points
-from types import ModuleType
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from google.protobuf.message import Message
-from pyspark.sql import DataFrame
 
+from tidewheel.engine.result import Result
+from tidewheel.engine.stream import Stream, stream
 from tidewheel.errors import DefinitionError
 from tidewheel.model import watermarks
 from tidewheel.model.watermarks import Strategy
+from tidewheel.transport.log import Log, check_topic_name
 from tidewheel.transport.registry import type_name
 
-__all__ = ["Job", "Parameter", "installed_jobs", "job"]
+__all__ = ["Job", "Parameter", "job"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,30 @@ class Parameter:
     type: type
     default: Any
 
+    def checked(self, value: Any, *, where: str) -> Any:
+        """The value, if it is of the parameter's type; whole numbers will do where fractions may stand.
+
+        >>> Parameter("limit", float, 20.0).checked(12, where="job fast")
+        12.0
+        """
+        if self.type is float and isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if not isinstance(value, self.type) or (self.type is int and isinstance(value, bool)):
+            raise DefinitionError(
+                f"{where}: {self.name} must be {self.type.__name__}, got {value!r} ({type(value).__name__})"
+            )
+        return value
+
 
 @dataclass(frozen=True)
 class Job:
-    """What is computed; `tidewheel.start` runs it."""
+    """What is computed. `tidewheel.run` runs it, alone or together with others, and so does `tidewheel run`."""
 
     name: str
-    reads: Mapping[str, type[Message]]
-    writes: type[Message]
-    function: Callable[..., DataFrame]
+    reads: Mapping[str, type[Message] | None]
+    """The topics, and the type of their messages; without one it is that of the events in the topic."""
+    writes: type[Message] | None
+    function: Callable[..., Result]
     key: tuple[str, ...] = ()
     watermark: Strategy = field(default_factory=lambda: watermarks.bounded("1 s"))
 
@@ -68,52 +83,62 @@ class Job:
             raise DefinitionError(
                 f"job {self.name} has no parameter {strange[0]!r}; it has {', '.join(known) or 'none at all'}"
             )
-        values = {}
-        for name, parameter in known.items():
-            value = given.get(name, parameter.default)
-            if not isinstance(value, parameter.type) or (parameter.type is int and isinstance(value, bool)):
-                raise DefinitionError(
-                    f"job {self.name}: {name} must be {parameter.type.__name__}, got {value!r} ({type(value).__name__})"
-                )
-            values[name] = value
-        return values
+        return {
+            name: parameter.checked(given.get(name, parameter.default), where=f"job {self.name}")
+            for name, parameter in known.items()
+        }
 
-    def __call__(self, *inputs: DataFrame, **parameters: Any) -> DataFrame:
-        """The function itself, on any DataFrames with the right columns."""
-        return self.function(*inputs, **self.configured(parameters))
+    def on(self, log: Log, **parameters: Any) -> Result:
+        """The job's result on a log, under its name: what `tidewheel.run` starts."""
+        inputs = [stream(log, topic, type=of, watermark=self.watermark) for topic, of in self.reads.items()]
+        result = self(*inputs, **parameters)
+        return replace(result, name=self.name, writes=self.writes, key=self.key, parameters=self.configured(parameters))
+
+    def __call__(self, *inputs: Stream, **parameters: Any) -> Result:
+        """The function itself, on any streams with the right columns."""
+        result: Any = self.function(*inputs, **self.configured(parameters))  # whatever it declares
+        if not isinstance(result, Result):
+            hint = "; rows as they are become a result with .each_row()" if isinstance(result, Stream) else ""
+            raise DefinitionError(f"job {self.name}: its function must give a result, got {result!r}{hint}")
+        return result
 
     def __repr__(self) -> str:
-        reads = ", ".join(f"{topic}: {type_name(of)}" for topic, of in self.reads.items())
-        return f"<Job {self.name}: {reads} → {self.topic}: {type_name(self.writes)}>"
+        reads = ", ".join(f"{topic}: {type_name(of)}" if of else topic for topic, of in self.reads.items())
+        writes = f": {type_name(self.writes)}" if self.writes else ""
+        return f"<Job {self.name}: {reads} → {self.topic}{writes}>"
 
 
 def job(
     name: str,
     *,
-    reads: Mapping[str, type[Message]],
-    writes: type[Message],
+    reads: str | Sequence[str] | Mapping[str, type[Message] | None],
+    writes: type[Message] | None = None,
     key: str | tuple[str, ...] = (),
     watermark: Strategy | None = None,
-) -> Callable[[Callable[..., DataFrame]], Job]:
-    """Make a job of a function that takes one DataFrame for each input topic, in the order of `reads`, and gives the
-    rows of the result: `event_time` and the fields of `writes`.
+) -> Callable[[Callable[..., Result]], Job]:
+    """Make a job of a function that takes a stream for each input topic, in the order of `reads`, and gives a result.
 
-    Keyword-only arguments, each with a type and a default, are the job's parameters: `tidewheel run` offers them as
-    options. `key` names the columns that make the key of a result.
+    Keyword-only arguments, each with a type (int, float, str or bool) and a default, are the job's parameters:
+    `tidewheel run` offers them as options, and a TOML file may set them. `reads` names topics, or topics with the types
+    of their messages: then the job can start before there is an event. `writes` is the message type of the results;
+    without it one is made of their columns. `key` names the columns that make the key of a result, if they are others
+    than those of the last `key_by`.
 
-    >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-    >>> @job("fast", reads={"input.vehicle-position": VehiclePosition}, writes=VehiclePosition)
-    ... def fast(positions: DataFrame, *, limit: int = 20) -> DataFrame:
+    >>> import polars as pl
+    >>> @job("fast", reads="input.vehicle-position")
+    ... def fast(positions: Stream, *, limit: float = 20.0) -> Result:
     ...     '''Positions of vehicles faster than the limit.'''
-    ...     return positions.where(positions.speed > limit)
+    ...     return positions.filter(pl.col("speed") > limit).key_by("operator", "vehicle").each_row()
     >>> fast.topic, [parameter.name for parameter in fast.parameters], fast.summary
     ('analytics.fast', ['limit'], 'Positions of vehicles faster than the limit.')
     """
+    named = [reads] if isinstance(reads, str) else reads
+    topics = dict(named) if isinstance(named, Mapping) else dict.fromkeys(named)
 
-    def make(function: Callable[..., DataFrame]) -> Job:
+    def make(function: Callable[..., Result]) -> Job:
         made = Job(
             name=name,
-            reads=dict(reads),
+            reads=topics,
             writes=writes,
             function=function,
             key=(key,) if isinstance(key, str) else tuple(key),
@@ -126,12 +151,13 @@ def job(
 
 
 def _validate(made: Job) -> None:
+    check_topic_name(made.topic)
     signature = inspect.signature(made.function)
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     inputs = [parameter for parameter in signature.parameters.values() if parameter.kind in kinds]
     if not made.reads or len(inputs) != len(made.reads):
         raise DefinitionError(
-            f"job {made.name}: the function takes {len(inputs)} DataFrames and reads {len(made.reads)} topics; "
+            f"job {made.name}: the function takes {len(inputs)} streams and reads {len(made.reads)} topics; "
             "they must be as many, in the same order (parameters are keyword-only: put a * before them)"
         )
     for parameter in made.parameters:
@@ -139,18 +165,4 @@ def _validate(made: Job) -> None:
             raise DefinitionError(
                 f"job {made.name}: the parameter {parameter.name} needs a type (int, float, str or bool) and a default"
             )
-
-
-def installed_jobs() -> dict[str, Job]:
-    """All jobs of the installed packages (entry points of the group `tidewheel.jobs`, each naming a module)."""
-    found: dict[str, Job] = {}
-    for point in entry_points(group="tidewheel.jobs"):
-        module = point.load()
-        if not isinstance(module, ModuleType):
-            raise DefinitionError(
-                f"the entry point {point.name!r} of tidewheel.jobs must name a module, got {module!r}"
-            )
-        for value in vars(module).values():
-            if isinstance(value, Job):
-                found[value.name] = value
-    return dict(sorted(found.items()))
+        parameter.checked(parameter.default, where=f"job {made.name}: the default")

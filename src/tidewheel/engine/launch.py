@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.flow import Flow, prepared
 from tidewheel.engine.input import LogInput, definition
+from tidewheel.engine.job import Job
 from tidewheel.engine.lanes import Roster, where
 from tidewheel.engine.offset import Offset
 from tidewheel.engine.operator import RESULTS
@@ -45,7 +46,17 @@ from tidewheel.transport.type_topic import publish_types
 if TYPE_CHECKING:
     from tidewheel.engine.result import Result
 
-__all__ = ["Target", "as_frame", "run", "start_flows"]
+__all__ = [
+    "Target",
+    "as_frame",
+    "called",
+    "check",
+    "default_targets",
+    "from_log",
+    "prepared_targets",
+    "run",
+    "start_flows",
+]
 
 _PLACES = {RESULTS: "analytics"}
 
@@ -56,6 +67,8 @@ class Target:
 
     topic: Topic
     type: str | type[Message] | None = None
+    key: tuple[str, ...] = ()
+    """The columns that make the key of a record; those of the last stage if none are named."""
 
 
 def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None) -> DataFrame:
@@ -66,7 +79,7 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
     if isinstance(source, LogInput):
         spark = session(spark)
         number = _buckets(spark, buckets)
-        parcels = _from_log(spark, [result], [result], number)
+        parcels = from_log(spark, [result], [result], number, {})
         return as_columns(with_state(parcels, [flow], number), flow.name, schemas)
     number = _buckets(source.spark, buckets)
     if not source.frame.isStreaming:
@@ -105,9 +118,10 @@ def start_flows(
     max_events_per_batch: int = 100_000,
     buckets: int | None = None,
     clock: str = "wall",
+    accept_changes: bool = False,
 ) -> Run:
     """Start one query for all these results of one log, each with its outputs' targets."""
-    topics = _check(results, log)
+    topics = check(results, log)
     held = Checkpoint(checkpoint)
     spark = session(spark)
     number = _buckets(spark, buckets)
@@ -117,18 +131,12 @@ def start_flows(
         "buckets": number,
         "flows": {str(result.name): _definition(result) for result in results},
     }
-    held.acquire(json.loads(json.dumps(purpose)))
+    if accept_changes:
+        _check_changeable(results)
+    held.acquire(json.loads(json.dumps(purpose)), accept_changes=accept_changes)
     work = Work(name, topics)
     try:
-        targets = _targets(results, log)
-        for topic in (*topics, *(target.topic for target in targets.values())):
-            try:
-                log.topic_info(topic)
-            except TopicNotFoundError:
-                log.create_topic(topic)
-        read = {message for _, message, _ in _readings(results)}
-        known = {*read, *(target.type for target in targets.values())}
-        publish_types(log, types, sorted(name for name in known if not name.startswith(MADE)))
+        targets = prepared_targets(results, log, topics)
         held.note_helper(java_pid(spark))
         resumed = Roster.read(held.roster_file).resume()
         resumed.write(held.roster_file)
@@ -153,6 +161,22 @@ def start_flows(
     return Run(work, log, query, held, mend=shared.without_the_failed if len(results) > 1 else None)
 
 
+def prepared_targets(
+    results: Mapping[Result, Mapping[str, Target]], log: Log, topics: Sequence[str]
+) -> dict[tuple[str, str], ParcelTarget]:
+    """Where the outputs of results go; with the topics and the types that are read and written in the log."""
+    targets = _targets(results, log)
+    for topic in (*topics, *(target.topic for target in targets.values())):
+        try:
+            log.topic_info(topic)
+        except TopicNotFoundError:
+            log.create_topic(topic)
+    read = {message for _, message, _ in _readings(results)}
+    known = {*read, *(target.type for target in targets.values())}
+    publish_types(log, types, sorted(name for name in known if not name.startswith(MADE)))
+    return targets
+
+
 @dataclass(frozen=True)
 class _Shared:
     """The query that results share, which can be started again without those that failed."""
@@ -173,7 +197,7 @@ class _Shared:
         suspended = Roster.read(self.held.roster_file).suspended
         running = [result for result in self.results if result.name not in suspended]
         # Those that wait are read for nothing, but their topics keep their place in the offsets.
-        parcels = _from_log(self.spark, self.results, running, self.buckets, **self.options)
+        parcels = from_log(self.spark, self.results, running, self.buckets, self.options)
         depth = max(len(result.stages) for result in self.results)
         rows = with_state(parcels, [result.flow() for result in running], self.buckets, depth=depth)
         writer = (
@@ -204,41 +228,72 @@ class _Shared:
 
 
 def run(
-    *results: Result,
+    *jobs: Job | Result,
     log: Log,
     checkpoint: str | Path,
-    name: str = "jobs",
+    name: str | None = None,
     spark: SparkSession | None = None,
     available_now: bool = False,
     begin: str = "earliest",
     max_events_per_batch: int = 100_000,
     buckets: int | None = None,
+    accept_changes: bool = False,
 ) -> Run:
-    """Start many results of one log as one query: one scan and one decode per topic, one shuffle and one state operator
-    per depth of chaining. Each has a name (`result.named("delays")`): its outputs go to `analytics.<name>`,
-    `late.<name>` and `metrics.<name>`, and further ones to `<output>.<name>`."""
-    if not results:
-        raise DefinitionError("run: give at least one result")
-    targets = {}
-    for result in results:
-        outputs = {port: Target(log.topic(f"{_PLACES.get(port, port)}.{result.name}")) for port in result.schemas()}
-        targets[result] = outputs
+    """Start jobs and results of one log as one query: one scan and one decode per topic, one shuffle and one state
+    operator per depth of chaining. Each has a name (a job its own, a result the one of `result.named("delays")`): its
+    outputs go to `analytics.<name>`, `late.<name>` and `metrics.<name>`, and further ones to `<output>.<name>`.
+
+    A job alone has its own parameters' defaults; `job.on(log, resolution=8)` is a result with others. `name` is that of
+    the run: in the log its progress is noted under it, and what is malformed goes to `dead.<name>`; without one it is
+    that of the only result, or "jobs". The checkpoint remembers what it was made for; with `accept_changes` those that
+    keep no state may go on with other parameters.
+    """
+    targets = default_targets(jobs, log)
     return start_flows(
         targets,
         log,
         checkpoint=checkpoint,
-        name=name,
+        name=name or called(targets),
         spark=spark,
         available_now=available_now,
         begin=begin,
         max_events_per_batch=max_events_per_batch,
         buckets=buckets,
+        accept_changes=accept_changes,
     )
 
 
-def _from_log(
-    spark: SparkSession, results: Sequence[Result], running: Sequence[Result], buckets: int, **options: str
+def called(results: Iterable[Result]) -> str:
+    """What a run of these results is called unless it was told."""
+    names = [str(result.name) for result in results]
+    return names[0] if len(names) == 1 else "jobs"
+
+
+def default_targets(jobs: Sequence[Job | Result], log: Log) -> dict[Result, dict[str, Target]]:
+    """Every output of jobs and results, each in the topic that is called after it."""
+    if not jobs:
+        raise DefinitionError("run: give at least one job or result")
+    found: dict[Result, dict[str, Target]] = {}
+    for each in jobs:
+        result = each.on(log) if isinstance(each, Job) else each
+        place = {port: log.topic(f"{_PLACES.get(port, port)}.{result.name}") for port in result.schemas()}
+        found[result] = {
+            port: Target(topic, result.writes, result.key) if port == RESULTS else Target(topic)
+            for port, topic in place.items()
+        }
+    return found
+
+
+def from_log(
+    spark: SparkSession,
+    results: Sequence[Result],
+    running: Sequence[Result],
+    buckets: int,
+    options: Mapping[str, str],
+    *,
+    ended: bool = False,
 ) -> DataFrame:
+    """The rows of a log's topics as parcels: a stream, or if it has `ended` all that is there."""
     inputs = [result.input for result in results if isinstance(result.input, LogInput)]
     kinds: dict[str, str] = {}
     marks: dict[str, Any] = {}
@@ -251,8 +306,8 @@ def _from_log(
                 f"topic {topic!r} is read with two watermarks, {marks[topic]} and {mark}; results that share a "
                 "query share the watermark of a topic: use one, or start them apart"
             )
-    half = ReaderHalf([result.flow() for result in running], buckets)
-    reader = spark.readStream.format("tidewheel")
+    half = ReaderHalf([result.flow() for result in running], buckets, ended=ended)
+    reader = (spark.read if ended else spark.readStream).format("tidewheel")
     for key, value in {**inputs[0].options(), **options}.items():
         reader = reader.option(key, value)
     return (
@@ -283,10 +338,22 @@ def _buckets(spark: SparkSession, given: int | None) -> int:
 
 
 def _definition(result: Result) -> Mapping[str, Any]:
-    return {**definition(result.input), **result.flow().definition()}
+    told = {"parameters": dict(result.parameters)} if result.parameters else {}
+    return {**told, **definition(result.input), **result.flow().definition()}
 
 
-def _check(results: Mapping[Result, Mapping[str, Target]], log: Log) -> list[str]:
+def _check_changeable(results: Iterable[Result]) -> None:
+    for result in results:
+        if result.flow().keeps_state:
+            raise DefinitionError(
+                f"{result.name} keeps state, which was made with what the checkpoint remembers: other parameters "
+                "cannot go on with it. Run it beside the old one, on a checkpoint of its own and into topics of its "
+                f'own, like result.named("{result.name}.v2"), or from the command line with --version v2'
+            )
+
+
+def check(results: Mapping[Result, Mapping[str, Target]], log: Log) -> list[str]:
+    """The topics that results read which are to run together; refuses those that cannot."""
     names: set[str] = set()
     topics: set[str] = set()
     for result, targets in results.items():
@@ -322,7 +389,13 @@ def _targets(results: Mapping[Result, Mapping[str, Target]], log: Log) -> dict[t
                     types.register(target.type)
                 kind = type_name(target.type)
                 columns = _fitting(kind, [field.name for field in fields], result)
-            key = tuple(name for name in keys if name in schemas[port].names)
+            key = target.key or tuple(name for name in keys if name in schemas[port].names)
+            lost = [name for name in key if name not in schemas[port].names]
+            if lost:
+                raise DefinitionError(
+                    f"{result.name}: the key names a column {lost[0]!r} that the results lack; they have "
+                    f"{', '.join(schemas[port].names)}"
+                )
             found[str(result.name), port] = ParcelTarget(target.topic.name, kind, columns, key, port == RESULTS)
     publish_types(log, made, made.names())
     return found
@@ -336,7 +409,7 @@ def _fitting(kind: str, there: Sequence[str], result: Result) -> tuple[str, ...]
         raise DefinitionError(f"{kind} has a field {missing[0]!r} that the results lack; they have {', '.join(there)}")
     stage = result.stages[-1]
     asked = [*stage.keys, *stage.what.aggregates] if isinstance(stage.what, Windowing) else list(stage.keys)
-    homeless = [name for name in asked if name not in fields]
+    homeless = [name for name in asked if name in there and name not in fields]
     if homeless:
         raise DefinitionError(f"{kind} has no field for the column {homeless[0]!r}; its fields: {', '.join(fields)}")
     return tuple(fields)

@@ -40,6 +40,8 @@ _ARROW = pa.schema(
     ]
 )
 _OUT = "parcel BINARY"
+_ARRIVAL = pl.col("_append_time").cast(pl.Int64).alias("_arrival")
+_FRAMES_PER_TASK = 10_000  # more than any task has
 
 
 def _rows(
@@ -123,7 +125,7 @@ def _rows_of(batch: DecodedBatch) -> Rows:
 
 def _with_arrival(columns: pa.RecordBatch) -> pl.DataFrame:
     frame = cast(pl.DataFrame, pl.from_arrow(columns))
-    return frame.with_columns(pl.col("_append_time").cast(pl.Int64).alias("_arrival"))
+    return frame.with_columns(_ARRIVAL)
 
 
 def row_parcels(
@@ -134,13 +136,16 @@ def row_parcels(
     clock: Instant,
     ended: bool,
     marked: Callable[[pl.DataFrame], Any],
+    as_read: Mapping[str, pl.DataType] | None = None,
 ) -> DataFrame:
     """Rows of any DataFrame as parcels. For a stream with a column `mark`, the time from which Spark's watermark
-    follows (`marked` finds it in a frame); with `ended`, the whole input, with the time of its end."""
+    follows (`marked` finds it in a frame); with `ended`, the whole input, with the time of its end. Rows that were once
+    read from a log have the columns `as_read` again, and are judged by when they reached it."""
     dealer = Dealer(flows, buckets, judged=ended)
     ids = bucket_ids(buckets)
     tick = Tick(None, END_OF_TIME if ended else None, clock)
     schema = _ARROW.append(pa.field("mark", pa.timestamp("us", "UTC")))
+    arrival = None if as_read is None else "_arrival"
 
     def half(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
@@ -151,11 +156,14 @@ def row_parcels(
         first = True
         for number, batch in enumerate(batches):
             rows = cast(pl.DataFrame, pl.from_arrow(batch))
+            if as_read is not None:
+                rows = rows.cast(dict(as_read)).with_columns(_ARRIVAL)  # type: ignore[arg-type]
             parcels: dict[int, Parcel] = {}
             for flow in flows:
-                dealer.deal(parcels, flow.name, [Rows(rows)], None, spare=(task + number) % buckets)
-            # Every bucket hears of the time, whatever it gets.
-            out = _rows(parcels, ids, task, tick, everyone=first)
+                spare = (task + number) % buckets
+                dealer.deal(parcels, flow.name, [Rows(rows)], None, arrival=arrival, spare=spare)
+            # Every bucket hears of the time, whatever it gets; and it gets what a task gives in its order.
+            out = _rows(parcels, ids, task * _FRAMES_PER_TASK + number, tick, everyone=first)
             mark = marked(rows)
             yield out.append_column("mark", pa.repeat(pa.scalar(mark, pa.timestamp("us", "UTC")), out.num_rows))
             first = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 from google.protobuf.message import Message
 from pyspark.sql import DataFrame, SparkSession
 
+from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.explain import explain
 from tidewheel.engine.flow import Flow, Stage
 from tidewheel.engine.halves import METRICS, late_port, metrics_frame
@@ -35,6 +36,8 @@ __all__ = ["Result", "arrow_of", "result_schema"]
 
 def result_schema(stage: Stage) -> dict[str, pl.DataType]:
     """The columns of a stage's results."""
+    if isinstance(stage.what, EachRow):
+        return dict(stage.schema)
     if isinstance(stage.what, Process):
         output = dict(bind(stage.what, stage.schema).output)
         if stage.what.streams:
@@ -73,6 +76,12 @@ class Result(Stream):
     """
 
     name: str | None = None
+    writes: str | type[Message] | None = None
+    """The message type of the results; without one a type is made of their columns."""
+    key: tuple[str, ...] = ()
+    """The columns that make the key of a result in its topic; those of the last `key_by` if none are named."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """What the job that made it was told."""
 
     def named(self, name: str) -> Result:
         """The same under a name: topics and state are called after it."""
@@ -80,20 +89,22 @@ class Result(Stream):
 
     def explain(self) -> str:
         """In plain words: what will come out when, what is kept for how long, and how it will run."""
-        return explain(self.input, self.stages)
+        return explain(self.input, self.stages, self.ops)
 
     def flow(self) -> Flow:
         """What is run."""
         # A result is of its window's end, which early ones are ahead of: no clock is wrong.
         results = PANE_COLUMNS.keys() <= self.input.schema().keys()
         future = None if results else self.input.watermark.future
-        return Flow(self.name or "result", self.input.topics, self.stages, future)
+        return Flow(self.name or "result", self.input.topics, self.stages, future, self.ops)
 
     def schemas(self) -> dict[str, pa.Schema]:
         """The columns of every output."""
         stage = self.stages[-1]
-        outputs = {RESULTS: arrow_of(result_schema(stage))}
+        outputs = {RESULTS: arrow_of(self.schema)}
         for depth, each in enumerate(self.stages):
+            if isinstance(each.what, EachRow):
+                continue
             late = dict(each.schema) | {REASON: pl.String(), LATE_BY: pl.Duration("us")}
             outputs[late_port(depth)] = arrow_of(_plain(late))
         if isinstance(stage.what, Process):
@@ -149,7 +160,11 @@ class Result(Stream):
         strange = [name for name in chosen if name not in known]
         if strange:
             raise DefinitionError(f"start: there is no output {strange[0]!r}; there are {', '.join(known)}")
-        targets = {name: Target(topic, type if name == RESULTS else None) for name, topic in chosen.items() if topic}
+        targets = {
+            name: Target(topic, type or self.writes, self.key) if name == RESULTS else Target(topic)
+            for name, topic in chosen.items()
+            if topic
+        }
         if not targets:
             raise DefinitionError('start: say where the results go, like panes=log.topic("analytics.delay")')
         name = self.name or (panes.name.removeprefix("analytics.") if panes is not None else "result")

@@ -1,4 +1,4 @@
-"""Running a job: checkpoint, exactly-once sink, progress, graceful stop."""
+"""A job at work: progress, graceful stop, and what broke it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.checkpoint import Checkpoint
-from tidewheel.engine.job import Job
 from tidewheel.engine.lanes import Roster
 from tidewheel.engine.offset import Offset
-from tidewheel.engine.session import session
 from tidewheel.errors import (
     CheckpointError,
     DataLossError,
@@ -30,20 +27,16 @@ from tidewheel.errors import (
     JobError,
     LogError,
     MalformedError,
-    TopicNotFoundError,
 )
-from tidewheel.model.time import Instant, now
-from tidewheel.transport.log import Log, Topic
-from tidewheel.transport.registry import type_name, types
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.model.time import Instant
+from tidewheel.transport.log import Log
 
-__all__ = ["Progress", "Run", "Work", "explained", "java_pid", "start"]
+__all__ = ["Progress", "Run", "Work", "explained", "java_pid"]
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How a run is doing. `lag`: records in the input topics that it has not finished. Rates are per second.
-    `observed`: what the job itself counts (`DataFrame.observe`), summed over the run."""
+    """How a run is doing. `lag`: records in the input topics that it has not finished. Rates are per second."""
 
     batches: int = 0
     events: int = 0
@@ -52,7 +45,6 @@ class Progress:
     lag: int = 0
     watermark: Instant | None = None
     clock: Instant | None = None
-    observed: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +60,7 @@ class Run:
 
     def __init__(
         self,
-        job: Job | Work,
+        job: Work,
         log: Log,
         query: StreamingQuery,
         checkpoint: Checkpoint,
@@ -84,7 +76,6 @@ class Run:
         self._checkpoint = checkpoint
         self._counted = -1
         self._events = 0
-        self._observed: dict[str, int] = {}
         self._lock = threading.Lock()
         # Spark remembers only the last hundred batches: they must be counted before they are forgotten.
         threading.Thread(target=self._watch, name=f"progress of {job.name}", daemon=True).start()
@@ -162,7 +153,6 @@ class Run:
             lag=self._lag(positions),
             watermark=watermark,
             clock=clock,
-            observed=dict(self._observed),
         )
 
     def _count(self) -> Mapping[str, Any] | None:
@@ -173,9 +163,6 @@ class Run:
             if fields["numInputRows"] > 0 and fields["batchId"] > self._counted:
                 self._counted = fields["batchId"]
                 self._events += _records_between(fields["sources"])
-                for counts in fields.get("observedMetrics", {}).values():
-                    for name, count in counts.items():
-                        self._observed[name] = self._observed.get(name, 0) + int(count or 0)
             last = fields
         return last
 
@@ -225,90 +212,6 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run of {self.job.name}: {'running' if self.active else 'ended'}>"
-
-
-def start(
-    job: Job,
-    log: Log,
-    *,
-    checkpoint: str | Path,
-    results: Topic | None = None,
-    spark: SparkSession | None = None,
-    available_now: bool = False,
-    begin: str = "earliest",
-    max_events_per_batch: int = 100_000,
-    accept_changes: bool = False,
-    **parameters: Any,
-) -> Run:
-    """Start a job on a log. It goes on where the checkpoint says; a new checkpoint begins at `begin`.
-
-    With `available_now` it reads what is there and ends. Malformed records go to `dead.<job>`.
-    """
-    values = job.configured(parameters)
-    results = results or log.topic(job.topic)
-    if results.log.identity != log.identity:
-        raise DefinitionError("the results of a job go to the log that it reads: give a topic of that log")
-    held = Checkpoint(checkpoint)
-    held.acquire(
-        {
-            "job": job.name,
-            "log": log.identity,
-            "reads": {topic: type_name(of) for topic, of in job.reads.items()},
-            "writes": type_name(job.writes),
-            "to": results.name,
-            "parameters": values,
-        },
-        accept_changes=accept_changes,
-    )
-    try:
-        for topic in (*job.reads, results.name):
-            try:
-                log.topic_info(topic)
-            except TopicNotFoundError:
-                log.create_topic(topic)
-        names = [type_name(of) for of in (*job.reads.values(), job.writes)]
-        types.register(*job.reads.values(), job.writes)
-        publish_types(log, types, names)
-        spark = session(spark)
-        held.note_helper(java_pid(spark))
-        frames = [_read(spark, job, log, topic, held, begin, max_events_per_batch) for topic in job.reads]
-        rows = job(*frames, **values)
-        writer = (
-            rows.writeStream.format("tidewheel")
-            .queryName(f"{job.name} {now()}")
-            .outputMode("append")
-            .option("log", log.address)
-            .option("topic", results.name)
-            .option("type", type_name(job.writes))
-            .option("key", ",".join(job.key))
-            .option("checkpointLocation", held.spark_folder)
-        )
-        query = writer.trigger(availableNow=True).start() if available_now else writer.start()
-    except BaseException as error:
-        held.release()
-        if isinstance(error, PySparkException):
-            raise explained(job.name, error) from error
-        raise
-    return Run(job, log, query, held)
-
-
-def _read(
-    spark: SparkSession, job: Job, log: Log, topic: str, held: Checkpoint, begin: str, max_events: int
-) -> DataFrame:
-    return (
-        spark.readStream.format("tidewheel")
-        .option("log", log.address)
-        .option("topics", topic)
-        .option("type", type_name(job.reads[topic]))
-        .option("start", begin)
-        .option("maxEventsPerBatch", max_events)
-        .option("watermark", json.dumps(job.watermark.to_json()))
-        .option("malformed", "dead")
-        .option("group", job.name)
-        .option("metadata", "_clock")
-        .option("stopFile", str(held.stop_file))
-        .load()
-    )
 
 
 def _offset(given: Any) -> Offset | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 from google.protobuf.message import Message
 from pyspark.sql import DataFrame
 
+from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.flow import RowOp, Stage
 from tidewheel.engine.input import FrameInput, LogInput
 from tidewheel.engine.match_book import BookMatch
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["KeyedStream", "Stream", "WindowedStream", "stream"]
 
 _TIME = "event_time"
+_S = TypeVar("_S", bound="Stream")
 
 
 def stream(
@@ -88,15 +90,15 @@ class Stream:
     schema: Mapping[str, pl.DataType]
     retracting: bool = False
 
-    def with_columns(self, *exprs: pl.Expr, **named: Any) -> Stream:
+    def with_columns(self: _S, *exprs: pl.Expr, **named: Any) -> _S:
         """Add columns, each a polars expression over the row."""
         return self._with(RowOp("with_columns", (*exprs, *_named(named))))
 
-    def filter(self, *conditions: pl.Expr) -> Stream:
+    def filter(self: _S, *conditions: pl.Expr) -> _S:
         """Keep the rows for which all conditions hold."""
         return self._with(RowOp("filter", conditions))
 
-    def select(self, *columns: str | pl.Expr, **named: Any) -> Stream:
+    def select(self: _S, *columns: str | pl.Expr, **named: Any) -> _S:
         """Keep these columns; the event time stays."""
         chosen = [pl.col(column) if isinstance(column, str) else column for column in columns]
         names = [column.meta.output_name(raise_if_undetermined=False) for column in chosen]
@@ -125,6 +127,10 @@ class Stream:
         """Where in event time results are computed, here over all rows together; see `KeyedStream.window`."""
         return KeyedStream(self, ()).window(windows, lateness=lateness, timestamp=timestamp)
 
+    def each_row(self) -> Result:
+        """Every row as a result; see `KeyedStream.each_row`."""
+        return KeyedStream(self, ()).each_row()
+
     def match(self, pattern: Pattern, *, measures: Mapping[str, pl.Expr] | None = None, limit: int = 10_000) -> Result:
         """Find a pattern in all rows together; see `KeyedStream.match`."""
         return KeyedStream(self, ()).match(pattern, measures=measures, limit=limit)
@@ -143,7 +149,7 @@ class Stream:
             deduplicate(*columns, horizon=duration(horizon, what="horizon of deduplicate"))
         )
 
-    def _with(self, op: RowOp) -> Stream:
+    def _with(self: _S, op: RowOp) -> _S:
         return replace(self, ops=(*self.ops, op), schema=_after((op,), self.schema))
 
 
@@ -161,6 +167,21 @@ class KeyedStream:
         their window still change its result; those that come later go to the output `late`. `timestamp`: the event
         time of a result is the window's last instant, or that of its earliest or latest row."""
         return WindowedStream(self, windows, duration(lateness, what="lateness"), timestamp)
+
+    def each_row(self) -> Result:
+        """Every row as a result, in the batch that reads it: for what is said of each row by itself, without windows
+        or state. None is late. Rows of one key stay in their order.
+
+        >>> import tempfile
+        >>> import tidewheel as tw
+        >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+        >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+        >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+        >>> fast = positions.filter(pl.col("speed") > 20).select("vehicle", "speed").key_by("vehicle").each_row()
+        >>> list(fast.schema)
+        ['event_time', 'vehicle', 'speed']
+        """
+        return self._staged(EachRow())
 
     def process(
         self,
@@ -241,7 +262,7 @@ class KeyedStream:
             raise DefinitionError(f"match_from: {topic.name!r} holds the events; patterns need a topic of their own")
         return self._staged(BookMatch(topic.name, self.keys, dict(self.stream.schema), limit))
 
-    def _staged(self, what: Windowing | Process | Matched) -> Result:
+    def _staged(self, what: Windowing | Process | Matched | EachRow) -> Result:
         from tidewheel.engine.result import Result, result_schema
 
         source = self.stream
@@ -251,14 +272,14 @@ class KeyedStream:
                 f'window(timestamp="{before.timestamp}"): results of that time would be late for what follows; '
                 'use timestamp="end" in front of another stage'
             )
-        if not isinstance(what, Windowing) and source.retracting:
+        if isinstance(what, (Process, Matched)) and source.retracting:
             kind = "a process function" if isinstance(what, Process) else "a pattern"
             raise DefinitionError(
                 f"{what!r}: the rows before it may be taken back, which {kind} cannot follow; "
                 'use accumulate("delta"), or a trigger without early and late panes'
             )
         stage = Stage(source.ops, self.keys, what, dict(source.schema))
-        retracting = isinstance(what, Windowing) and what.mode == "retracting"
+        retracting = what.mode == "retracting" if isinstance(what, Windowing) else source.retracting
         schema = result_schema(stage)
         return Result(source.input, (*source.stages, stage), (), schema, retracting)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
+from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.flow import Stage, prepared
 from tidewheel.engine.halves import METRICS
 from tidewheel.engine.launch import Target, start_flows
@@ -135,6 +136,9 @@ def run_on_reference(script: Script, pipeline: Pipeline) -> Outcome:
             )
         [stage] = stages
         bundles = [(prepared(stage, given.frame(bundle)), bundle) for bundle in script.bundles]
+        if isinstance(stage.what, EachRow):
+            rows = [values for frame, _ in bundles for values in frame.to_dicts()]
+            return Outcome([_row(values) for values in rows], [])
         if isinstance(stage.what, Process):
             return _processed(stage, stage.what, bundles)
         if isinstance(stage.what, PatternMatch):
@@ -227,7 +231,7 @@ def run_on_spark(script: Script, pipeline: Pipeline, spark: SparkSession | None 
         found = {name: _read(log, name) for name in targets}
         stage = result.stages[-1]
         results = found.pop(RESULTS)
-        rejected = [_late(values, values["late_reason"], micros(values["late_by"])) for values in found.pop(LATE)]
+        rejected = [_late(values, values["late_reason"], micros(values["late_by"])) for values in found.pop(LATE, [])]
         outputs = {name: [_row(values) for values in rows] for name, rows in found.items()}
         if not isinstance(stage.what, Windowing):
             return Outcome([_row(values) for values in results], _by_time(rejected), outputs)

@@ -1,0 +1,101 @@
+"""`tidewheel compare`: what differs between two topics of results in the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidewheel.cli.attending import print_json
+from tidewheel.cli.common import DEFAULT_LOG, ExistingLogOption, ExitCode, JsonOption, existing_log, out
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from tidewheel.transport.final_table import Comparison
+
+__all__ = ["compare"]
+
+
+def compare(
+    first: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic of results.", show_default=False)],
+    second: Annotated[str, typer.Argument(metavar="TOPIC", help="The one to compare it with.", show_default=False)],
+    log: ExistingLogOption = DEFAULT_LOG,
+    examples: Annotated[int, typer.Option(min=0, help="How many rows of each kind to show.")] = 5,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare what two topics of results come to in the end.
+
+    Of windows that is the last result of each key and window that was not taken back, in whatever panes it came; of
+    other results all of them. Windows that are not over in one of the topics are left out, and counted. Ends with exit
+    code 1 if anything differs, so that a script may go on with tidewheel switch only if nothing does.
+
+        tidewheel compare analytics.vehicle-distribution analytics.vehicle-distribution.v2
+        tidewheel compare analytics.delays analytics.delays.v2 && tidewheel switch analytics.delays analytics.delays.v2
+    """
+    from tidewheel.transport.final_table import compare as compare_tables
+    from tidewheel.transport.final_table import final_table
+
+    with existing_log(log) as opened:
+        found = compare_tables(final_table(opened, first), final_table(opened, second))
+    if as_json:
+        print_json(_as_json(found, examples))
+    else:
+        _show(found, first, second, examples)
+    if not found.equal:
+        raise typer.Exit(ExitCode.FAILED)
+
+
+def _as_json(found: Comparison, examples: int) -> dict[str, Any]:
+    kinds = {"only_first": found.only_first, "only_second": found.only_second, "changed": found.changed}
+    return {
+        "equal": found.equal,
+        "same": found.same,
+        "open": found.open,
+        "columns": list(found.columns),
+        **{kind: frame.height for kind, frame in kinds.items()},
+        "examples": {kind: [_plain(row) for row in _few(frame, examples)] for kind, frame in kinds.items()},
+    }
+
+
+def _few(frame: pl.DataFrame, count: int) -> list[dict[str, Any]]:
+    return frame.head(count).to_dicts()
+
+
+def _plain(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value if isinstance(value, (int, float, str, type(None))) else str(value) for name, value in row.items()
+    }
+
+
+def _show(found: Comparison, first: str, second: str, examples: int) -> None:
+    console = out()
+
+    def tell(text: str) -> None:
+        console.print(text, markup=False)
+
+    tell(f"{found.same:,} the same")
+    for what, frame in ((f"only in {first}", found.only_first), (f"only in {second}", found.only_second)):
+        if frame.height:
+            tell(f"{frame.height:,} {what}:")
+            for row in _few(frame, examples):
+                tell(f"  {_words(row)}")
+    if found.changed.height:
+        tell(f"{found.changed.height:,} differ:")
+        for row in _few(found.changed, examples):
+            others = {name.removesuffix("_other"): value for name, value in row.items() if name.endswith("_other")}
+            same = {
+                name: row[name]
+                for name in row
+                if not name.endswith("_other") and others.get(name, row[name]) == row[name]
+            }
+            told = ", ".join(f"{name} {row[name]} → {other}" for name, other in others.items() if row[name] != other)
+            tell(f"  {_words(same)}: {told}")
+    if found.columns:
+        tell(f"not compared, since only one of them has it: {', '.join(found.columns)}")
+    if found.open:
+        tell(f"{found.open:,} left out: their windows are not over in both")
+
+
+def _words(row: dict[str, Any]) -> str:
+    return "  ".join(f"{name}={value}" for name, value in row.items() if value is not None)

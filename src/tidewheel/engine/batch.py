@@ -1,0 +1,134 @@
+"""Jobs over all that there is, as one batch: the history of a log, or an archive of it.
+
+The functions of the jobs and all that runs them are those of the stream. Nothing is late, since everything is there at
+once, and the input ends, so that every window closes.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from tidewheel.engine.archive import Archive
+from tidewheel.engine.columns import spark_schema
+from tidewheel.engine.input import LogInput
+from tidewheel.engine.job import Job
+from tidewheel.engine.launch import called, check, default_targets, from_log, prepared_targets
+from tidewheel.engine.query import in_memory, row_parcels
+from tidewheel.engine.result import Result, arrow_of
+from tidewheel.engine.run import explained
+from tidewheel.engine.session import session
+from tidewheel.errors import DefinitionError
+from tidewheel.transport.log import Log
+
+__all__ = ["run_batch"]
+
+_EVENTS_PER_TASK = 500_000
+_EVENTS_PER_BUCKET = 500_000
+_MOST_BUCKETS = 512
+_PLACE = {"_partition": pa.int32(), "_offset": pa.int64()}
+
+
+def run_batch(
+    *jobs: Job | Result,
+    log: Log,
+    archive: str | Path | None = None,
+    name: str | None = None,
+    spark: SparkSession | None = None,
+    buckets: int | None = None,
+) -> None:
+    """Run jobs and results over all that their topics hold, or over an archive of these topics, to the end.
+
+    Outputs go to the topics that `tidewheel.run` would write: name results anew (`result.named("delays.batch")`) where
+    those have results already. All of it is written in one transaction, or nothing.
+    """
+    targets = default_targets(jobs, log)
+    results = list(targets)
+    name = name or called(results)
+    topics = check(targets, log)
+    for result in results:
+        if result.flow().books:
+            raise DefinitionError(
+                f"{result.name} looks for patterns that a topic changes while it runs: what it finds depends on when; "
+                "run it as a stream (available_now=True, or --available-now)"
+            )
+    held = None if archive is None else Archive(archive)
+    outputs = prepared_targets(targets, log, topics if held is None else ())
+    spark = session(spark)
+    try:
+        if held is None:
+            count = sum(log.topic_info(topic).count for topic in topics)
+            number = buckets or _buckets(spark, count)
+            tasks = max(spark.sparkContext.defaultParallelism, -(-count // _EVENTS_PER_TASK))
+            options = {"clock": "log", "malformed": "dead", "group": name, "tasks": str(tasks)}
+            parcels = from_log(spark, results, results, number, options, ended=True)
+        else:
+            frames = {topic: _archived(spark, held, results, topic) for topic in topics}
+            facts = [frame.agg(f.count("*"), f.max("_append_time").cast("double")).first() for frame in frames.values()]
+            number = buckets or _buckets(spark, sum(fact[0] for fact in facts if fact))
+            clock = round(max((fact[1] or 0.0 for fact in facts if fact), default=0.0) * 1_000_000)
+            parcels = _from_archive(frames, results, number, clock)
+        rows = in_memory(parcels, [result.flow() for result in results], number)
+        (
+            rows.write.format("tidewheel")
+            .mode("append")
+            .option("log", log.address)
+            .option("parcels", base64.b64encode(cloudpickle.dumps(outputs)).decode())  # type: ignore[no-untyped-call]
+            .save()
+        )
+    except PySparkException as error:
+        raise explained(name, error) from error
+
+
+def _buckets(spark: SparkSession, events: int) -> int:
+    """So many that what each holds fits into memory."""
+    least = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    return min(_MOST_BUCKETS, max(least, -(-events // _EVENTS_PER_BUCKET)))
+
+
+def _input(results: Sequence[Result], topic: str) -> LogInput:
+    return next(
+        result.input for result in results if isinstance(result.input, LogInput) and topic in result.input.topics
+    )
+
+
+def _archived(spark: SparkSession, archive: Archive, results: Sequence[Result], topic: str) -> DataFrame:
+    """A topic's rows in the order in which the log had them, with the columns that its reader would give."""
+    source = _input(results, topic)
+    kind = archive.type(topic)
+    if kind != source.message:
+        raise DefinitionError(f"the archive holds {topic!r} as {kind}, and it is read as {source.message}; choose one")
+    columns = arrow_of(source.schema())
+    place = [pa.field(name, of) for name, of in _PLACE.items()]
+    schema = spark_schema(pa.schema([*columns, *place]))
+    files = archive.files(topic)
+    frame = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+    # Events of one key and one time keep the order of their arrival.
+    return frame.orderBy("_append_time", *_PLACE)
+
+
+def _from_archive(frames: dict[str, DataFrame], results: Sequence[Result], buckets: int, clock: int) -> DataFrame:
+    parcels = []
+    for topic, frame in frames.items():
+        flows = [result.flow() for result in results if topic in result.input.topics]
+        columns = _input(results, topic).schema()
+        parcels.append(
+            row_parcels(
+                frame.drop(*_PLACE),
+                flows,
+                buckets,
+                clock=clock,
+                ended=True,
+                marked=lambda rows: None,
+                as_read=columns,
+            )
+        )
+    return reduce(DataFrame.unionAll, parcels)

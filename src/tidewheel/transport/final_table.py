@@ -1,0 +1,190 @@
+"""What a topic of results comes to in the end, and how two such topics differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from tidewheel.errors import DefinitionError
+from tidewheel.model.time import Instant
+from tidewheel.transport.codec import decode_columns, decode_envelopes
+from tidewheel.transport.event_pb2 import Punctuation
+from tidewheel.transport.log import Log
+from tidewheel.transport.registry import TypeRegistry, type_name, types
+from tidewheel.transport.type_topic import load_types
+
+__all__ = ["Comparison", "FinalTable", "compare", "final_table"]
+
+KEY = "key"
+"""The column with a record's key."""
+
+_WINDOW = ["window_start", "window_end"]
+_COURSE = ["ingestion_time", "pane_index", "pane_timing", "pane_first", "pane_last", "retraction"]
+"""Columns that tell how a result came about, not what it is."""
+_TOLERANCE = 1e-9  # fractions that are summed in another order differ in their last digits
+
+
+@dataclass(frozen=True)
+class FinalTable:
+    """The rows that a topic of results leaves its reader with.
+
+    Of windows: the last result of each key and window, unless it was taken back. Of results without windows, which
+    are never changed: all of them. `until` is how far event time has come for it, and None if it is complete.
+    """
+
+    topic: str
+    rows: pl.DataFrame
+    windowed: bool
+    until: Instant | None
+
+    def finished(self, until: Instant | None) -> pl.DataFrame:
+        """The rows that a watermark has passed."""
+        if until is None:
+            return self.rows
+        end = pl.col("window_end") if self.windowed else pl.col("event_time") + pl.duration(microseconds=1)
+        passed = (end.cast(pl.Int64) <= until).fill_null(False)
+        return self.rows.filter(passed)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How two final tables differ: rows that are the same, those that only one has, and those of one key and window
+    that have other values (the other's in columns that end in `_other`). `open` rows were left out: their windows are
+    not over in both. `columns`: those that only one table has, which were not compared."""
+
+    same: int
+    only_first: pl.DataFrame
+    only_second: pl.DataFrame
+    changed: pl.DataFrame
+    open: int
+    columns: tuple[str, ...] = ()
+
+    @property
+    def equal(self) -> bool:
+        """Are they the same?"""
+        return not (self.only_first.height or self.only_second.height or self.changed.height or self.columns)
+
+
+def final_table(log: Log, topic: str) -> FinalTable:
+    """Read a topic of results from its beginning."""
+    frames = []
+    for frame in _frames(log, topic):
+        frames.append(_latest(frame))
+        if len(frames) > 64:
+            frames = [_latest(pl.concat(frames, how="diagonal"))]
+    rows = pl.concat(frames, how="diagonal") if frames else pl.DataFrame(schema={KEY: pl.String})
+    windowed = _windowed(rows)
+    rows = _latest(rows)
+    if windowed and "retraction" in rows.columns:
+        rows = rows.filter(~pl.col("retraction").fill_null(False))
+    return FinalTable(topic, rows.drop(_COURSE, strict=False), windowed, _until(log, topic))
+
+
+def compare(first: FinalTable, second: FinalTable) -> Comparison:
+    """What differs. Only windows that are over for both are looked at: the others are still to come in one of them."""
+    marks = [mark for mark in (first.until, second.until) if mark is not None]
+    until = min(marks, default=None)
+    one, two = first.finished(until), second.finished(until)
+    left_out = first.rows.height - one.height + second.rows.height - two.height
+    if one.height and two.height and first.windowed != second.windowed:
+        raise DefinitionError(
+            f"{(first if first.windowed else second).topic} holds results of windows and "
+            f"{(second if first.windowed else first).topic} does not; they cannot be compared"
+        )
+    # A table without rows knows no columns.
+    both = [name for name in one.columns if name in two.columns] if one.height and two.height else []
+    columns = tuple(sorted({*one.columns} ^ {*two.columns})) if both else ()
+    if not both:
+        return Comparison(0, one, two, one.clear(), left_out)
+    one, two = one.select(both), two.select(both)
+    if first.windowed:
+        return _of_windows(one, two, left_out, columns)
+    return _of_rows(one, two, left_out, columns)
+
+
+def _of_windows(one: pl.DataFrame, two: pl.DataFrame, left_out: int, columns: tuple[str, ...]) -> Comparison:
+    by = [KEY, *_WINDOW]
+    values = [name for name in one.columns if name not in by]
+    met = one.join(two, on=by, suffix="_other", nulls_equal=True)
+    same = pl.all_horizontal(pl.lit(True), *(_equal(name, one.schema[name], two.schema[name]) for name in values))
+    changed = met.filter(~same)
+    return Comparison(
+        same=met.height - changed.height,
+        only_first=_sorted(one.join(two, on=by, how="anti", nulls_equal=True)),
+        only_second=_sorted(two.join(one, on=by, how="anti", nulls_equal=True)),
+        changed=_sorted(changed),
+        open=left_out,
+        columns=columns,
+    )
+
+
+def _of_rows(one: pl.DataFrame, two: pl.DataFrame, left_out: int, columns: tuple[str, ...]) -> Comparison:
+    """Rows that are equal are told apart by their number: the same row may be there twice."""
+    by = one.columns
+    numbered = [
+        frame.with_columns(pl.int_range(pl.len()).over(by).alias("__number")) if frame.height else frame
+        for frame in (one, two)
+    ]
+    left = numbered[0].join(numbered[1], on=[*by, "__number"], how="anti", nulls_equal=True)
+    right = numbered[1].join(numbered[0], on=[*by, "__number"], how="anti", nulls_equal=True)
+    return Comparison(
+        same=one.height - left.height,
+        only_first=_sorted(left.drop("__number")),
+        only_second=_sorted(right.drop("__number")),
+        changed=one.clear(),
+        open=left_out,
+        columns=columns,
+    )
+
+
+def _equal(name: str, one: pl.DataType, two: pl.DataType) -> pl.Expr:
+    left, right = pl.col(name), pl.col(f"{name}_other")
+    exact = left.eq_missing(right)
+    if not (one.is_float() or two.is_float()):
+        return exact
+    scale = pl.max_horizontal(left.abs(), right.abs(), pl.lit(1.0))
+    return exact | ((left - right).abs() <= scale * _TOLERANCE).fill_null(False)
+
+
+def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.sort([name for name in ("event_time", KEY) if name in frame.columns])
+
+
+def _windowed(frame: pl.DataFrame) -> bool:
+    return {*_WINDOW} <= {*frame.columns}
+
+
+def _latest(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.unique([KEY, *_WINDOW], keep="last", maintain_order=True) if _windowed(frame) else frame
+
+
+def _until(log: Log, topic: str) -> Instant | None:
+    """The watermark that the topic was told of last; of several partitions the least."""
+    found: list[Instant | None] = []
+    for partition, first in enumerate(log.topic_info(topic).first_offsets):
+        marks = [mark for block in log.blocks(topic, partition, first) for mark in block.summary.punctuations]
+        found.append(max(marks, default=None))
+    told = [mark for mark in found if mark is not None]
+    return min(told, default=None)
+
+
+def _frames(log: Log, topic: str) -> Iterator[pl.DataFrame]:
+    """The events of a topic in columns, a block at a time, with their keys."""
+    registry = TypeRegistry()
+    load_types(log, registry)  # types that were made of columns are the log's own
+    marker = type_name(Punctuation)
+    for partition, first in enumerate(log.topic_info(topic).first_offsets):
+        for batch in log.read(topic, partition, first):
+            values = batch.records.column("value")
+            kinds = dict.fromkeys(decode_envelopes(values).columns["type"].to_pylist())
+            for kind in kinds:
+                if kind == marker:
+                    continue
+                decoded = decode_columns(kind, values, registry=registry if kind in registry else types)
+                frame = pl.from_arrow(decoded.columns)
+                assert isinstance(frame, pl.DataFrame)
+                keys = pl.Series(KEY, batch.records.column("key").take(decoded.rows).to_pylist(), pl.Binary)
+                # Two types in one topic: their rows stand side by side, and their order within a key stays.
+                yield frame.with_columns(keys.cast(pl.String, strict=False))
