@@ -71,16 +71,16 @@ class RepeatsOperator:
     def _marked(self, store: Store, name: str, rows: pl.DataFrame) -> pl.DataFrame:
         """The rows of a slice, with whether they are new."""
         values = rows.select(self._same)
-        first = values.is_first_distinct()
+        new = values.with_row_index("__row").unique(self._same, keep="first", maintain_order=True)
         seen = store.get(name)
         if seen is not None:
-            numbered = values.with_row_index("__row")
-            again = numbered.join(seen, on=self._same, how="semi", nulls_equal=True)["__row"]
-            first = first & ~pl.int_range(rows.height, eager=True, dtype=again.dtype).is_in(again.implode())
-        new = values.filter(first)
+            new = new.join(seen, on=self._same, how="anti", nulls_equal=True, maintain_order="left")
+        first = np.zeros(rows.height, dtype=np.bool_)
+        first[new["__row"].to_numpy()] = True
         if new.height:
-            store.put(name, new if seen is None else pl.concat([seen, new]))
-        return rows.with_columns(first.alias("__first"))
+            fresh = new.drop("__row")
+            store.put(name, fresh if seen is None else pl.concat([seen, fresh]))
+        return rows.with_columns(pl.Series("__first", first))
 
     def _forget(self, store: Store, watermark: Instant) -> None:
         for name in store.names():

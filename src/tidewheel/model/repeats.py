@@ -56,7 +56,9 @@ class RepeatsReference:
         self, rows: Sequence[Row], *, watermark: Instant | None
     ) -> tuple[list[Row], list[Row], list[tuple[Row, str, Duration | None]]]:
         """The rows that are kept, the repeats, and those that are late, with the reason and by how much."""
-        kept, repeats, late = [], [], []
+        kept: list[Row] = []
+        repeats: list[Row] = []
+        late: list[tuple[Row, str, Duration | None]] = []
         for row in rows:
             time = row["__time"]
             if time is None or not START_OF_TIME <= time < END_OF_TIME:
