@@ -161,13 +161,7 @@ class Stream:
         it are late. With `event_time` among the columns, equal rows have the same time and the first is the one that
         came first: rows are passed on as they come, also if they are up to the horizon behind the watermark.
         """
-        for name in columns:
-            if name not in self.schema:
-                raise DefinitionError(f"deduplicate: there is no column {name!r}; there are {', '.join(self.schema)}")
-        micros = duration(horizon, what="horizon of deduplicate")
-        if _TIME in columns:
-            return KeyedStream(self, columns)._staged(Repeats(columns, micros))
-        return KeyedStream(self, columns)._staged(deduplicate(*columns, horizon=micros))
+        return KeyedStream(self, ()).deduplicate(*columns, horizon=horizon)
 
     def _with(self, op: RowOp) -> Stream:
         return replace(self, ops=(*self.ops, op), schema=_after((op,), self.schema))
@@ -207,6 +201,19 @@ class KeyedStream:
             streams=tuple(streams),
         )
         return self._staged(process)
+
+    def deduplicate(self, *columns: str, horizon: str | timedelta | int) -> Result:
+        """Keep the first of rows that are equal in the keys and these columns; see `Stream.deduplicate`. Rows of a key
+        that have one event time stay in the order in which they came."""
+        there = self.stream.schema
+        for name in columns:
+            if name not in there:
+                raise DefinitionError(f"deduplicate: there is no column {name!r}; there are {', '.join(there)}")
+        same = tuple(dict.fromkeys((*self.keys, *columns)))
+        micros = duration(horizon, what="horizon of deduplicate")
+        if _TIME in same:
+            return replace(self, keys=self.keys or same)._staged(Repeats(same, micros))
+        return replace(self, keys=same)._staged(deduplicate(*same, horizon=micros))
 
     def previous(self, *columns: str, prefix: str = "previous_", ttl: str | timedelta | int | None = None) -> Result:
         """Add to each row the columns of the row before it of the same key."""

@@ -20,7 +20,7 @@ __all__ = ["bunching"]
 
 @job("bunching", reads={"input.vehicle-position": VehiclePosition}, writes=Bunching, key=PAIR)
 def bunching(positions: Stream, *, every: str = "10 s", nearer: float = 200.0) -> Result:
-    """Two vehicles of a route and direction that are close together: when it starts and when it ends, with the duration.
+    """Two vehicles of a route and direction close together: when it starts and when it ends, with the duration.
 
     They are bunched in a window if their last positions in it are less than `nearer` metres apart. It starts with the
     first such window and ends with the first that is none, be they farther apart or one of them not heard of; these

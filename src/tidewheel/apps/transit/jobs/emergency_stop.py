@@ -28,10 +28,10 @@ USED: Final = (*VEHICLE, "mode", "speed", "acc", "lat", "lon")
 def emergency_stop(positions: Stream, *, fast: float = 10.0, standing: float = 1.0, within: str = "10 s") -> Result:
     """Vehicles that stop from speed within seconds: how much slower, how hard, where and when.
 
-    A position at `fast` m/s or more, then braking ones (at least one), then one below `standing` m/s, each the next of
-    its vehicle in event time, the last less than `within` after the first; as many braking ones as can be. The search
-    goes on behind a stop that was found. A position without speed or acceleration satisfies no condition; one without
-    a place does not matter.
+    A position at `fast` m/s or more, then braking ones, at least one and all that follow each other, then one below
+    `standing` m/s, each the next of its vehicle in event time, the last less than `within` after the first. A vehicle
+    that still brakes does not stand yet, however slow it is. The search goes on behind a stop that was found. A
+    position without speed or acceleration satisfies no condition on it; one without a place does not matter.
     """
     hard_stop = (
         tw.pattern("fast", pl.col("speed") >= fast)

@@ -27,8 +27,13 @@ _STATEMENT: Final = """
             LAST(S.lon) AS lon
         AFTER MATCH SKIP PAST LAST ROW
         PATTERN (F B+ S) WITHIN INTERVAL '10' SECOND
-        DEFINE F AS speed >= 10, B AS acc < 0, S AS speed < 1)
+        DEFINE
+            F AS speed >= 10,
+            B AS acc < 0,
+            S AS speed < 1 AND (acc >= 0 OR acc IS NULL))
 """
+# B+ would give back to S a row that brakes and is slow; the pattern of emergency-stop takes all that brakes. So S is
+# what no longer brakes.
 
 
 @job(

@@ -38,7 +38,7 @@ def in_cells(events: Stream, resolution: int) -> Stream:
 def once(events: Stream, *, behind: str | Duration = 0) -> Stream:
     """Exact repeats, equal in all columns, are counted once: the others go to the output `duplicates`. Rows pass as
     they come, up to so long behind the watermark; later ones are late."""
-    return events.deduplicate(*events.schema, horizon=behind)
+    return events.key_by(*VEHICLE).deduplicate(*events.schema, horizon=behind)
 
 
 def windowed(keyed: KeyedStream, windows: Windows, *, lateness: str, early: str, mode: str) -> WindowedStream:
