@@ -161,9 +161,11 @@ def counted(outputs: Outputs, *, stage: int = 0) -> dict[str, int]:
 
 def skipped(outputs: Outputs) -> Counter[str]:
     """How many rows were skipped, by reason."""
-    rows = outputs["metrics"].filter(pl.col("skipped") > 0).select("skipped_reason", "skipped").iter_rows()
     found: Counter[str] = Counter()
-    for reason, count in rows:
+    if "metrics" not in outputs:
+        return found
+    skips = outputs["metrics"].filter(pl.col("skipped") > 0)
+    for reason, count in skips.select("skipped_reason", "skipped").iter_rows():
         found[reason] += count
     return found
 
