@@ -29,7 +29,7 @@ END = 200 * oracle.MINUTE
 def run_all(spark, log: Log, checkpoint: Path, *, batch: int) -> None:
     """All nine in one query, into topics of their names."""
     # Nothing is late, so that every cut into batches must give the same.
-    mark = tw.watermarks.bounded("2 h", future=None)
+    mark = tw.watermarks.bounded("2 h")
     targets = {}
     for job in NINE:
         [(topic, message)] = job.reads.items()

@@ -30,12 +30,15 @@ from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count
 
-__all__ = ["ALL", "Flow", "RowOp", "Stage", "StageOperator", "needed", "prepared", "timed"]
+__all__ = ["ALL", "ARRIVAL", "Flow", "RowOp", "Stage", "StageOperator", "needed", "prepared", "timed"]
 
 _WHERE = re.compile(r"/\S*/site-packages/")  # where a polars plugin is installed is no part of what it does
 
 ALL = "__all"
 """The key of a stream without keys."""
+
+ARRIVAL = "_arrival"
+"""The column with the time (µs) at which a row reached the log."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,9 @@ class RowOp:
             case "skip":
                 return frame.filter(~expr.fill_null(False) for expr in self.exprs)
             case _:
-                return frame.select(*self.exprs)
+                # Nobody selects what the engine has put there: by it rows from the future are found.
+                mine = [ARRIVAL] if ARRIVAL in frame.columns else []
+                return frame.select(*self.exprs, *mine)
 
     def __repr__(self) -> str:
         name = f"{self.reason}=" if self.reason else ""
