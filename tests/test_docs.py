@@ -32,6 +32,7 @@ PAGES = [
     "docs/pattern-control.md",
     "docs/testing.md",
     "docs/sql.md",
+    "docs/transit.md",
 ]
 
 

@@ -10,7 +10,7 @@ from cli_support import tidewheel
     ("arguments", "code", "text"),
     [
         (["dmo"], 2, "No such command 'dmo'"),
-        (["run", "vehicle-cel"], 2, "no job 'vehicle-cel'; did you mean 'vehicle-cell'? There are: vehicle-cell"),
+        (["run", "vehicle-cel"], 2, "no job 'vehicle-cel'; did you mean 'vehicle-cell'? There are: bunching"),
         (["run", "vehicle-cell", "--resolutoin", "8"], 2, "--resolutoin"),
         (["run", "vehicle-cell", "--resolution", "fine"], 2, "Invalid value for '--resolution'"),
         (["run", "vehicle-cell", "--start", "yesterday"], 2, "must be ISO text"),

@@ -9,7 +9,7 @@ from orders import INPUT, put
 import tidewheel as tw
 from tidewheel.engine import query
 from tidewheel.engine.flow import needed
-from tidewheel.engine.halves import Parcel
+from tidewheel.engine.halves import Dealer, Parcel, Rows
 from tidewheel.engine.options import ReadOptions, reader_function
 from tidewheel.engine.planning import Piece
 from tidewheel.engine.query import PARCELS, ReaderHalf
@@ -72,3 +72,15 @@ def test_rows_in_time_are_counted_without_the_columns_that_nobody_asked_for(log,
     found = dealt(log, orders, None)
     assert found.keys() == {"in"}
     assert found["in"]["__n"].sum() == 3
+
+
+def test_rows_from_the_future_are_found_behind_a_select(log, orders):
+    ahead = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("1 s", future="1 min")).select("country")
+    flow = ahead.key_by("country").window(tw.windows.fixed("1 s")).aggregate(n=tw.agg.count()).flow()
+    frame = pl.DataFrame({"country": ["fi", "se"], "event_time": [0, 90_000_000], "_arrival": [0, 0]}).with_columns(
+        pl.col("event_time").cast(pl.Datetime("us", "UTC"))
+    )
+    parcels = {}
+    Dealer([flow], 1).deal(parcels, flow.name, [Rows(frame)], None, arrival="_arrival")
+    [late] = [frame for _, port, frame in Parcel.read(parcels[0].to_bytes()) if port == "late"]
+    assert late.select("country", "late_reason").rows() == [("se", "from the future")]

@@ -21,6 +21,7 @@ from tidewheel.model.aggregate import Aggregate
 from tidewheel.model.deduplicate import deduplicate
 from tidewheel.model.previous import previous
 from tidewheel.model.process import DataType, Process, ProcessFunction, StateColumn
+from tidewheel.model.repeats import Repeats
 from tidewheel.model.retractable import WEIGHT, retractable
 from tidewheel.model.time import duration
 from tidewheel.model.triggers import Trigger, default
@@ -98,6 +99,25 @@ class Stream:
         """Keep the rows for which all conditions hold."""
         return self._with(RowOp("filter", conditions))
 
+    def skip(self: _S, **reasons: pl.Expr) -> _S:
+        """Leave out the rows for which a condition holds, and count them in `metrics` by the condition's name; a row
+        for which several hold is counted by the first.
+
+        >>> import tempfile
+        >>> import tidewheel as tw
+        >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+        >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+        >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+        >>> positions.skip(deadrun=pl.col("journey") == "deadrun", nowhere=pl.col("lat").is_null()).ops
+        (skip(deadrun=...), skip(nowhere=...))
+        """
+        if not reasons:
+            raise DefinitionError('skip: give a condition by name, like skip(nowhere=pl.col("lat").is_null())')
+        skipping = self
+        for reason, condition in reasons.items():
+            skipping = skipping._with(RowOp("skip", (condition,), reason))
+        return skipping
+
     def select(self: _S, *columns: str | pl.Expr, **named: Any) -> _S:
         """Keep these columns; the event time stays."""
         chosen = [pl.col(column) if isinstance(column, str) else column for column in columns]
@@ -141,13 +161,13 @@ class Stream:
 
     def deduplicate(self, *columns: str, horizon: str | timedelta | int) -> Result:
         """Keep the first of rows that are equal in these columns, within the horizon; the others go to the output
-        `duplicates`."""
-        for name in columns:
-            if name not in self.schema:
-                raise DefinitionError(f"deduplicate: there is no column {name!r}; there are {', '.join(self.schema)}")
-        return KeyedStream(self, columns)._staged(
-            deduplicate(*columns, horizon=duration(horizon, what="horizon of deduplicate"))
-        )
+        `duplicates`.
+
+        The first is that of the lowest event time, so rows wait until the watermark has passed them, and those behind
+        it are late. With `event_time` among the columns, equal rows have the same time and the first is the one that
+        came first: rows are passed on as they come, also if they are up to the horizon behind the watermark.
+        """
+        return KeyedStream(self, ()).deduplicate(*columns, horizon=horizon)
 
     def _with(self: _S, op: RowOp) -> _S:
         return replace(self, ops=(*self.ops, op), schema=_after((op,), self.schema))
@@ -202,6 +222,19 @@ class KeyedStream:
             streams=tuple(streams),
         )
         return self._staged(process)
+
+    def deduplicate(self, *columns: str, horizon: str | timedelta | int) -> Result:
+        """Keep the first of rows that are equal in the keys and these columns; see `Stream.deduplicate`. Rows of a key
+        that have one event time stay in the order in which they came."""
+        there = self.stream.schema
+        for name in columns:
+            if name not in there:
+                raise DefinitionError(f"deduplicate: there is no column {name!r}; there are {', '.join(there)}")
+        same = tuple(dict.fromkeys((*self.keys, *columns)))
+        micros = duration(horizon, what="horizon of deduplicate")
+        if _TIME in same:
+            return replace(self, keys=self.keys or same)._staged(Repeats(same, micros))
+        return replace(self, keys=same)._staged(deduplicate(*same, horizon=micros))
 
     def previous(self, *columns: str, prefix: str = "previous_", ttl: str | timedelta | int | None = None) -> Result:
         """Add to each row the columns of the row before it of the same key."""
@@ -262,7 +295,7 @@ class KeyedStream:
             raise DefinitionError(f"match_from: {topic.name!r} holds the events; patterns need a topic of their own")
         return self._staged(BookMatch(topic.name, self.keys, dict(self.stream.schema), limit))
 
-    def _staged(self, what: Windowing | Process | Matched | EachRow) -> Result:
+    def _staged(self, what: Windowing | Process | Matched | Repeats | EachRow) -> Result:
         from tidewheel.engine.result import Result, result_schema
 
         source = self.stream
@@ -272,13 +305,18 @@ class KeyedStream:
                 f'window(timestamp="{before.timestamp}"): results of that time would be late for what follows; '
                 'use timestamp="end" in front of another stage'
             )
-        if isinstance(what, (Process, Matched)) and source.retracting:
-            kind = "a process function" if isinstance(what, Process) else "a pattern"
+        if isinstance(what, (Process, Matched, Repeats)) and source.retracting:
+            kind = "a pattern" if isinstance(what, Matched) else "a process function"
             raise DefinitionError(
                 f"{what!r}: the rows before it may be taken back, which {kind} cannot follow; "
                 'use accumulate("delta"), or a trigger without early and late panes'
             )
         stage = Stage(source.ops, self.keys, what, dict(source.schema))
+        twice = {name for before in source.stages for name in before.streams} & {*stage.streams}
+        if twice:
+            raise DefinitionError(
+                f"{what!r}: a stage before it has an output {min(twice)!r}, too; give it another name"
+            )
         retracting = what.mode == "retracting" if isinstance(what, Windowing) else source.retracting
         schema = result_schema(stage)
         return Result(source.input, (*source.stages, stage), (), schema, retracting)

@@ -1,0 +1,364 @@
+"""What each transit job should give, from its specification, in plain Python over the whole input.
+
+Nothing here is shared with the jobs. Input is a list of batches, each a list of rows (dictionaries, times in µs) and
+the watermark that the batch moves to; a row is judged by the watermark before its batch. H3 itself is the library's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+import polars as pl
+import polars_h3
+
+Row = dict[str, Any]
+Batches = Sequence[tuple[Sequence[Row], int | None]]
+SECOND = 1_000_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+
+
+def arrivals(batches: Batches) -> Iterator[tuple[int, int | None, Row]]:
+    """Every row with its place in the order of arrival and the watermark when it came."""
+    place, mark = 0, None
+    for rows, watermark in batches:
+        for row in rows:
+            yield place, mark, row
+            place += 1
+        if watermark is not None:
+            mark = watermark if mark is None else max(mark, watermark)
+
+
+def cells(rows: Sequence[Row], resolution: int) -> list[int]:
+    frame = pl.DataFrame({"lat": [row["lat"] for row in rows], "lon": [row["lon"] for row in rows]})
+    return frame.select(polars_h3.latlng_to_cell("lat", "lon", resolution)).to_series().to_list() if rows else []
+
+
+def neighbours(cell: int) -> set[int]:
+    found = pl.DataFrame({"cell": [cell]}, schema={"cell": pl.UInt64}).select(polars_h3.grid_ring("cell", 1))
+    return {int(other) for other in found.to_series()[0]}
+
+
+def skipped(batches: Batches, *, place: bool, route: bool = False, journey: bool = False) -> Counter[str]:
+    """How many rows a job of positions skips, by reason."""
+    found: Counter[str] = Counter()
+    for _, _, row in arrivals(batches):
+        if row["journey"] == "deadrun":
+            found["deadrun"] += 1
+        elif place and (row["lat"] is None or row["lon"] is None):
+            found["without_place"] += 1
+        elif route and (row["route"] is None or row["direction"] is None):
+            found["without_route"] += 1
+        elif journey and None in (row["operating_day"], row["start"], row["route"], row["direction"]):
+            found["without_journey"] += 1
+    return found
+
+
+def usable(row: Row, *, place: bool = True) -> bool:
+    return row["journey"] != "deadrun" and not (place and (row["lat"] is None or row["lon"] is None))
+
+
+def windows_of(time: int, size: int, every: int) -> list[tuple[int, int]]:
+    last = time // every * every
+    return [(start, start + size) for start in range(last, time - size, -every)]
+
+
+def vehicle_distribution(batches: Batches, *, size=30 * SECOND, every=5 * SECOND, lateness=5 * SECOND, resolution=9):
+    """(cell, window) → vehicles; and how many rows are late."""
+    taken = [(place, mark, row) for place, mark, row in arrivals(batches) if usable(row)]
+    latest: dict[tuple[Any, ...], tuple[int, int, int]] = {}
+    late = 0
+    for (place, mark, row), cell in zip(taken, cells([row for _, _, row in taken], resolution), strict=True):
+        welcome = [
+            (start, end)
+            for start, end in windows_of(row["event_time"], size, every)
+            if mark is None or end + lateness >= mark
+        ]
+        late += not welcome
+        for window in welcome:
+            key = (row["operator"], row["vehicle"], window)
+            candidate = (row["event_time"], place, cell)
+            latest[key] = max(latest.get(key, candidate), candidate)
+    table = Counter((cell, window) for (_, _, window), (_, _, cell) in latest.items())
+    return dict(table), late
+
+
+def delay_distribution(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, lateness=5 * SECOND, resolution=9):
+    """(cell, window) → (arrivals, p50, p90, p99); how many are late, how many repeat another, how many have no
+    schedule."""
+    unscheduled = 0
+    late = repeats = 0
+    seen: set[Any] = set()
+    values: dict[Any, list[int]] = defaultdict(list)
+    for _, mark, row in arrivals(batches):
+        if row["event"] != "ars":
+            continue
+        if row["scheduled_arrival"] is None:
+            unscheduled += 1
+            continue
+        if not usable(row):
+            continue
+        time = row["event_time"]
+        welcome = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness >= mark]
+        if not welcome:
+            late += 1
+            continue
+        delay = time // MINUTE - row["scheduled_arrival"] // MINUTE
+        [cell] = cells([row], resolution)
+        identity = (row["operator"], row["vehicle"], row["stop"], time, delay, cell)
+        if identity in seen:
+            repeats += 1
+            continue
+        seen.add(identity)
+        for window in welcome:
+            values[cell, window].append(delay)
+    table = {}
+    for key, found in values.items():
+        found.sort()
+        ranks = [found[math.ceil(percent * len(found) / 100) - 1] for percent in (50, 90, 99)]
+        table[key] = (len(found), *ranks)
+    return table, late, repeats, unscheduled
+
+
+def in_order(batches: Batches, columns: Sequence[str], *, place: bool) -> tuple[dict[tuple[int, int], list[Row]], int]:
+    """Each vehicle's rows by event time, those of one time as they came, without exact repeats in these columns; and
+    how many were behind the watermark."""
+    late = 0
+    seen: set[Any] = set()
+    found: dict[tuple[int, int], list[Row]] = defaultdict(list)
+    for _, mark, row in arrivals(batches):
+        if not usable(row, place=place):
+            continue
+        if mark is not None and row["event_time"] < mark:
+            late += 1
+            continue
+        identity = (row["operator"], row["vehicle"], row["event_time"], *(row[name] for name in columns))
+        if identity not in seen:
+            seen.add(identity)
+            found[row["operator"], row["vehicle"]].append(row)
+    return {vehicle: sorted(rows, key=lambda row: row["event_time"]) for vehicle, rows in found.items()}, late
+
+
+def flow_direction(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, forget=HOUR, resolution=9):
+    """(cell, window) → (neighbour, crossings, total); and how many rows are late."""
+    marked = []
+    for rows, watermark in batches:
+        with_place = [row for row in rows if usable(row)]
+        found = cells(with_place, resolution)
+        marked.append(([{**row, "cell": cell} for row, cell in zip(with_place, found, strict=True)], watermark))
+    vehicles, late = in_order(marked, ["cell"], place=True)
+    crossings: dict[Any, Counter[int]] = defaultdict(Counter)
+    near: dict[int, set[int]] = {}
+    for rows in vehicles.values():
+        for one, two in pairwise(rows):
+            if one["cell"] == two["cell"] or two["event_time"] - one["event_time"] > forget:
+                continue
+            if two["cell"] in near.setdefault(one["cell"], neighbours(one["cell"])):
+                for window in windows_of(two["event_time"], size, every):
+                    crossings[one["cell"], window][two["cell"]] += 1
+    table = {}
+    for key, counts in crossings.items():
+        most = max(counts.values())
+        table[key] = (min(cell for cell, count in counts.items() if count == most), most, sum(counts.values()))
+    return table, late
+
+
+def emergency_stop(batches: Batches):
+    """(operator, vehicle, first time, last time) → (mode, speed difference, deceleration, lat, lon); how many late."""
+    vehicles, late = in_order(batches, ["mode", "speed", "acc", "lat", "lon"], place=False)
+    table = {}
+    for (operator, vehicle), rows in vehicles.items():
+        begin = 0
+        while begin < len(rows):
+            end = _hard_stop(rows, begin)
+            if end is None:
+                begin += 1
+                continue
+            first, last = rows[begin], rows[end]
+            difference = first["speed"] - last["speed"]
+            hardest = min(row["acc"] for row in rows[begin + 1 : end])
+            key = (operator, vehicle, first["event_time"], last["event_time"])
+            table[key] = (last["mode"], difference, hardest, last["lat"], last["lon"])
+            begin = end + 1
+    return table, late
+
+
+def _hard_stop(rows: list[Row], begin: int) -> int | None:
+    """Where a stop that begins here ends: with the first row that no longer brakes, which must stand."""
+    if rows[begin]["speed"] is None or rows[begin]["speed"] < 10:
+        return None
+    braking = begin + 1
+    while braking < len(rows) and rows[braking]["acc"] is not None and rows[braking]["acc"] < 0:
+        braking += 1
+    if braking == begin + 1 or braking == len(rows):
+        return None
+    last = rows[braking]
+    stands = last["speed"] is not None and last["speed"] < 1
+    return braking if stands and last["event_time"] - rows[begin]["event_time"] < 10 * SECOND else None
+
+
+def journeys(batches: Batches, *, gap=10 * MINUTE, lateness=MINUTE):
+    """(journey, window) → figures; how many rows are late, and how many repeat another. Sessions that the watermark
+    has left behind take no more rows."""
+    late = repeats = 0
+    seen: set[Any] = set()
+    names = ("operator", "vehicle", "operating_day", "start", "route", "direction")
+    open_: dict[Any, list[list[Row]]] = defaultdict(list)
+    done: list[tuple[Any, list[Row]]] = []
+    mark: int | None = None
+    for rows, watermark in batches:
+        for row in rows:
+            key = tuple(row[name] for name in names)
+            if not usable(row, place=False) or None in key:
+                continue
+            time = row["event_time"]
+            if mark is not None and time + gap + lateness < mark:
+                late += 1
+                continue
+            served = row["stop"] if row["doors"] == 1 else None
+            identity = (*key, time, row["speed"], row["odometer"], served)
+            if identity in seen:
+                repeats += 1
+                continue
+            seen.add(identity)
+            joined = [row]
+            others = []
+            for session in open_[key]:
+                low, high = min(r["event_time"] for r in session), max(r["event_time"] for r in session)
+                touches = low < time + gap and time < high + gap
+                (joined.extend(session) if touches else others.append(session))
+            open_[key] = [*others, joined]
+        if watermark is not None:
+            mark = watermark if mark is None else max(mark, watermark)
+        for key, sessions in open_.items():
+            over = [
+                s for s in sessions if mark is not None and max(r["event_time"] for r in s) + gap + lateness <= mark
+            ]
+            done += [(key, session) for session in over]
+            open_[key] = [session for session in sessions if session not in over]
+    done += [(key, session) for key, sessions in open_.items() for session in sessions]
+    table = {}
+    for key, session in done:
+        times = [row["event_time"] for row in session]
+        speeds = [row["speed"] for row in session if row["speed"] is not None]
+        metres = [row["odometer"] for row in session if row["odometer"] is not None]
+        stops = {row["stop"] for row in session if row["doors"] == 1 and row["stop"] is not None}
+        table[key, (min(times), max(times) + gap)] = (
+            min(times),
+            max(times),
+            (max(times) - min(times)) / SECOND,
+            max(metres) - min(metres) if metres else None,
+            len(session),
+            max(speeds, default=None),
+            len(stops),
+        )
+    return table, late, repeats
+
+
+def metres(a: Row, b: Row) -> float:
+    """Between two places on a sphere of the earth's mean radius, by the angle between their vectors."""
+
+    def vector(row: Row) -> tuple[float, float, float]:
+        lat, lon = math.radians(row["lat"]), math.radians(row["lon"])
+        return math.cos(lat) * math.cos(lon), math.cos(lat) * math.sin(lon), math.sin(lat)
+
+    (x, y, z), (u, v, w) = vector(a), vector(b)
+    cross = math.hypot(y * w - z * v, z * u - x * w, x * v - y * u)
+    return 6_371_008.8 * math.atan2(cross, x * u + y * v + z * w)
+
+
+def distances(batches: Batches, *, every=10 * SECOND) -> dict[Any, dict[int, float]]:
+    """Of each pair: window end → metres between its samples."""
+    samples: dict[Any, dict[Any, tuple[int, int, Row]]] = defaultdict(dict)
+    for place, mark, row in arrivals(batches):
+        if not usable(row) or row["route"] is None or row["direction"] is None:
+            continue
+        end = (row["event_time"] // every + 1) * every
+        if mark is not None and end <= mark:
+            continue  # its window has given its sample
+        mine = samples[row["route"], row["direction"], end]
+        vehicle = (row["operator"], row["vehicle"])
+        candidate = (row["event_time"], place, row)
+        mine[vehicle] = max(mine.get(vehicle, candidate), candidate, key=lambda found: found[:2])
+    pairs: dict[Any, dict[int, float]] = defaultdict(dict)
+    for (route, direction, end), mine in samples.items():
+        ordered = sorted(mine)
+        for number, one in enumerate(ordered):
+            for two in ordered[number + 1 :]:
+                pairs[(route, direction, *one, *two)][end] = metres(mine[one][2], mine[two][2])
+    return pairs
+
+
+def bunching(batches: Batches, *, every=10 * SECOND, nearer=200.0):
+    """A list of (pair, change, time, since, metres, seconds)."""
+    found = []
+    for pair, apart in distances(batches, every=every).items():
+        near = {end for end, far in apart.items() if far < nearer}
+        for end in near:
+            if end - every in near:
+                continue
+            last = end
+            while last + every in near:
+                last += every
+            over = last + every
+            found.append((pair, "start", end - 1, end - 1, apart[end], None))
+            found.append((pair, "end", over - 1, end - 1, None, (over - end) / SECOND))
+    return found
+
+
+def closing_in(batches: Batches, *, every=10 * SECOND, by=100.0, nearer=1_000.0):
+    """A list of (pair, time, metres, metres a second)."""
+    found = []
+    for pair, apart in distances(batches, every=every).items():
+        told = False
+        for end in sorted(apart):
+            if end - every not in apart:
+                told = False
+                continue
+            now, before = apart[end], apart[end - every]
+            if now > before:
+                told = False
+            first = apart.get(end - 2 * every)
+            if first is None or not first > before > now or first - now < by or now >= nearer or told:
+                continue
+            told = True
+            found.append((pair, end - 1, now, (first - now) / (2 * every / SECOND)))
+    return found
+
+
+def in_ring(lat: float, lon: float, ring: Sequence[tuple[float, float]]) -> bool:
+    """By the sum of the angles under which the sides are seen: a whole turn, or none."""
+    total = 0.0
+    for (a_lon, a_lat), (b_lon, b_lat) in zip(ring, [*ring[1:], ring[0]], strict=True):
+        a, b = math.atan2(a_lat - lat, a_lon - lon), math.atan2(b_lat - lat, b_lon - lon)
+        total += (b - a + math.pi) % (2 * math.pi) - math.pi
+    return abs(total) > math.pi
+
+
+def geofences(batches: Batches, fences: dict[str, Sequence[tuple[float, float]]], *, forget=6 * HOUR):
+    """A list of (operator, vehicle, fence, change, time, since, seconds inside), and how many rows are late; fences are
+    rings of (longitude, latitude)."""
+    vehicles, late = in_order(batches, ["mode", "lat", "lon"], place=True)
+    found = []
+    for vehicle, rows in vehicles.items():
+        for name, ring in fences.items():
+            was, since, last = None, None, None
+            for row in rows:
+                time = row["event_time"]
+                if last is not None and time - last > forget:
+                    was = since = None
+                last = time
+                inside = in_ring(row["lat"], row["lon"], ring)
+                if inside and not was:
+                    since = time
+                if was is not None and inside != was:
+                    change = "enter" if inside else "leave"
+                    found.append((*vehicle, name, change, time, since, None if inside else (time - since) / SECOND))
+                was = inside
+                if not inside:
+                    since = None
+    return found, late

@@ -1,0 +1,231 @@
+"""Each transit job gives what its specification says: disorder, late rows, repeats and nulls, however they are cut."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import job_oracles as oracle
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from job_cases import (
+    BEGIN,
+    arrival,
+    at_once,
+    convoy,
+    counted,
+    final_table,
+    height,
+    micros,
+    position,
+    run_job,
+    skipped,
+    stop_and_go,
+    traffic,
+)
+from job_oracles import SECOND
+
+from tidewheel.apps.transit import jobs
+
+SEEDS = st.integers(0, 2**32)
+CUTS = st.sampled_from(["batches", "one batch"])
+MODES = st.sampled_from(["value", "delta", "retracting"])
+EARLY = st.sampled_from(["", "1 s"])
+FENCE = [(24.9400, 60.1700), (24.9425, 60.1735), (24.9450, 60.1700), (24.9425, 60.1800)]  # not convex
+
+
+def cut(batches, how):
+    return batches if how == "batches" else at_once(batches)
+
+
+def rows_of(batches):
+    return sum(len(rows) for rows, _ in batches)
+
+
+def check_rows(outputs, batches, expected_skips, late, *, repeats=None):
+    """Every row that came is accepted, skipped and counted, or late, and there is no other."""
+    found = counted(outputs)
+    assert found["events"] == found["accepted"] + found["late"] + found["skipped"] == rows_of(batches)
+    assert skipped(outputs) == expected_skips
+    assert found["late"] + sum(height(outputs, f"late_{n}") for n in (2, 3)) == late
+    assert height(outputs, "late") == found["late"]
+    if repeats is not None:
+        assert height(outputs, "duplicates") == repeats
+
+
+def without_nothing(table):
+    """Without the cells that lost what they had."""
+    return {key: values for key, values in table.items() if values != (0,)}
+
+
+@settings(max_examples=15)
+@given(seed=SEEDS, how=CUTS, mode=MODES, early=EARLY)
+def test_each_vehicle_counts_once_at_its_latest_position(seed, how, mode, early):
+    batches = cut(traffic(seed), how)
+    found = run_job(jobs.vehicle_distribution, batches, mode=mode, early=early)
+    expected, late = oracle.vehicle_distribution(batches)
+    table = without_nothing(final_table(found, ["cell"], ["vehicles"], mode=mode))
+    assert table == {key: (count,) for key, count in expected.items()}
+    check_rows(found, batches, oracle.skipped(batches, place=True), late)
+
+
+def test_a_late_position_moves_the_vehicle_and_the_late_pane_says_so():
+    here = {"operator": 1, "vehicle": 7, "lat": 60.1700, "lon": 24.9400, "journey": "journey"}
+    there = here | {"lat": 60.1800, "event_time": BEGIN + 8 * SECOND}
+    batches = [([here | {"event_time": BEGIN + 2 * SECOND}], BEGIN + 12 * SECOND), ([there], BEGIN + 12 * SECOND)]
+    found = run_job(jobs.vehicle_distribution, batches, size="10 s")
+    first = found["results"].filter(pl.col("window_start").cast(pl.Int64) == BEGIN)
+    [one], [two] = oracle.cells([here], 9), oracle.cells([there], 9)
+    assert sorted(first.select("cell", "pane_index", "vehicles", "pane_timing").rows()) == sorted(
+        [(one, 0, 1, "ON_TIME"), (one, 1, 0, "LATE"), (two, 0, 1, "ON_TIME")]
+    )
+
+
+@settings(max_examples=15)
+@given(seed=SEEDS, how=CUTS, mode=st.sampled_from(["value", "retracting"]), early=EARLY)
+def test_delays_are_ranked_among_the_arrivals_of_a_cell(seed, how, mode, early):
+    batches = cut(traffic(seed, arrival, seconds=400), how)
+    found = run_job(jobs.delay_distribution, batches, size="1 min", mode=mode, early=early)
+    expected, late, repeats, unscheduled = oracle.delay_distribution(batches, size=60 * SECOND)
+    assert final_table(found, ["cell"], ["arrivals", "p50", "p90", "p99"], mode=mode) == expected
+    assert height(found, "duplicates") == repeats
+    assert skipped(found)["without_schedule"] == unscheduled
+    assert height(found, "late") + height(found, "late_2") == late
+
+
+@settings(max_examples=15)
+@given(seed=SEEDS, how=CUTS, mode=st.sampled_from(["value", "retracting"]), early=EARLY)
+def test_crossings_go_to_neighbours_only(seed, how, mode, early):
+    batches = cut(traffic(seed), how)
+    found = run_job(jobs.flow_direction, batches, size="30 s", mode=mode, early=early, forget="20 s")
+    expected, late = oracle.flow_direction(batches, size=30 * SECOND, forget=20 * SECOND)
+    assert final_table(found, ["cell"], ["neighbour", "crossings", "total"], mode=mode) == expected
+    check_rows(found, batches, oracle.skipped(batches, place=True), late)
+
+
+@settings(max_examples=15)
+@given(seed=SEEDS, how=CUTS, job=st.sampled_from([jobs.emergency_stop, jobs.emergency_stop_sql]))
+def test_emergency_stops_are_found_by_pattern_and_by_statement(seed, how, job):
+    batches = cut(traffic(seed, stop_and_go, rows=150, seconds=60), how)
+    found = run_job(job, batches)
+    expected, late = oracle.emergency_stop(batches)
+    names = ["operator", "vehicle", "match_start", "match_end", "mode", "speed_difference"]
+    names += ["strongest_deceleration", "lat", "lon"]
+    rows = micros(found["results"]).select(names).rows() if "results" in found else []
+    assert sorted(rows) == sorted((*key, *values) for key, values in expected.items())
+    check_rows(found, batches, oracle.skipped(batches, place=False), late)
+
+
+def test_emergency_stops_are_really_in_the_generated_traffic():
+    found = [len(oracle.emergency_stop(traffic(seed, stop_and_go, rows=150, seconds=60))[0]) for seed in range(20)]
+    assert sum(found) > 20
+
+
+@settings(max_examples=15)
+@given(seed=SEEDS, how=CUTS, early=EARLY)
+def test_journeys_are_sessions(seed, how, early):
+    batches = cut(traffic(seed, rows=60, stretch=40), how)
+    found = run_job(jobs.journeys, batches, mode="retracting", early=early)
+    expected, late, repeats = oracle.journeys(batches)
+    keys = ["operator", "vehicle", "operating_day", "start", "route", "direction"]
+    values = ["first_time", "last_time", "duration", "distance", "events", "highest_speed", "stops_served"]
+    assert final_table(found, keys, values, mode="retracting") == expected
+    check_rows(found, batches, oracle.skipped(batches, place=False, journey=True), late, repeats=repeats)
+
+
+PAIR = ["route", "direction", "operator", "vehicle", "other_operator", "other_vehicle"]
+
+
+def close_to(rows, expected):
+    """The same but for rounding."""
+    assert len(rows) == len(expected)
+    for row, wanted in zip(sorted(rows, key=repr_of), sorted(expected, key=repr_of), strict=True):
+        assert row[0] == wanted[0]
+        for value, other in zip(row[1:], wanted[1:], strict=True):
+            assert value == (pytest.approx(other, abs=1e-3) if isinstance(other, float) else other)
+
+
+def repr_of(row):
+    return repr([value for value in row if not isinstance(value, float)])
+
+
+@settings(max_examples=15)
+@given(seed=SEEDS, how=CUTS)
+def test_bunching_starts_and_ends(seed, how):
+    batches = cut(traffic(seed, convoy, rows=200), how)
+    found = run_job(jobs.bunching, batches)
+    names = [*PAIR, "change", "event_time", "since", "distance", "duration"]
+    rows = [(row[:6], *row[7:], row[6]) for row in _rows(found, names)]
+    close_to(rows, [(row[0], *row[2:], row[1]) for row in oracle.bunching(batches)])
+    assert skipped(found) == oracle.skipped(batches, place=True, route=True)
+    rows_found = counted(found)
+    assert rows_found["events"] == rows_found["accepted"] + rows_found["late"] + rows_found["skipped"]
+    assert rows_found["events"] == rows_of(batches)
+
+
+@settings(max_examples=15)
+@given(seed=SEEDS, how=CUTS)
+def test_closing_in_is_told_once_until_the_distance_grows(seed, how):
+    batches = cut(traffic(seed, convoy, rows=200), how)
+    found = run_job(jobs.closing_in, batches)
+    rows = [(row[:6], *row[6:]) for row in _rows(found, [*PAIR, "event_time", "distance", "closing_speed"])]
+    close_to(rows, oracle.closing_in(batches))
+
+
+def test_pairs_really_close_in_in_the_generated_traffic():
+    cases = [traffic(seed, convoy, rows=200) for seed in range(20)]
+    assert sum(len(oracle.closing_in(case)) for case in cases) > 20
+    assert sum(len(oracle.bunching(case)) for case in cases) > 20
+
+
+def test_closing_in_is_told_again_after_the_distance_has_grown():
+    apart = [900, 850, 780, 700, 710, 640, 560, 500]  # metres
+    batches = [(_two_vehicles(apart), None)]
+    found = run_job(jobs.closing_in, batches)
+    times = [time for (time,) in _rows(found, ["event_time"])]
+    assert times == [BEGIN + (10 * number + 10) * SECOND - 1 for number in (2, 6)]
+    assert times == [row[1] for row in oracle.closing_in(batches)]
+
+
+def _two_vehicles(apart):
+    still = {"operator": 1, "vehicle": 1, "lat": 60.2, "lon": 24.9, "route": "1", "direction": 1, "journey": "journey"}
+    rows = []
+    for number, far in enumerate(apart):
+        time = BEGIN + (10 * number + 5) * SECOND
+        rows.append(still | {"event_time": time})
+        rows.append(still | {"event_time": time, "vehicle": 2, "lat": 60.2 + far / 111_195.08})
+    return rows
+
+
+@settings(max_examples=15)
+@given(seed=SEEDS, how=CUTS)
+def test_geofences_tell_entering_and_leaving(seed, how):
+    batches = cut(traffic(seed), how)
+    geometry = {"type": "Polygon", "coordinates": [[*FENCE, FENCE[0]]]}
+    square = [[24.9390, 60.1705], [24.9390, 60.1745], [24.9440, 60.1745], [24.9440, 60.1705], [24.9390, 60.1705]]
+    shapes = {"arrow": geometry, "square": {"type": "MultiPolygon", "coordinates": [[square]]}}
+    features = [{"type": "Feature", "properties": {"name": n}, "geometry": g} for n, g in shapes.items()]
+    text = json.dumps({"type": "FeatureCollection", "features": features})
+    found = run_job(jobs.geofences, batches, fences=text, forget="25 s")
+    rings = {"arrow": FENCE, "square": square[:-1]}
+    expected, late = oracle.geofences(batches, rings, forget=25 * SECOND)
+    names = ["operator", "vehicle", "fence", "change", "event_time", "since", "inside"]
+    assert sorted(_rows(found, names), key=repr) == sorted(expected, key=repr)
+    check_rows(found, batches, oracle.skipped(batches, place=True), late)
+
+
+def _rows(found, names):
+    return micros(found["results"]).select(names).rows() if "results" in found else []
+
+
+def test_what_a_job_takes_is_never_lost_when_there_is_nothing_to_tell():
+    nothing = [([position_at(second) | {"journey": "deadrun"} for second in range(5)], None)]
+    found = run_job(jobs.vehicle_distribution, nothing)
+    assert "results" not in found
+    assert skipped(found) == {"deadrun": 5}
+
+
+def position_at(second):
+    return position(random.Random(second), second)
