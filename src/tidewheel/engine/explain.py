@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tidewheel.engine.flow import Stage
 from tidewheel.engine.input import FrameInput, LogInput
+from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.matched import Matched
 from tidewheel.engine.sliced import can_slice
 from tidewheel.engine.window_columns import slice_length
@@ -48,9 +49,11 @@ def _about(stage: Stage) -> str:
     return (f"for each {', '.join(stage.keys)}" if stage.keys else "over all rows") + after
 
 
-def _body(what: Windowing | Process | Matched) -> list[str]:
+def _body(what: Windowing | Process | Matched | LookedUp) -> list[str]:
     if isinstance(what, Windowing):
         return _windows(what)
+    if isinstance(what, LookedUp):
+        return what.about()
     return _process(what) if isinstance(what, Process) else _matched(what)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 import polars as pl
 
 from tidewheel.engine.counted import CountedOperator
+from tidewheel.engine.looked_up import LookedUp, LookupOperator
 from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.matched import Matched
 from tidewheel.engine.matching import BookOperator, MatchOperator
@@ -80,7 +81,7 @@ class Stage:
 
     ops: tuple[RowOp, ...]
     keys: tuple[str, ...]
-    what: Windowing | Process | Matched
+    what: Windowing | Process | Matched | LookedUp
     schema: Mapping[str, pl.DataType]
     time: str = "event_time"
 
@@ -93,6 +94,8 @@ class Stage:
         """What runs it."""
         if isinstance(self.what, Process):
             return ProcessOperator(self.what, self.schema)
+        if isinstance(self.what, LookedUp):
+            return LookupOperator(self.what)
         if isinstance(self.what, BookMatch):
             return BookOperator(self.what, self.by)
         if isinstance(self.what, Matched):
@@ -115,7 +118,7 @@ def needed(stage: Stage) -> frozenset[str] | None:
         if op.kind == "select":  # there is nothing else from here on
             return frozenset(names)
     what = stage.what
-    if isinstance(what, Process):
+    if isinstance(what, (Process, LookedUp)):
         return None
     if isinstance(what, Matched):
         asked = set(what.columns)
@@ -150,9 +153,13 @@ class Flow:
     future: Duration | None = None
 
     @property
-    def books(self) -> dict[int, BookMatch]:
-        """The stages, by their depth, that a topic tells what to look for."""
-        return {depth: stage.what for depth, stage in enumerate(self.stages) if isinstance(stage.what, BookMatch)}
+    def told(self) -> dict[int, BookMatch | LookedUp]:
+        """The stages, by their depth, that a topic beside the input tells something: what to look for, or answers."""
+        return {
+            depth: stage.what
+            for depth, stage in enumerate(self.stages)
+            if isinstance(stage.what, (BookMatch, LookedUp))
+        }
 
     @property
     def waits_for_clock(self) -> bool:

@@ -17,6 +17,7 @@ from tidewheel.engine.flow import Flow, Stage
 from tidewheel.engine.halves import METRICS, late_port, metrics_frame
 from tidewheel.engine.input import LogInput
 from tidewheel.engine.judging import LATE_BY, REASON
+from tidewheel.engine.looked_up import FAILED, LookedUp
 from tidewheel.engine.matched import Matched
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.pane_columns import PANE_COLUMNS
@@ -40,7 +41,7 @@ def result_schema(stage: Stage) -> dict[str, pl.DataType]:
         if stage.what.streams:
             output.pop("stream")
         return output
-    if isinstance(stage.what, Matched):
+    if isinstance(stage.what, (Matched, LookedUp)):
         return stage.what.outputs()[RESULTS]
     columns = {name: stage.schema[name] for name in stage.keys}
     columns |= {name: PANE_COLUMNS[name] for name in ("window_start", "window_end")}
@@ -69,7 +70,8 @@ class Result(Stream):
     windowed on.
 
     Besides its results it has outputs by name: `late` (rows that came too late, with `late_reason` and `late_by`),
-    `metrics`, those that a process function names, and of a pattern `timed_out` and `dropped`.
+    `metrics`, those that a process function names, of a pattern `timed_out` and `dropped`, and `failed` of a lookup,
+    wherever it stands.
     """
 
     name: str | None = None
@@ -96,6 +98,8 @@ class Result(Stream):
         for depth, each in enumerate(self.stages):
             late = dict(each.schema) | {REASON: pl.String(), LATE_BY: pl.Duration("us")}
             outputs[late_port(depth)] = arrow_of(_plain(late))
+            if isinstance(each.what, LookedUp):
+                outputs[FAILED] = arrow_of(_plain(each.what.outputs()[FAILED]))
         if isinstance(stage.what, Process):
             extra = dict(bind(stage.what, stage.schema).output)
             extra.pop("stream", None)
