@@ -12,6 +12,7 @@ from tidewheel.engine.sliced import can_slice
 from tidewheel.engine.window_columns import slice_length
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.process import Process
+from tidewheel.model.repeats import Repeats
 from tidewheel.model.time import Duration, format_duration
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count, Session, Sliding
@@ -49,9 +50,11 @@ def _about(stage: Stage) -> str:
     return (f"for each {', '.join(stage.keys)}" if stage.keys else "over all rows") + after
 
 
-def _body(what: Windowing | Process | Matched | LookedUp) -> list[str]:
+def _body(what: Windowing | Process | Matched | Repeats | LookedUp) -> list[str]:
     if isinstance(what, Windowing):
         return _windows(what)
+    if isinstance(what, Repeats):
+        return _repeats(what)
     if isinstance(what, LookedUp):
         return what.about()
     return _process(what) if isinstance(what, Process) else _matched(what)
@@ -120,6 +123,16 @@ def _process(process: Process) -> list[str]:
         "When: in the batch in which the watermark passes the rows.",
         _BEHIND,
         f"Kept: rows until the watermark passes them; {', '.join(process.state) or 'nothing'} of each key, {ttl}.",
+    ]
+
+
+def _repeats(repeats: Repeats) -> list[str]:
+    behind = "behind the watermark" + (f" by more than {format_duration(repeats.kept)}" if repeats.kept else "")
+    return [
+        "What: the first of equal rows; the others go to the output duplicates.",
+        "When: in the batch that brings them.",
+        f"Late: rows {behind} go to the output late, with late_reason and late_by.",
+        f"Kept: rows, until the watermark is {format_duration(repeats.kept)} past them.",
     ]
 
 

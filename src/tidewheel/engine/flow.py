@@ -4,6 +4,7 @@ no Spark: the same flow runs in a test, inside the log's reader, and in Spark's 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -18,11 +19,14 @@ from tidewheel.engine.matching import BookOperator, MatchOperator
 from tidewheel.engine.operator import Outputs, Store, Tick
 from tidewheel.engine.partials import aggregates
 from tidewheel.engine.process import ProcessOperator
+from tidewheel.engine.repeats import RepeatsOperator
 from tidewheel.engine.sliced import SlicedOperator, can_slice
 from tidewheel.engine.trigger_columns import waits_for_clock
 from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.windowed import WindowedOperator
+from tidewheel.model.deduplicate import DUPLICATES
 from tidewheel.model.process import Process
+from tidewheel.model.repeats import Repeats
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count
@@ -37,10 +41,11 @@ ALL = "__all"
 
 @dataclass(frozen=True)
 class RowOp:
-    """Something done to each row by itself."""
+    """Something done to each row by itself. `reason`: why rows are skipped."""
 
-    kind: Literal["with_columns", "filter", "select"]
+    kind: Literal["with_columns", "filter", "select", "skip"]
     exprs: tuple[Any, ...]
+    reason: str = ""
 
     def apply(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Do it."""
@@ -49,11 +54,14 @@ class RowOp:
                 return frame.with_columns(*self.exprs)
             case "filter":
                 return frame.filter(*self.exprs)
+            case "skip":
+                return frame.filter(~expr.fill_null(False) for expr in self.exprs)
             case _:
                 return frame.select(*self.exprs)
 
     def __repr__(self) -> str:
-        return f"{self.kind}({', '.join(map(str, self.exprs))})"
+        name = f"{self.reason}=" if self.reason else ""
+        return f"{self.kind}({name}{', '.join(map(str, self.exprs))})"
 
 
 class StageOperator(Protocol):
@@ -81,7 +89,7 @@ class Stage:
 
     ops: tuple[RowOp, ...]
     keys: tuple[str, ...]
-    what: Windowing | Process | Matched | LookedUp
+    what: Windowing | Process | Matched | Repeats | LookedUp
     schema: Mapping[str, pl.DataType]
     time: str = "event_time"
 
@@ -90,10 +98,19 @@ class Stage:
         """The key columns in the frames; a stream without keys has a constant one."""
         return self.keys or (ALL,)
 
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The outputs besides its results that have the columns of the results."""
+        if isinstance(self.what, Repeats):
+            return (DUPLICATES,)
+        return self.what.streams if isinstance(self.what, Process) else ()
+
     def operator(self) -> StageOperator:
         """What runs it."""
         if isinstance(self.what, Process):
             return ProcessOperator(self.what, self.schema)
+        if isinstance(self.what, Repeats):
+            return RepeatsOperator(self.what, self.schema)
         if isinstance(self.what, LookedUp):
             return LookupOperator(self.what)
         if isinstance(self.what, BookMatch):
@@ -118,7 +135,7 @@ def needed(stage: Stage) -> frozenset[str] | None:
         if op.kind == "select":  # there is nothing else from here on
             return frozenset(names)
     what = stage.what
-    if isinstance(what, (Process, LookedUp)):
+    if isinstance(what, Process | Repeats | LookedUp):
         return None
     if isinstance(what, Matched):
         asked = set(what.columns)
@@ -128,10 +145,14 @@ def needed(stage: Stage) -> frozenset[str] | None:
     return frozenset({*names, *asked, *stage.keys, stage.time})
 
 
-def prepared(stage: Stage, frame: pl.DataFrame) -> pl.DataFrame:
-    """Rows as the stage's operator takes them: columns made and left out, keys, and the time in µs."""
+def prepared(stage: Stage, frame: pl.DataFrame, skipped: Counter[str] | None = None) -> pl.DataFrame:
+    """Rows as the stage's operator takes them: columns made and left out, keys, and the time in µs. How many rows were
+    skipped for which reason is added to `skipped`."""
     for op in stage.ops:
+        before = frame.height
         frame = op.apply(frame)
+        if skipped is not None and op.kind == "skip" and frame.height < before:
+            skipped[op.reason] += before - frame.height
     return timed(stage, frame)
 
 

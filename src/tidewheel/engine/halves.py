@@ -8,6 +8,7 @@ flows have several stages, a second half is also the first half of the next.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ _OUT = "out"  # results on their way through later stages
 _IN = "in"
 _TOLD = "book-"  # what a topic beside the input tells the stage of this depth
 _DOUBT = "doubt-"  # rows, none earlier than this, that are in partial aggregates already but may have been too late
+_SKIPPED = "skipped"  # how many rows were skipped, by reason
 PLACE = "__place"
 """The column that says which row of its input a row is."""
 
@@ -153,10 +155,11 @@ class Dealer:
         operator = self._operators.by_name[flow]
         good: list[pl.DataFrame] = []
         late: list[pl.DataFrame] = []
+        skipped: Counter[str] = Counter()
         for some in given:
             if not some.frame.height:
                 continue
-            rows = prepared(stage, some.frame)
+            rows = prepared(stage, some.frame, skipped)
             if not rows.height:
                 continue
             if self._judged or operator.late_by_slice:
@@ -175,6 +178,9 @@ class Dealer:
             whole = good[0] if len(good) == 1 else pl.concat(good)
             for bucket, part in by_bucket(whole, stage.by, self._buckets):
                 parcels.setdefault(bucket, Parcel()).add(flow, _IN, part)
+        if skipped:
+            counts = {"reason": list(skipped), "count": list(skipped.values())}
+            parcels.setdefault(0, Parcel()).add(flow, _SKIPPED, pl.DataFrame(counts))
         if late:
             # Late rows need no state, only a way out.
             parcels.setdefault(0, Parcel()).add(flow, LATE, _public(pl.concat(late)))
@@ -275,6 +281,8 @@ class SecondHalf:
                 elif port == LATE:
                     out.append((flow, late_port(self._depth), frame))
                     late_here[flow] = late_here.get(flow, 0) + frame.height
+                elif port == _SKIPPED:
+                    out += [(flow, METRICS, self._skipped(flow, tick, *row)) for row in frame.iter_rows()]
                 elif port == f"{_TOLD}{self._depth}":
                     told.setdefault(flow, []).append(frame)
                 elif port.startswith(_TOLD):
@@ -301,6 +309,9 @@ class SecondHalf:
             doubtful = timed(stage, rows).filter(pl.col(TIME) < before)
             _, rejected = self._operators.by_name[name].judge(doubtful, before)
             return None if rejected is None else _public(rejected)
+
+    def _skipped(self, flow: str, tick: Tick, reason: str, count: int) -> pl.DataFrame:
+        return metrics_frame(flow, self._depth, tick, 0, 0, None, skipped=count, reason=reason)
 
     def _heed(
         self, name: str, operator: StageOperator, state: BucketState, frames: Sequence[pl.DataFrame], tick: Tick
@@ -360,9 +371,17 @@ def _in_time(operator: StageOperator, partials: pl.DataFrame, before: Instant | 
 
 
 def metrics_frame(
-    flow: str, depth: int, tick: Tick, accepted: int, late: int, results: pl.DataFrame | None
+    flow: str,
+    depth: int,
+    tick: Tick,
+    accepted: int,
+    late: int,
+    results: pl.DataFrame | None,
+    *,
+    skipped: int = 0,
+    reason: str | None = None,
 ) -> pl.DataFrame:
-    """What one stage of a flow did to a bucket in a batch: events in = accepted + late."""
+    """What one stage of a flow did to a bucket in a batch: events in = accepted + late + skipped."""
     count = 0 if results is None else results.height
     retractions = 0 if results is None or "retraction" not in results.columns else int(results["retraction"].sum())
     instant = pl.Datetime("us", "UTC")
@@ -372,13 +391,17 @@ def metrics_frame(
             "stage": [depth],
             "event_time": pl.Series([tick.clock], dtype=pl.Int64).cast(instant),
             "watermark": pl.Series([_shown(tick.watermark)], dtype=pl.Int64).cast(instant),
-            "events": [accepted + late],
+            "events": [accepted + late + skipped],
             ACCEPTED: [accepted],
             "late": [late],
             "results": [count - retractions],
             "retractions": [retractions],
+            "skipped": [skipped],
+            "skipped_reason": pl.Series([reason], dtype=pl.String),
         },
-        schema_overrides=dict.fromkeys(["stage", "events", ACCEPTED, "late", "results", "retractions"], pl.Int64),
+        schema_overrides=dict.fromkeys(
+            ["stage", "events", ACCEPTED, "late", "results", "retractions", "skipped"], pl.Int64
+        ),
     )
 
 

@@ -36,7 +36,7 @@ class Job:
     name: str
     reads: Mapping[str, type[Message]]
     writes: type[Message]
-    function: Callable[..., DataFrame]
+    function: Callable[..., Any]
     key: tuple[str, ...] = ()
     watermark: Strategy = field(default_factory=lambda: watermarks.bounded("1 s"))
 
@@ -80,7 +80,8 @@ class Job:
 
     def __call__(self, *inputs: DataFrame, **parameters: Any) -> DataFrame:
         """The function itself, on any DataFrames with the right columns."""
-        return self.function(*inputs, **self.configured(parameters))
+        made: DataFrame = self.function(*inputs, **self.configured(parameters))
+        return made
 
     def __repr__(self) -> str:
         reads = ", ".join(f"{topic}: {type_name(of)}" for topic, of in self.reads.items())
@@ -94,7 +95,7 @@ def job(
     writes: type[Message],
     key: str | tuple[str, ...] = (),
     watermark: Strategy | None = None,
-) -> Callable[[Callable[..., DataFrame]], Job]:
+) -> Callable[[Callable[..., Any]], Job]:
     """Make a job of a function that takes one DataFrame for each input topic, in the order of `reads`, and gives the
     rows of the result: `event_time` and the fields of `writes`.
 
@@ -110,7 +111,7 @@ def job(
     ('analytics.fast', ['limit'], 'Positions of vehicles faster than the limit.')
     """
 
-    def make(function: Callable[..., DataFrame]) -> Job:
+    def make(function: Callable[..., Any]) -> Job:
         made = Job(
             name=name,
             reads=dict(reads),

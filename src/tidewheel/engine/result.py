@@ -26,6 +26,7 @@ from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import Aggregate
 from tidewheel.model.process import Process
 from tidewheel.model.process_call import bind
+from tidewheel.model.repeats import Repeats
 from tidewheel.transport.log import Topic
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def result_schema(stage: Stage) -> dict[str, pl.DataType]:
         return output
     if isinstance(stage.what, (Matched, LookedUp)):
         return stage.what.outputs()[RESULTS]
+    if isinstance(stage.what, Repeats):
+        return dict(stage.schema)
     columns = {name: stage.schema[name] for name in stage.keys}
     columns |= {name: PANE_COLUMNS[name] for name in ("window_start", "window_end")}
     for name, aggregate in stage.what.aggregates.items():
@@ -98,12 +101,9 @@ class Result(Stream):
         for depth, each in enumerate(self.stages):
             late = dict(each.schema) | {REASON: pl.String(), LATE_BY: pl.Duration("us")}
             outputs[late_port(depth)] = arrow_of(_plain(late))
+            outputs |= {name: arrow_of(_plain(result_schema(each))) for name in each.streams}
             if isinstance(each.what, LookedUp):
                 outputs[FAILED] = arrow_of(_plain(each.what.outputs()[FAILED]))
-        if isinstance(stage.what, Process):
-            extra = dict(bind(stage.what, stage.schema).output)
-            extra.pop("stream", None)
-            outputs |= {name: arrow_of(extra) for name in stage.what.streams}
         if isinstance(stage.what, Matched):
             outputs |= {name: arrow_of(of) for name, of in stage.what.outputs().items() if name != RESULTS}
         sample = metrics_frame("", 0, Tick(None, None, 0), 0, 0, None)

@@ -22,6 +22,7 @@ from tidewheel.model.deduplicate import deduplicate
 from tidewheel.model.lookup import Lookup
 from tidewheel.model.previous import previous
 from tidewheel.model.process import DataType, Process, ProcessFunction, StateColumn
+from tidewheel.model.repeats import Repeats
 from tidewheel.model.retractable import WEIGHT, retractable
 from tidewheel.model.time import duration
 from tidewheel.model.triggers import Trigger, default
@@ -102,6 +103,25 @@ class Stream:
         """Keep the rows for which all conditions hold."""
         return self._with(RowOp("filter", conditions))
 
+    def skip(self, **reasons: pl.Expr) -> Stream:
+        """Leave out the rows for which a condition holds, and count them in `metrics` by the condition's name; a row
+        for which several hold is counted by the first.
+
+        >>> import tempfile
+        >>> import tidewheel as tw
+        >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+        >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+        >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+        >>> positions.skip(deadrun=pl.col("journey") == "deadrun", nowhere=pl.col("lat").is_null()).ops
+        (skip(deadrun=...), skip(nowhere=...))
+        """
+        if not reasons:
+            raise DefinitionError('skip: give a condition by name, like skip(nowhere=pl.col("lat").is_null())')
+        skipping = self
+        for reason, condition in reasons.items():
+            skipping = skipping._with(RowOp("skip", (condition,), reason))
+        return skipping
+
     def select(self, *columns: str | pl.Expr, **named: Any) -> Stream:
         """Keep these columns; the event time stays."""
         chosen = [pl.col(column) if isinstance(column, str) else column for column in columns]
@@ -141,13 +161,19 @@ class Stream:
 
     def deduplicate(self, *columns: str, horizon: str | timedelta | int) -> Result:
         """Keep the first of rows that are equal in these columns, within the horizon; the others go to the output
-        `duplicates`."""
+        `duplicates`.
+
+        The first is that of the lowest event time, so rows wait until the watermark has passed them, and those behind
+        it are late. With `event_time` among the columns, equal rows have the same time and the first is the one that
+        came first: rows are passed on as they come, also if they are up to the horizon behind the watermark.
+        """
         for name in columns:
             if name not in self.schema:
                 raise DefinitionError(f"deduplicate: there is no column {name!r}; there are {', '.join(self.schema)}")
-        return KeyedStream(self, columns)._staged(
-            deduplicate(*columns, horizon=duration(horizon, what="horizon of deduplicate"))
-        )
+        micros = duration(horizon, what="horizon of deduplicate")
+        if _TIME in columns:
+            return KeyedStream(self, columns)._staged(Repeats(columns, micros))
+        return KeyedStream(self, columns)._staged(deduplicate(*columns, horizon=micros))
 
     def lookup(
         self, lookup: Lookup, *, timeout: str | timedelta | int = "5 s", keep: str | timedelta | int = "1 d"
@@ -278,7 +304,7 @@ class KeyedStream:
             raise DefinitionError(f"match_from: {topic.name!r} holds the events; patterns need a topic of their own")
         return self._staged(BookMatch(topic.name, self.keys, dict(self.stream.schema), limit))
 
-    def _staged(self, what: Windowing | Process | Matched | LookedUp) -> Result:
+    def _staged(self, what: Windowing | Process | Matched | Repeats | LookedUp) -> Result:
         from tidewheel.engine.result import Result, result_schema
 
         source = self.stream
@@ -289,13 +315,18 @@ class KeyedStream:
                 'use timestamp="end" in front of another stage'
             )
         if not isinstance(what, Windowing) and source.retracting:
-            kinds = {Process: "a process function", LookedUp: "a lookup"}
-            kind = kinds.get(type(what), "a pattern")
+            kind = "a pattern" if isinstance(what, Matched) else "a process function"
+            kind = "a lookup" if isinstance(what, LookedUp) else kind
             raise DefinitionError(
                 f"{what!r}: the rows before it may be taken back, which {kind} cannot follow; "
                 'use accumulate("delta"), or a trigger without early and late panes'
             )
         stage = Stage(source.ops, self.keys, what, dict(source.schema))
+        twice = {name for before in source.stages for name in before.streams} & {*stage.streams}
+        if twice:
+            raise DefinitionError(
+                f"{what!r}: a stage before it has an output {min(twice)!r}, too; give it another name"
+            )
         retracting = isinstance(what, Windowing) and what.mode == "retracting"
         schema = result_schema(stage)
         return Result(source.input, (*source.stages, stage), (), schema, retracting)

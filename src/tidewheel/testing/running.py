@@ -27,10 +27,12 @@ from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.workers import registry_for
 from tidewheel.errors import DefinitionError
 from tidewheel.model import watermarks
+from tidewheel.model.deduplicate import DUPLICATES
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane
 from tidewheel.model.process import Process
 from tidewheel.model.process_reference import ProcessReference
 from tidewheel.model.reference import Reference
+from tidewheel.model.repeats import Repeats, RepeatsReference
 from tidewheel.model.time import Instant
 from tidewheel.model.windowing import Windowing
 from tidewheel.patterns.reference import PatternReference
@@ -138,6 +140,8 @@ def run_on_reference(script: Script, pipeline: Pipeline) -> Outcome:
         bundles = [(prepared(stage, given.frame(bundle)), bundle) for bundle in script.bundles]
         if isinstance(stage.what, Process):
             return _processed(stage, stage.what, bundles)
+        if isinstance(stage.what, Repeats):
+            return _deduplicated(stage.what, bundles)
         if isinstance(stage.what, PatternMatch):
             return _matched(stage.what, bundles)
         if isinstance(stage.what, Matched):
@@ -188,6 +192,19 @@ def _processed(stage: Stage, process: Process, bundles: Iterable[tuple[pl.DataFr
         for name, rows in found.items():
             outputs[name] += [_row(values) for values in rows]
     return Outcome(results, _by_time(late), outputs)
+
+
+def _deduplicated(repeats: Repeats, bundles: Iterable[tuple[pl.DataFrame, Bundle]]) -> Outcome:
+    reference = RepeatsReference(repeats)
+    results: list[Row] = []
+    late: list[Row] = []
+    duplicates: list[Row] = []
+    for frame, bundle in bundles:
+        kept, again, rejected = reference.step(frame.to_dicts(), watermark=bundle.watermark)
+        results += [_row(values) for values in kept]
+        duplicates += [_row(values) for values in again]
+        late += [_late(values, reason, by) for values, reason, by in rejected]
+    return Outcome(results, _by_time(late), {DUPLICATES: duplicates})
 
 
 def _matched(what: PatternMatch, bundles: Iterable[tuple[pl.DataFrame, Bundle]]) -> Outcome:

@@ -1,5 +1,25 @@
 """The jobs of the transit application, one file each."""
 
+from tidewheel.apps.transit.jobs.bunching import bunching
+from tidewheel.apps.transit.jobs.closing_in import closing_in
+from tidewheel.apps.transit.jobs.delay_distribution import delay_distribution
+from tidewheel.apps.transit.jobs.emergency_stop import emergency_stop
+from tidewheel.apps.transit.jobs.emergency_stop_sql import emergency_stop_sql
+from tidewheel.apps.transit.jobs.flow_direction import flow_direction
+from tidewheel.apps.transit.jobs.geofences import geofences
+from tidewheel.apps.transit.jobs.journeys import journeys
 from tidewheel.apps.transit.jobs.vehicle_cell import vehicle_cell
+from tidewheel.apps.transit.jobs.vehicle_distribution import vehicle_distribution
 
-__all__ = ["vehicle_cell"]
+__all__ = [
+    "bunching",
+    "closing_in",
+    "delay_distribution",
+    "emergency_stop",
+    "emergency_stop_sql",
+    "flow_direction",
+    "geofences",
+    "journeys",
+    "vehicle_cell",
+    "vehicle_distribution",
+]

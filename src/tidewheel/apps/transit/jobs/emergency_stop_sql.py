@@ -1,0 +1,42 @@
+"""emergency-stop-sql: vehicles that brake hard, by a statement."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import tidewheel as tw
+from tidewheel.apps.transit.jobs.emergency_stop import USED
+from tidewheel.apps.transit.jobs.preparing import on_journey, once
+from tidewheel.apps.transit.transit_pb2 import EmergencyStop, VehiclePosition
+from tidewheel.engine.job import job
+from tidewheel.engine.result import Result
+from tidewheel.engine.stream import Stream
+
+__all__ = ["emergency_stop_sql"]
+
+_STATEMENT: Final = """
+    SELECT * FROM positions MATCH_RECOGNIZE (
+        PARTITION BY operator, vehicle ORDER BY event_time
+        MEASURES
+            LAST(S.mode) AS mode,
+            FIRST(F.event_time) AS match_start,
+            LAST(S.event_time) AS match_end,
+            FIRST(F.speed) - LAST(S.speed) AS speed_difference,
+            MIN(B.acc) AS strongest_deceleration,
+            LAST(S.lat) AS lat,
+            LAST(S.lon) AS lon
+        AFTER MATCH SKIP PAST LAST ROW
+        PATTERN (F B+ S) WITHIN INTERVAL '10' SECOND
+        DEFINE F AS speed >= 10, B AS acc < 0, S AS speed < 1)
+"""
+
+
+@job(
+    "emergency-stop-sql",
+    reads={"input.vehicle-position": VehiclePosition},
+    writes=EmergencyStop,
+    key=("operator", "vehicle"),
+)
+def emergency_stop_sql(positions: Stream) -> Result:
+    """What emergency-stop finds, from MATCH_RECOGNIZE: the same answers."""
+    return tw.sql(_STATEMENT, positions=once(on_journey(positions).select(*USED)))

@@ -1,0 +1,92 @@
+"""Named regions from GeoJSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from tidewheel.errors import DefinitionError
+from tidewheel.patterns.geo import Polygon, polygon
+
+__all__ = ["Fence", "read_fences"]
+
+
+@dataclass(frozen=True)
+class Fence:
+    """A named region: polygons, each a ring and the rings of its holes."""
+
+    name: str
+    polygons: tuple[tuple[Polygon, ...], ...]
+
+    def contains(self, lat: pl.Expr, lon: pl.Expr) -> pl.Expr:
+        """Whether a place is in one of the polygons and in none of its holes."""
+        within = []
+        for outer, *holes in self.polygons:
+            inside = outer.contains(lat, lon)
+            for hole in holes:
+                inside = inside & ~hole.contains(lat, lon)
+            within.append(inside)
+        return pl.any_horizontal(within)
+
+
+def read_fences(source: str) -> tuple[Fence, ...]:
+    """The features of a GeoJSON FeatureCollection, from a file or from the text itself: polygons or multipolygons, each
+    with a property `name`.
+
+    >>> square = {"type": "Polygon", "coordinates": [[[24, 60], [25, 60], [25, 61], [24, 61], [24, 60]]]}
+    >>> feature = {"type": "Feature", "properties": {"name": "square"}, "geometry": square}
+    >>> fences = read_fences(json.dumps({"type": "FeatureCollection", "features": [feature]}))
+    >>> fences[0].name, pl.select(fences[0].contains(pl.lit(60.5), pl.lit(24.5))).item()
+    ('square', True)
+    """
+    text, where = source, "geofences"
+    if not source.lstrip().startswith("{"):
+        where = f"geofences {source!r}"
+        try:
+            text = Path(source).read_text(encoding="utf-8")
+        except OSError as error:
+            raise DefinitionError(f"{where}: cannot be read ({error}); give a GeoJSON file, or its text") from None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise DefinitionError(f"{where}: is no JSON ({error}); give a GeoJSON FeatureCollection") from None
+    if not isinstance(found, dict) or found.get("type") != "FeatureCollection" or not found.get("features"):
+        raise DefinitionError(f"{where}: expected a GeoJSON FeatureCollection with at least one feature")
+    fences = tuple(_fence(feature, f"{where}, feature {number}") for number, feature in enumerate(found["features"]))
+    names = [fence.name for fence in fences]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DefinitionError(f"{where}: two features are named {twice!r}; make them one MultiPolygon, or rename one")
+    return fences
+
+
+def _fence(feature: Any, where: str) -> Fence:
+    try:
+        name, geometry = feature["properties"]["name"], feature["geometry"]
+        kind, coordinates = geometry["type"], geometry["coordinates"]
+    except (KeyError, TypeError):
+        raise DefinitionError(
+            f'{where}: expected {{"type": "Feature", "properties": {{"name": …}}, "geometry": {{…}}}}, '
+            f"got {json.dumps(feature)[:80]}"
+        ) from None
+    if not isinstance(name, str) or not name:
+        raise DefinitionError(f"{where}: the property name must be text, got {name!r}")
+    if kind not in ("Polygon", "MultiPolygon"):
+        raise DefinitionError(f"{where} ({name}): expected a Polygon or a MultiPolygon, got {kind!r}")
+    try:
+        polygons = [coordinates] if kind == "Polygon" else coordinates
+        return Fence(name, tuple(tuple(_ring(ring) for ring in rings) for rings in polygons if rings))
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(
+            f"{where} ({name}): its coordinates make no rings of [longitude, latitude]: {error}"
+        ) from None
+
+
+def _ring(ring: Sequence[Sequence[float]]) -> Polygon:
+    corners = [(point[1], point[0]) for point in ring]  # GeoJSON has the longitude first
+    return polygon(corners[:-1] if corners[0] == corners[-1] else corners)

@@ -1,0 +1,58 @@
+"""journeys: each journey of a vehicle, as a session."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from tidewheel.apps.transit.jobs.preparing import VEHICLE, on_journey, once, windowed
+from tidewheel.apps.transit.transit_pb2 import Journey, VehiclePosition
+from tidewheel.engine.job import job
+from tidewheel.engine.result import Result
+from tidewheel.engine.stream import Stream
+from tidewheel.model import aggregates as agg
+from tidewheel.model import windows
+from tidewheel.model.custom_aggregate import Custom
+from tidewheel.model.time import duration
+
+__all__ = ["journeys"]
+
+_JOURNEY = (*VEHICLE, "operating_day", "start", "route", "direction")
+
+
+@job("journeys", reads={"input.vehicle-position": VehiclePosition}, writes=Journey, key=_JOURNEY)
+def journeys(
+    positions: Stream, *, gap: str = "10 min", lateness: str = "1 min", mode: str = "value", early: str = ""
+) -> Result:
+    """Each journey of a vehicle: when, how long, how far, how fast, with how many stops.
+
+    A journey is a session of one vehicle with one operating day, departure time, route and direction: it is over when
+    nothing came for the `gap`. Stops are served where the doors were open. Distance is by the odometer; what no
+    position told (speed, odometer) is missing. Positions that do not say which journey they are on are skipped, and
+    counted as `without_journey`.
+    """
+    known = pl.all_horizontal(pl.col(name).is_not_null() for name in _JOURNEY)
+    told = on_journey(positions).skip(without_journey=~known).select(
+        *_JOURNEY, "speed", "odometer", served=pl.when(pl.col("doors") == 1).then(pl.col("stop"))
+    )  # fmt: skip
+    # An event is welcome as long as a session of it alone would be.
+    single = once(told, behind=duration(gap) + duration(lateness))
+    return windowed(
+        single.key_by(*_JOURNEY), windows.session(gap=gap), lateness=lateness, early=early, mode=mode
+    ).aggregate(
+        first_time=agg.min("event_time"),
+        last_time=agg.max("event_time"),
+        duration=_span("event_time", (pl.col("high") - pl.col("low")).dt.total_microseconds() / 1_000_000),
+        distance=_span("odometer", pl.col("high") - pl.col("low")),
+        events=agg.count(),
+        highest_speed=agg.max("speed"),
+        stops_served=agg.distinct("served"),
+    )
+
+
+def _span(column: str, finish: pl.Expr) -> Custom:
+    """What lies between the lowest and the highest value."""
+    return agg.custom(
+        partial={"low": pl.col(column).min(), "high": pl.col(column).max()},
+        merge={"low": pl.col("low").min(), "high": pl.col("high").max()},
+        finish=finish,
+    )

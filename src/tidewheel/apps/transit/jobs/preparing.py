@@ -1,0 +1,59 @@
+"""What the jobs have in common: which rows they take, each once, and when their windows give results."""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+import polars as pl
+
+from tidewheel.engine.stream import KeyedStream, Stream, WindowedStream
+from tidewheel.model import triggers
+from tidewheel.model.geo import cell
+from tidewheel.model.time import Duration, duration
+from tidewheel.model.windowing import Mode
+from tidewheel.model.windows import Custom, Windows, custom
+
+__all__ = ["VEHICLE", "in_cells", "on_journey", "once", "placed", "results_of", "windowed"]
+
+VEHICLE: Final = ("operator", "vehicle")
+"""What makes a vehicle: numbers are unique within an operator only."""
+
+
+def on_journey(events: Stream) -> Stream:
+    """Without vehicles between journeys, which are counted as `deadrun`."""
+    return events.skip(deadrun=pl.col("journey") == "deadrun")
+
+
+def placed(events: Stream) -> Stream:
+    """On a journey, and with a place on earth; the others are counted as `deadrun` and `without_place`."""
+    on_earth = pl.col("lat").is_between(-90, 90) & pl.col("lon").is_between(-180, 180)
+    return on_journey(events).skip(without_place=~on_earth.fill_null(False))
+
+
+def in_cells(events: Stream, resolution: int) -> Stream:
+    """As `placed`, with the H3 cell of each row. A cell is a signed number, as in the messages."""
+    return placed(events).with_columns(cell=cell("lat", "lon", resolution=resolution).cast(pl.Int64))
+
+
+def once(events: Stream, *, behind: str | Duration = 0) -> Stream:
+    """Exact repeats, equal in all columns, are counted once: the others go to the output `duplicates`. Rows pass as
+    they come, up to so long behind the watermark; later ones are late."""
+    return events.deduplicate(*events.schema, horizon=behind)
+
+
+def windowed(keyed: KeyedStream, windows: Windows, *, lateness: str, early: str, mode: str) -> WindowedStream:
+    """Windows that give a result when the watermark passes them and one with each batch of late events within the
+    lateness; with `early`, a period such as "1 s", also so often before that, but only the window that ends next."""
+    when = triggers.after_watermark(early=triggers.every(early) if early else None, late=triggers.each_batch())
+    chosen = keyed.window(windows, lateness=lateness).trigger(when, early_windows="next" if early else "all")
+    return chosen.accumulate(cast(Mode, mode))  # what is none is refused by the windows
+
+
+def results_of(size: str) -> Custom:
+    """The windows that results of windows of this size come from: each is of its window's last moment.
+
+    >>> [(window.start, window.end) for window in results_of("10 s").assign(29_999_999, ())]
+    [(20000000, 30000000)]
+    """
+    length = duration(size, what="window size")
+    return custom(lambda last: [(last + 1 - length, last + 1)], name=f"results of {size}")
