@@ -277,4 +277,4 @@ def _needed(lookup: Lookup, type: type[Message], columns: Mapping[str, pl.Expr])
         raise DefinitionError(
             f"lookup {lookup.name}: {type.__name__} has no field {missing[0]!r}; make the key with columns={{...}}"
         )
-    return frozenset(wanted)
+    return frozenset({*wanted, "event_time"})
