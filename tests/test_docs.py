@@ -31,6 +31,7 @@ PAGES = [
     "docs/pattern-control.md",
     "docs/testing.md",
     "docs/sql.md",
+    "docs/lookups.md",
 ]
 
 

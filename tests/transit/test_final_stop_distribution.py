@@ -27,7 +27,7 @@ SIZE, EVERY, LATENESS = 300, 5, 5
 @lru_cache(maxsize=1)
 def positions() -> pl.DataFrame:
     """Twelve minutes of a small fleet in the order of arrival, with its disorder and its repeats, and more of both."""
-    frame = Simulator(start=MORNING, seed=3, rate=15).advance(MORNING + 720 * S).frame
+    frame = Simulator(start=MORNING, seed=3, rate=10).advance(MORNING + 720 * S).frame
     frame = frame.filter(pl.col("event") == "vp", pl.col("temporal") == "ongoing").drop("arrival_time", "geohash_level")
     placed = frame.with_row_index("n").with_columns(pl.col("n").cast(pl.Int64))
     again = placed.gather_every(7).with_columns(pl.col("n") + 3)
@@ -66,7 +66,7 @@ def run(log, given, *, told, **options):
     template = pl.DataFrame(schema=running.result.input.schema())
     for number, (some, watermark) in enumerate(given):
         if number in told:
-            running.tell(FINAL_STOP, told[number].items())
+            running.tell(FINAL_STOP, told[number].items(), seen=MORNING)
         running.step(pl.concat([template, some], how="diagonal_relaxed"), watermark, clock=number * S)
     running.end()
     return running.outputs
@@ -129,7 +129,7 @@ def test_the_traffic_has_what_the_test_is_about():
     assert len(answers()) > 10
 
 
-@pytest.mark.parametrize("most", [None, 4_000, 600])
+@pytest.mark.parametrize("most", [None, 3_000, 500])
 def test_it_is_what_the_oracle_says_however_the_input_is_cut(log, most):
     given = batches(most)
     outputs = run(log, given, told={0: answers()})
@@ -140,7 +140,7 @@ def test_it_is_what_the_oracle_says_however_the_input_is_cut(log, most):
     assert "failed" not in outputs
 
 
-@pytest.mark.parametrize("most", [None, 600])
+@pytest.mark.parametrize("most", [None, 500])
 def test_vehicles_whose_final_stop_is_not_known_are_counted_apart_and_their_positions_told(log, most):
     given, known = batches(most), dict(list(answers().items())[::2])
     reasons = dict.fromkeys(list(answers())[1::4], "the service answered 503")
@@ -158,7 +158,7 @@ def test_vehicles_whose_final_stop_is_not_known_are_counted_apart_and_their_posi
 
 
 def test_answers_that_come_late_move_vehicles_to_their_cells_and_lose_none(log):
-    given = batches(600)
+    given = batches(500)
     keys = list(answers())
     third = len(given) // 3
     told = {number: {key: answers()[key] for key in keys[part::3]} for part, number in enumerate((0, third, 2 * third))}
@@ -173,7 +173,7 @@ def test_answers_that_come_late_move_vehicles_to_their_cells_and_lose_none(log):
 
 
 def test_the_same_batches_give_the_same_bytes(log):
-    given, half = batches(600), dict(list(answers().items())[::2])
+    given, half = batches(500), dict(list(answers().items())[::2])
     first, second = (run(log, given, told={3: half, 9: answers()}) for _ in range(2))
     assert first.keys() == second.keys()
     for name, frame in first.items():
@@ -182,7 +182,7 @@ def test_the_same_batches_give_the_same_bytes(log):
 
 
 def test_retractions_take_back_what_was_said(log):
-    given = batches(600)
+    given = batches(500)
     results = run(log, given, told={2: answers()}, mode="retracting")["results"]
     assert results["retraction"].sum() > 0
     sign = pl.when(pl.col("retraction")).then(-1).otherwise(1)
@@ -193,7 +193,7 @@ def test_retractions_take_back_what_was_said(log):
 
 
 def test_early_results_are_of_the_window_that_ends_next(log):
-    given = batches(600)
+    given = batches(500)
     results = run(log, given, told={0: answers()}, early="1 s")["results"]
     assert set(results["pane_timing"]) >= {"EARLY", "ON_TIME"}
     assert final(results) == oracle(given, answers())

@@ -12,6 +12,7 @@ import typer
 
 from tidewheel import __version__
 from tidewheel.cli import attending
+from tidewheel.cli.ask import ask
 from tidewheel.cli.common import ExitCode, exit_code, say, taught
 from tidewheel.cli.demo import demo
 from tidewheel.cli.doctor import doctor
@@ -84,7 +85,7 @@ app = typer.Typer(
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Begin here": (demo, doctor),
-    "Into the log": (simulate, replay, record, ingest),
+    "Into the log": (simulate, replay, record, ingest, ask),
     "In the log": (topics, tail),
 }
 for _panel, _functions in _PANELS.items():

@@ -249,7 +249,7 @@ class Asker:
         self._counts.update({"settled": 1, outcome.kind: 1, "attempts": outcome.attempts})
         if outcome.kind == "failed":
             self._failed[outcome.reason] += 1
-            _logger.warning("lookup %s: %s: %s", self._lookup.name, outcome.key, outcome.reason)
+            _logger.info("lookup %s: %s: %s", self._lookup.name, outcome.key, outcome.reason)
         del self._open[raised.key]
 
     def _settled_until(self, positions: Mapping[Partition, int]) -> dict[Partition, int]:

@@ -33,6 +33,9 @@ class SimulatedFinalStops:
         stop = ends.get((route, direction)) or ends.get((_COPY.sub("", route), direction))
         return None if stop is None else {"final_stop": str(stop.number), "final_lat": stop.lat, "final_lon": stop.lon}
 
+    def __repr__(self) -> str:
+        return "SimulatedFinalStops()"
+
 
 @lru_cache(maxsize=1)
 def _ends() -> Mapping[tuple[str, int], Stop]:
