@@ -8,6 +8,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ import tidewheel
 from tidewheel.apps.transit.simulator import Simulator
 from tidewheel.cli.app import app
 from tidewheel.engine.options import ReadOptions, WriteOptions
+from tidewheel.ingest.lookup import Limits
 from tidewheel.transport.log import open_log
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,6 +74,11 @@ def test_every_option_of_the_format_is_documented(options):
     names = options.NAMES.split()
     missing = [name for name in names if f"| `{name}` |" not in page and name != "path"]
     assert missing == []
+
+
+def test_every_limit_of_a_lookup_is_documented():
+    page = (ROOT / "docs" / "lookups.md").read_text(encoding="utf-8")
+    assert [field.name for field in fields(Limits) if f"| `{field.name}` |" not in page] == []
 
 
 def test_links_between_pages_lead_somewhere():

@@ -13,7 +13,7 @@ from tidewheel import __version__
 from tidewheel.cli import main
 from tidewheel.cli.common import ExitCode
 
-COMMANDS = ["demo", "simulate", "replay", "record", "ingest", "topics", "tail", "doctor", "run"]
+COMMANDS = ["demo", "simulate", "replay", "record", "ingest", "ask", "topics", "tail", "doctor", "run"]
 
 
 def test_the_command_is_installed():

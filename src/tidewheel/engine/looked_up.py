@@ -66,7 +66,7 @@ class LookedUp:
                     "Make it with with_columns"
                 )
             there = self.schema[key]
-            if there != kind and not (there.is_integer() and pl.DataFrame(schema={key: kind}).schema[key].is_integer()):
+            if there != kind and not (there.is_integer() and kind.is_integer()):
                 raise DefinitionError(f"lookup {name}: the column {key!r} is {there}, the lookup's is {kind}; cast it")
         taken = [column for column in self.lookup.gives if column in self.schema]
         if taken:
