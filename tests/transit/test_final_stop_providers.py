@@ -50,11 +50,14 @@ def test_the_simulators_lines_end_where_their_last_place_is():
             assert abs(answer["final_lon"] - lon) * 55_000 < 150, (line.route, direction)
 
 
-def test_vehicles_of_the_simulator_come_to_the_stop_that_was_looked_up():
-    frame = Simulator(start=MORNING, seed=7, rate=60).advance(MORNING + 1_800 * S).frame
-    last = frame.filter(pl.col("next_stop") == "EOL", pl.col("event") == "arr", pl.col("stop").is_not_null())
-    found = last.select(*FINAL_STOP.keys, "stop").unique().rows()
-    for *key, stop in found:
+def test_vehicles_of_the_simulator_end_their_journeys_at_the_stop_that_was_looked_up():
+    frame = Simulator(start=MORNING, seed=7, rate=30).advance(MORNING + 900 * S).frame
+    keys = list(FINAL_STOP.keys)
+    ended = frame.filter(pl.col("next_stop") == "EOL").select(keys).unique()
+    ahead = frame.filter(pl.col("next_stop") != "EOL").sort("event_time").group_by(keys).agg(pl.col("next_stop").last())
+    journeys = ended.join(ahead, on=keys).rows()
+    assert len(journeys) > 10
+    for *key, stop in journeys:
         assert ask(SimulatedFinalStops(), *key)["final_stop"] == stop
 
 
