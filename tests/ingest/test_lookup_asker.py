@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import numpy as np
 import polars as pl
@@ -151,26 +152,20 @@ def test_no_more_questions_are_asked_at_a_time_than_allowed(log, most):
     assert provider.highest == most
 
 
-def test_events_are_not_read_while_too_many_questions_are_open(log):
-    release, seen = threading.Event(), []
+def test_events_are_not_read_while_too_many_questions_are_open(log, monkeypatch):
+    monkeypatch.setattr("tidewheel.ingest.lookup.asker._READ_AT_ONCE", 6)
+    opened = []
 
-    class Held:
+    class Slow:
         async def ask(self, key):
-            while not release.is_set():
-                await asyncio.sleep(0.001)  # looks at a condition
+            opened.append(made.report.open)
+            await asyncio.sleep(0.02)  # meanwhile all could be read
             return {"depot": "north"}
 
-    made = asker(log, Held(), concurrency=2, waiting=5)
-    put(log, range(6))
-    thread = threading.Thread(target=lambda: seen.append(made.run(until_idle=True)))
-    thread.start()
-    while made.report.open < 6:
-        pass
-    put(log, range(6, 12), at=1)
-    assert made.report.open == 6
-    release.set()
-    thread.join()
-    assert seen[0].answered == 12
+    put(log, range(60))
+    made = asker(log, Slow(), concurrency=2, waiting=5)
+    assert made.run(until_idle=True).answered == 60
+    assert max(opened) < 5 + 6
 
 
 def test_a_provider_with_a_fault_of_its_own_stops_nobody(log):
@@ -223,7 +218,7 @@ def test_stop_leaves_open_questions_to_the_next_asker(log):
     thread = threading.Thread(target=made.run)
     thread.start()
     while made.report.open < 2:
-        pass
+        time.sleep(0.001)  # looks at a condition
     made.stop()
     thread.join()
     provider = Depots()
