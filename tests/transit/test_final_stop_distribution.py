@@ -82,7 +82,7 @@ def final(results: pl.DataFrame) -> dict[tuple, int]:
     }
 
 
-def oracle(given, known: dict[tuple, dict]) -> dict[tuple, int]:
+def oracle(given, known: dict[tuple, dict], *, size: int = SIZE) -> dict[tuple, int]:
     """Each vehicle's latest position in each window that it is not too late for, by the cell in which its journey ends;
     0 if that is not known."""
     befores = [None, *(watermark for _, watermark in given)]
@@ -101,7 +101,7 @@ def oracle(given, known: dict[tuple, dict]) -> dict[tuple, int]:
         rows.with_row_index("arrival")
         .filter(pl.col("journey") == "journey")
         .with_columns(at.alias("at"))
-        .join(pl.DataFrame({"ahead": range(1, SIZE // EVERY + 1)}), how="cross")
+        .join(pl.DataFrame({"ahead": range(1, size // EVERY + 1)}), how="cross")
         .with_columns(end=(pl.col("at") // (EVERY * S) + pl.col("ahead")) * EVERY * S)
         .filter(pl.col("before").is_null() | (pl.col("end") >= pl.col("before") - LATENESS * S))
         .sort("at", "arrival")

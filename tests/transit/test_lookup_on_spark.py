@@ -7,7 +7,8 @@ from itertools import pairwise
 import polars as pl
 import pytest
 from pure_run import PureRun
-from test_lookup_kills import BLOCKS, SIZE, TOPIC, LogRun, blocks, final, put
+from test_final_stop_distribution import final
+from test_lookup_kills import BLOCKS, SIZE, TOPIC, LogRun, blocks, put
 
 import tidewheel as tw
 from tidewheel.apps.transit.final_stop import FINAL_STOP, SimulatedFinalStops
