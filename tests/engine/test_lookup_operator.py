@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidewheel as tw
+from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel.engine.halves import Dealer, Parcel, Rows
 from tidewheel.engine.looked_up import LookedUp, LookupOperator
 from tidewheel.engine.operator import MemoryStore, Tick
 from tidewheel.errors import CheckpointError, DefinitionError
@@ -219,3 +221,17 @@ def test_outcomes_that_make_no_sense_are_refused_where_they_are_read(key, answer
 def test_an_answer_may_have_nothing_in_a_column():
     what = looked_up()
     assert what.refusal({"key": '["a",1]', "answer": '{"depot":null,"km":2}', "reason": ""}) is None
+
+
+def test_rows_from_the_future_are_told_apart_also_after_a_select(log):
+    """By default no event is believed that is more than a minute ahead of the log's clock."""
+    positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+    lookup = tw.Lookup("depot", keys={"vehicle": pl.Int32}, gives={"depot": pl.String})
+    flow = positions.select("vehicle").lookup(lookup).flow()
+    frame = pl.DataFrame({"event_time": [0, 120 * S], "vehicle": [1, 2], "speed": [1.0, 2.0], "_arrival": [0, 0]})
+    frame = frame.with_columns(pl.col("event_time").cast(INSTANT), pl.col("vehicle").cast(pl.Int32))
+    parcels: dict[int, Parcel] = {}
+    Dealer([flow], 1).deal(parcels, flow.name, [Rows(frame)], None, arrival="_arrival")
+    found = {port: part for _, port, part in Parcel.read(parcels[0].to_bytes())}
+    assert found["in"]["vehicle"].to_list() == [1]
+    assert found["late"].select("vehicle", "late_reason").rows() == [(2, "from the future")]

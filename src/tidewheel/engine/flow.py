@@ -31,10 +31,12 @@ from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count
 
-__all__ = ["ALL", "Flow", "RowOp", "Stage", "StageOperator", "needed", "prepared", "timed"]
+__all__ = ["ALL", "ARRIVAL", "Flow", "RowOp", "Stage", "StageOperator", "needed", "prepared", "timed"]
 
 _WHERE = re.compile(r"/\S*/site-packages/")  # where a polars plugin is installed is no part of what it does
 
+ARRIVAL = "_arrival"
+"""When a row reached the log, in µs."""
 ALL = "__all"
 """The key of a stream without keys."""
 
@@ -57,7 +59,10 @@ class RowOp:
             case "skip":
                 return frame.filter(~expr.fill_null(False) for expr in self.exprs)
             case _:
-                return frame.select(*self.exprs)
+                made = frame.select(*self.exprs)
+                # Rows are still to be judged by when they reached the log, whichever columns are asked for.
+                kept = ARRIVAL in frame.columns and ARRIVAL not in made.columns
+                return made.with_columns(frame[ARRIVAL]) if kept else made
 
     def __repr__(self) -> str:
         name = f"{self.reason}=" if self.reason else ""

@@ -14,7 +14,7 @@ from pyspark.sql.types import Row
 from tidewheel.engine.bucket_store import BucketState, Entries, MemoryEntries
 from tidewheel.engine.buckets import bucket_ids
 from tidewheel.engine.columns import arrow_schema, spark_schema, to_spark
-from tidewheel.engine.flow import Flow, needed
+from tidewheel.engine.flow import ARRIVAL, Flow, needed
 from tidewheel.engine.halves import PLACE, TICK, Dealer, Flows, Parcel, Rows, SecondHalf
 from tidewheel.engine.operator import Tick
 from tidewheel.engine.reading import DecodedBatch, ReadInfo
@@ -83,7 +83,7 @@ class ReaderHalf:
             if flow.name not in info.lane if info.lane else flow.name in info.elsewhere:
                 continue
             rows = [some for topic in flow.topics for some in by_topic.get(topic, [])]
-            self._dealer.deal(parcels, flow.name, rows, info.watermark_before, arrival="_arrival")
+            self._dealer.deal(parcels, flow.name, rows, info.watermark_before, arrival=ARRIVAL)
             self._dealer.announce(parcels, flow.name, by_topic)
         tick = Tick(info.watermark_before, END_OF_TIME if self._ended else info.watermark, info.clock)
         yield _rows(parcels, self._ids, info.task, tick, everyone=info.first, lane="/".join(info.lane))
@@ -123,7 +123,7 @@ def _rows_of(batch: DecodedBatch) -> Rows:
 
 def _with_arrival(columns: pa.RecordBatch) -> pl.DataFrame:
     frame = cast(pl.DataFrame, pl.from_arrow(columns))
-    return frame.with_columns(pl.col("_append_time").cast(pl.Int64).alias("_arrival"))
+    return frame.with_columns(pl.col("_append_time").cast(pl.Int64).alias(ARRIVAL))
 
 
 def row_parcels(
