@@ -9,6 +9,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from run_pages import code_of
 import tidewheel
 from tidewheel.cli.app import app
 from tidewheel.engine.options import ReadOptions, WriteOptions
+from tidewheel.ingest.lookup import Limits
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -33,6 +35,7 @@ PAGES = [
     "docs/testing.md",
     "docs/sql.md",
     "docs/transit.md",
+    "docs/lookups.md",
 ]
 
 
@@ -77,6 +80,11 @@ def test_every_option_of_the_format_is_documented(options):
     names = options.NAMES.split()
     missing = [name for name in names if f"| `{name}` |" not in page and name != "path"]
     assert missing == []
+
+
+def test_every_limit_of_a_lookup_is_documented():
+    page = (ROOT / "docs" / "lookups.md").read_text(encoding="utf-8")
+    assert [field.name for field in fields(Limits) if f"| `{field.name}` |" not in page] == []
 
 
 def test_links_between_pages_lead_somewhere():

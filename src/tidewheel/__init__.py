@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tidewheel.engine.stream import KeyedStream, Stream, WindowedStream, stream
     from tidewheel.model import aggregates as agg
     from tidewheel.model import triggers, windows
+    from tidewheel.model.lookup import Lookup
     from tidewheel.model.process import Clock, ProcessingTimer, Timer
     from tidewheel.patterns import (
         Pattern,
@@ -50,6 +51,7 @@ __all__ = [
     "Job",
     "KeyedStream",
     "Log",
+    "Lookup",
     "Pattern",
     "PatternBook",
     "ProcessingTimer",
@@ -101,6 +103,7 @@ _HOMES = {
     "WindowedStream": "engine.stream",
     "stream": "engine.stream",
     "Result": "engine.result",
+    "Lookup": "model.lookup",
     "Clock": "model.process",
     "ProcessingTimer": "model.process",
     "Timer": "model.process",

@@ -19,6 +19,7 @@ COMMANDS = [
     "replay",
     "record",
     "ingest",
+    "ask",
     "topics",
     "tail",
     "compare",

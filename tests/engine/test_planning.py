@@ -14,6 +14,7 @@ from tidewheel.engine.planning import first_offset, plan_batch, split
 from tidewheel.errors import CheckpointError, TopicNotFoundError
 from tidewheel.model import watermarks
 from tidewheel.transport.log import open_log
+from tidewheel.transport.sqlite import SqliteLog
 
 S = 1_000_000
 TRUSTING = watermarks.bounded("1 s", future=None)
@@ -202,3 +203,47 @@ def test_what_is_said_aside_waits_for_all_that_was_appended_before_it(log, size,
         assert heard >= events // size - 1, "nor long after it"
     assert offset.positions == {("a", 0): 10 * size, ("control", 0): 10}
     assert steps > 3
+
+
+def test_a_topic_that_is_ahead_is_read_first_and_all_of_it(log):
+    """What it says is good for all times: also for events that were appended before it."""
+    strategies = {"a": TRUSTING, "facts": watermarks.Ahead()}
+    for number in range(4):
+        log.append("a", positions(range(number * 40, number * 40 + 40)))
+    for number in range(10):
+        log.append("facts", positions(range(number * 30, number * 30 + 30)))
+    until = {("a", 0): 160, ("facts", 0): 300}
+    offset, seen = begin(log, "a", "facts"), []
+    while (after := plan_batch(log, strategies, offset, limit=100, clock=10, tick=0, until=until)) is not offset:
+        offset = after
+        seen.append((offset.positions["facts", 0], offset.positions["a", 0], offset.watermark))
+        if offset.positions["facts", 0] < 300:
+            assert offset.positions["a", 0] == 0
+            assert offset.watermark is None
+    assert seen[-1] == (300, 160, START + 158 * S)
+    assert len(seen) > 4
+
+
+def test_events_that_wait_for_a_topic_ahead_are_not_idle(log):
+    idle = watermarks.bounded("1 s", idle="5 s", future=None)
+    strategies = {"a": idle, "facts": watermarks.Ahead()}
+    log.append("a", positions(range(10)))
+    log.create_topic("facts")
+    read = plan_batch(log, strategies, begin(log, "a", "facts"), limit=10, clock=100 * S, tick=0)
+    log.append("a", positions(range(10, 20)))
+    log.append("facts", positions(range(300)))
+    later = plan_batch(log, strategies, read, limit=10, clock=200 * S, tick=0)
+    assert later.positions == {("a", 0): 10, ("facts", 0): 300}
+    assert later.watermark == read.watermark
+
+
+def test_by_the_logs_clock_a_topic_that_is_ahead_says_nothing_of_the_time(tmp_path):
+    now = [100]
+    with SqliteLog(tmp_path / "x.tw", clock=lambda: now[0]) as log:
+        log.append("a", positions(range(10)))
+        now[0] = 900
+        log.append("facts", positions(range(10)))
+        strategies = {"a": TRUSTING, "facts": watermarks.Ahead()}
+        after = plan_batch(log, strategies, begin(log, "a", "facts"), limit=None, clock=0, tick=0, by_log=True)
+        assert after.positions == {("a", 0): 10, ("facts", 0): 10}
+        assert after.clock == 100

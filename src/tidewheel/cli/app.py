@@ -13,6 +13,7 @@ import typer
 from tidewheel import __version__
 from tidewheel.cli import attending
 from tidewheel.cli.archive import archive
+from tidewheel.cli.ask import ask
 from tidewheel.cli.common import ExitCode, exit_code, say, taught
 from tidewheel.cli.compare import compare
 from tidewheel.cli.demo import demo
@@ -87,7 +88,7 @@ app = typer.Typer(
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Begin here": (demo, doctor),
-    "Into the log": (simulate, replay, record, ingest),
+    "Into the log": (simulate, replay, record, ingest, ask),
     "In the log": (topics, tail, compare, switch, archive),
 }
 for _panel, _functions in _PANELS.items():

@@ -22,6 +22,7 @@ from tidewheel.engine.columns import spark_schema
 from tidewheel.engine.input import LogInput
 from tidewheel.engine.job import Job
 from tidewheel.engine.launch import called, check, default_targets, from_log, prepared_targets
+from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.query import in_memory, row_parcels
 from tidewheel.engine.result import Result, arrow_of
 from tidewheel.engine.run import explained
@@ -55,7 +56,7 @@ def run_batch(
     name = name or called(results)
     topics = check(targets, log)
     for result in results:
-        if result.flow().books:
+        if any(isinstance(what, BookMatch) for what in result.flow().told.values()):
             raise DefinitionError(
                 f"{result.name} looks for patterns that a topic changes while it runs: what it finds depends on when; "
                 "run it as a stream (available_now=True, or --available-now)"

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.flow import RowOp, Stage
 from tidewheel.engine.input import FrameInput, LogInput
+from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.matched import Matched
 from tidewheel.engine.sliced import can_slice
 from tidewheel.engine.window_columns import slice_length
@@ -52,13 +53,15 @@ def _about(stage: Stage) -> str:
     return (f"for each {', '.join(stage.keys)}" if stage.keys else "over all rows") + after
 
 
-def _body(what: Windowing | Process | Matched | Repeats | EachRow) -> list[str]:
+def _body(what: Windowing | Process | Matched | Repeats | EachRow | LookedUp) -> list[str]:
     if isinstance(what, Windowing):
         return _windows(what)
     if isinstance(what, Repeats):
         return _repeats(what)
     if isinstance(what, EachRow):
         return ["What: every row is a result.", "When: in the batch that reads it; none is late.", "Kept: nothing."]
+    if isinstance(what, LookedUp):
+        return what.about()
     return _process(what) if isinstance(what, Process) else _matched(what)
 
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from tidewheel.engine.counted import CountedOperator
 from tidewheel.engine.each_row import EachRow, EachRowOperator
+from tidewheel.engine.looked_up import LookedUp, LookupOperator
 from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.matched import Matched
 from tidewheel.engine.matching import BookOperator, MatchOperator
@@ -35,6 +36,8 @@ __all__ = ["ALL", "ARRIVAL", "Flow", "RowOp", "Stage", "StageOperator", "needed"
 
 _WHERE = re.compile(r"/\S*/site-packages/")  # where a polars plugin is installed is no part of what it does
 
+ARRIVAL = "_arrival"
+"""When a row reached the log, in µs."""
 ALL = "__all"
 """The key of a stream without keys."""
 
@@ -94,7 +97,7 @@ class Stage:
 
     ops: tuple[RowOp, ...]
     keys: tuple[str, ...]
-    what: Windowing | Process | Matched | Repeats | EachRow
+    what: Windowing | Process | Matched | Repeats | EachRow | LookedUp
     schema: Mapping[str, pl.DataType]
     time: str = "event_time"
 
@@ -118,6 +121,8 @@ class Stage:
             return ProcessOperator(self.what, self.schema)
         if isinstance(self.what, Repeats):
             return RepeatsOperator(self.what, self.schema)
+        if isinstance(self.what, LookedUp):
+            return LookupOperator(self.what)
         if isinstance(self.what, BookMatch):
             return BookOperator(self.what, self.by)
         if isinstance(self.what, Matched):
@@ -140,7 +145,7 @@ def needed(stage: Stage) -> frozenset[str] | None:
         if op.kind == "select":  # there is nothing else from here on
             return frozenset(names)
     what = stage.what
-    if isinstance(what, (Process, Repeats, EachRow)):
+    if isinstance(what, (Process, Repeats, EachRow, LookedUp)):
         return None
     if isinstance(what, Matched):
         asked = set(what.columns)
@@ -186,9 +191,13 @@ class Flow:
         return not all(isinstance(stage.what, EachRow) for stage in self.stages)
 
     @property
-    def books(self) -> dict[int, BookMatch]:
-        """The stages, by their depth, that a topic tells what to look for."""
-        return {depth: stage.what for depth, stage in enumerate(self.stages) if isinstance(stage.what, BookMatch)}
+    def told(self) -> dict[int, BookMatch | LookedUp]:
+        """The stages, by their depth, that a topic beside the input tells something: what to look for, or answers."""
+        return {
+            depth: stage.what
+            for depth, stage in enumerate(self.stages)
+            if isinstance(stage.what, (BookMatch, LookedUp))
+        }
 
     @property
     def waits_for_clock(self) -> bool:

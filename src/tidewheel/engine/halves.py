@@ -21,6 +21,7 @@ from tidewheel.engine.buckets import by_bucket
 from tidewheel.engine.flow import ALL, Flow, RowOp, Stage, StageOperator, prepared, timed
 from tidewheel.engine.frames import pack, unpack
 from tidewheel.engine.judging import LATE_BY, REASON
+from tidewheel.engine.looked_up import LookedUp, LookupOperator
 from tidewheel.engine.matching import BookOperator
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.partials import N
@@ -49,7 +50,7 @@ TICK = "tick"
 ACCEPTED = "accepted"
 _OUT = "out"  # results on their way through later stages
 _IN = "in"
-_BOOK = "book-"  # definitions for the stage of this depth
+_TOLD = "book-"  # what a topic beside the input tells the stage of this depth
 _DOUBT = "doubt-"  # rows, none earlier than this, that are in partial aggregates already but may have been too late
 _SKIPPED = "skipped"  # how many rows were skipped, by reason
 PLACE = "__place"
@@ -185,13 +186,20 @@ class Dealer:
             parcels.setdefault(0, Parcel()).add(flow, LATE, _public(pl.concat(late)))
 
     def announce(self, parcels: dict[int, Parcel], flow: str, by_topic: Mapping[str, Sequence[Rows]]) -> None:
-        """Give every bucket the definitions that the flow's stages are told to heed."""
+        """Give the buckets what the flow's stages are told to heed: definitions to all of them, the answers of a lookup
+        to those of their keys."""
         with _blamed(flow):
-            for depth, book in self._flows[flow].books.items():
-                found = book.accepted([rows.frame for rows in by_topic.get(book.topic, ())])
-                for bucket in range(self._buckets) if found.height else ():
-                    told = found.with_columns(pl.lit(bucket == 0).alias("tells"))
-                    parcels.setdefault(bucket, Parcel()).add(flow, f"{_BOOK}{depth}", told)
+            for depth, what in self._flows[flow].told.items():
+                found = what.accepted([rows.frame for rows in by_topic.get(what.topic, ())])
+                if not found.height:
+                    continue
+                if isinstance(what, LookedUp):
+                    parts = by_bucket(found, what.keys, self._buckets)
+                else:
+                    numbers = range(self._buckets)
+                    parts = ((number, found.with_columns(pl.lit(number == 0).alias("tells"))) for number in numbers)
+                for bucket, part in parts:
+                    parcels.setdefault(bucket, Parcel()).add(flow, f"{_TOLD}{depth}", part)
 
 
 @contextmanager
@@ -259,7 +267,7 @@ class SecondHalf:
         incoming: dict[str, list[pl.DataFrame]] = {}
         out: list[tuple[str, str, pl.DataFrame]] = []
         late_here: dict[str, int] = {}
-        books: dict[str, list[pl.DataFrame]] = {}
+        told: dict[str, list[pl.DataFrame]] = {}
         forward: dict[int, Parcel] = {}
         for data in parcels:
             for flow, port, frame in Parcel.read(data, before=tick.before):
@@ -275,9 +283,9 @@ class SecondHalf:
                     late_here[flow] = late_here.get(flow, 0) + frame.height
                 elif port == _SKIPPED:
                     out += [(flow, METRICS, self._skipped(flow, tick, *row)) for row in frame.iter_rows()]
-                elif port == f"{_BOOK}{self._depth}":
-                    books.setdefault(flow, []).append(frame)
-                elif port.startswith(_BOOK):
+                elif port == f"{_TOLD}{self._depth}":
+                    told.setdefault(flow, []).append(frame)
+                elif port.startswith(_TOLD):
                     forward.setdefault(bucket, Parcel()).add(flow, port, frame)
                 else:
                     out.append((flow, port.removeprefix(f"{_OUT}-"), frame))
@@ -285,8 +293,8 @@ class SecondHalf:
             if flows is not None and name not in flows:
                 continue
             with _blamed(name):
-                if name in books:
-                    out += self._heed(name, operator, state, books[name], tick)
+                if name in told:
+                    out += self._heed(name, operator, state, told[name], tick)
                 out += self._stage(name, operator, state, incoming.get(name, []), late_here, tick, forward)
         if self._next is not None:
             for name, port, frame in out:
@@ -308,8 +316,8 @@ class SecondHalf:
     def _heed(
         self, name: str, operator: StageOperator, state: BucketState, frames: Sequence[pl.DataFrame], tick: Tick
     ) -> list[tuple[str, str, pl.DataFrame]]:
-        """Definitions come before the batch's rows, in the order in which they were read."""
-        assert isinstance(operator, BookOperator)
+        """What is told comes before the batch's rows, in the order in which it was read."""
+        assert isinstance(operator, (BookOperator, LookupOperator))
         told = operator.heed(state.store(f"{name}/{self._depth}/"), pl.concat(frames), tick)
         return [(name, port, frame) for port, frame in told.items() if frame.height]
 

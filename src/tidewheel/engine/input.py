@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
@@ -18,9 +18,12 @@ from tidewheel.engine.workers import registry_for
 from tidewheel.errors import DefinitionError, TopicNotFoundError
 from tidewheel.model import watermarks
 from tidewheel.model.watermarks import Bounded, Strategy
-from tidewheel.transport.codec import ENVELOPE_COLUMNS, decode_envelopes
+from tidewheel.transport.codec import ENVELOPE_COLUMNS, decode_columns, decode_envelopes
 from tidewheel.transport.log import Log
 from tidewheel.transport.registry import type_name, types
+
+if TYPE_CHECKING:
+    from tidewheel.engine.looked_up import LookedUp
 
 __all__ = ["FrameInput", "LogInput", "polars_schema", "type_of"]
 
@@ -101,9 +104,12 @@ class FrameInput:
     frame: DataFrame = field(repr=False)
     time: str
     watermark: Strategy
+    lookups: Log | None = None
 
     @classmethod
-    def of(cls, frame: DataFrame, *, time: str | None, watermark: Strategy | None) -> FrameInput:
+    def of(
+        cls, frame: DataFrame, *, time: str | None, watermark: Strategy | None, lookups: Log | None = None
+    ) -> FrameInput:
         """Check what was asked for."""
         if time is None:
             raise DefinitionError(
@@ -124,7 +130,7 @@ class FrameInput:
                 f"stream: over a streaming DataFrame the watermark follows Spark's, which can be bounded(...) or "
                 f"monotonic() without idle, got {chosen!r}. For the others write the events to a log first"
             )
-        return cls(frame, time, chosen)
+        return cls(frame, time, chosen, lookups)
 
     @property
     def time_column(self) -> str:
@@ -139,6 +145,27 @@ class FrameInput:
     def schema(self) -> dict[str, pl.DataType]:
         """The columns of its rows."""
         return polars_schema(arrow_schema(self.frame.schema))
+
+    def outcomes(self, of: LookedUp) -> pl.DataFrame:
+        """All that is known for a lookup now."""
+        name = of.lookup.name
+        if self.frame.isStreaming:
+            raise DefinitionError(
+                f"lookup {name}: answers come to a streaming DataFrame in no order that could be repeated; write its "
+                "rows to a log, and read them with stream(log, ...)"
+            )
+        if self.lookups is None:
+            raise DefinitionError(f"lookup {name}: name the log that has the answers: stream(df, lookups=log, ...)")
+        try:
+            info = self.lookups.topic_info(of.topic)
+        except TopicNotFoundError:
+            return of.latest(())
+        frames = [
+            pl.DataFrame(pl.from_arrow(decode_columns(of.message, batch.records.column("value")).columns))
+            for partition in range(info.partitions)
+            for batch in self.lookups.read(of.topic, partition, info.first_offsets[partition])
+        ]
+        return of.latest(frames)
 
     @property
     def spark(self) -> SparkSession:

@@ -34,11 +34,10 @@ from tidewheel.engine.window_columns import TIME
 from tidewheel.errors import DefinitionError, FlowError, TopicNotFoundError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Duration, now
-from tidewheel.model.watermarks import Aside, Bounded, Strategy
+from tidewheel.model.watermarks import Bounded, Strategy
 from tidewheel.model.windowing import Windowing
 from tidewheel.transport.codec import ENVELOPE_COLUMNS
 from tidewheel.transport.dynamic import MADE, define_message
-from tidewheel.transport.event_pb2 import PatternDefinition
 from tidewheel.transport.log import Log, Topic
 from tidewheel.transport.registry import TypeRegistry, type_name, types
 from tidewheel.transport.type_topic import publish_types
@@ -326,8 +325,8 @@ def _readings(results: Iterable[Result]) -> Iterator[tuple[str, str, Strategy]]:
         if isinstance(result.input, LogInput):
             for topic in result.input.topics:
                 yield topic, result.input.message, result.input.watermark
-            for book in result.flow().books.values():
-                yield book.topic, type_name(PatternDefinition), Aside()
+            for told in result.flow().told.values():
+                yield told.topic, told.message, told.strategy
 
 
 def _buckets(spark: SparkSession, given: int | None) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -17,10 +17,13 @@ from tidewheel.engine.matched import DROPPED, EVENT_TIME, PORTS, TIMED_OUT, Fram
 from tidewheel.engine.operator import RESULTS
 from tidewheel.errors import CheckpointError, DefinitionError, TidewheelError
 from tidewheel.model.time import Instant
+from tidewheel.model.watermarks import Aside, Strategy
 from tidewheel.patterns.matcher import Matcher
 from tidewheel.patterns.measures_json import as_json
 from tidewheel.patterns.pattern_json import pattern_from_json
+from tidewheel.transport.event_pb2 import PatternDefinition
 from tidewheel.transport.pattern_book import name_fault
+from tidewheel.transport.registry import type_name
 
 __all__ = ["DEFINITIONS", "BookMatch"]
 
@@ -58,6 +61,9 @@ class BookMatch(Matched):
     keys: tuple[str, ...]
     schema: Mapping[str, pl.DataType] = field(repr=False)
     limit: int = 10_000
+
+    message: ClassVar[str] = type_name(PatternDefinition)
+    strategy: ClassVar[Strategy] = Aside()
 
     def __post_init__(self) -> None:
         if not isinstance(self.limit, int) or isinstance(self.limit, bool) or self.limit < 1:

@@ -9,7 +9,7 @@ from tidewheel.engine.offset import Offset
 from tidewheel.errors import CheckpointError
 from tidewheel.model.summary import Summary
 from tidewheel.model.time import Duration, Instant
-from tidewheel.model.watermarks import Strategy, advance
+from tidewheel.model.watermarks import Ahead, Strategy, advance
 from tidewheel.transport.log import Block, Log, Partition, Start
 
 __all__ = ["Piece", "first_offset", "plan_batch", "split"]
@@ -52,9 +52,10 @@ def plan_batch(
 
     Whole blocks are taken in the order in which they were appended, whatever their topic, so that a backlog is worked
     off evenly and no topic runs ahead of the others. A block of a topic that is aside waits for all that was appended
-    before it: what it says is for what comes after it. `until` stops at these positions. Without data a batch is
-    planned only to move the watermark, or with `ticking` the clock alone, at most once every `tick`. With `by_log` the
-    batch's clock is when the last of its blocks was appended, so that history can be run again as it happened.
+    before it: what it says is for what comes after it. A topic that is ahead goes first, and the others wait until all
+    of it is read. `until` stops at these positions. Without data a batch is planned only to move the watermark, or with
+    `ticking` the clock alone, at most once every `tick`. With `by_log` the batch's clock is when the last of its blocks
+    was appended, so that history can be run again as it happened.
     """
     if before.log != log.identity:
         raise CheckpointError(
@@ -63,20 +64,33 @@ def plan_batch(
         )
     clock = max(clock, before.clock)
     positions = dict.fromkeys(_partitions(log, list(strategies)), 0) | dict(before.positions)
+    ahead = {topic for topic, strategy in strategies.items() if isinstance(strategy, Ahead)}
+    aside = {topic for topic, strategy in strategies.items() if not strategy.takes_part} - ahead
     waiting: list[Block] = []
     for (topic, partition), position in positions.items():
         end = None if until is None else until.get((topic, partition), position)
         if end is None or end > position:
             waiting += log.blocks(topic, partition, position, end=end, limit=limit)
-    waiting.sort(key=lambda block: (block.summary.append_time, block.topic, block.partition, block.first_offset))
-    aside = {topic for topic, strategy in strategies.items() if not strategy.takes_part}
+    waiting.sort(
+        key=lambda block: (
+            block.topic not in ahead,
+            block.summary.append_time,
+            block.topic,
+            block.partition,
+            block.first_offset,
+        )
+    )
     horizon = _horizon(log, waiting, until) if aside.intersection(block.topic for block in waiting) else None
     taken: dict[Partition, list[Summary]] = {part: [] for part in positions}
     behind: set[Partition] = set()
+    more = bool(_cut(log, [block for block in waiting if block.topic in ahead], until))
     count = 0
     for block in waiting:
         part = (block.topic, block.partition)
         size = block.summary.count
+        if more and block.topic not in ahead:
+            behind.add(part)
+            continue
         early = bool(behind) or (horizon is not None and block.summary.append_time > horizon)
         if (
             part in behind
@@ -84,12 +98,13 @@ def plan_batch(
             or (limit is not None and count > 0 and count + size > limit)
         ):
             behind.add(part)
+            more = more or block.topic in ahead
             continue
         count += size
         taken[part].append(block.summary)
         positions[part] = block.next_offset
     if by_log:
-        appended = [summary.append_time for summaries in taken.values() for summary in summaries]
+        appended = [found.append_time for part, some in taken.items() if part[0] not in ahead for found in some]
         clock = max([before.clock, *appended])
     if count == 0 and clock - before.clock < tick:
         return before
@@ -127,11 +142,14 @@ def split(log: Log, before: Offset, after: Offset, *, tasks: int, worth: int) ->
 
 def _horizon(log: Log, waiting: Sequence[Block], until: Mapping[Partition, int] | None) -> Instant | None:
     """Up to when it is known what was appended; None if these blocks are all there are."""
+    return min((block.summary.append_time for block in _cut(log, waiting, until)), default=None)
+
+
+def _cut(log: Log, waiting: Sequence[Block], until: Mapping[Partition, int] | None) -> list[Block]:
+    """The last block of each partition that has more than these."""
     last = {(block.topic, block.partition): block for block in waiting}
     ends = {part: log.topic_info(part[0]).next_offsets[part[1]] for part in last} if until is None else until
-    return min(
-        (block.summary.append_time for part, block in last.items() if block.next_offset < ends[part]), default=None
-    )
+    return [block for part, block in last.items() if block.next_offset < ends[part]]
 
 
 def _partitions(log: Log, topics: Sequence[str]) -> list[Partition]:

@@ -91,11 +91,11 @@ class ReaderHalf:
         yield _rows(parcels, self._ids, info.task, tick, everyone=info.first, lane="/".join(info.lane))
 
     def refused(self, topic: str, columns: pa.RecordBatch) -> dict[int, str]:
-        """The rows that are definitions which make no sense to a flow that is told by this topic, and why not."""
-        books = [book for flow in self._flows for book in flow.books.values() if book.topic == topic]
+        """The rows that make no sense to a flow that is told something by this topic, and why not."""
+        told = [what for flow in self._flows for what in flow.told.values() if what.topic == topic]
         found: dict[int, str] = {}
-        for number, row in enumerate(columns.to_pylist()) if books else ():
-            reasons = [reason for book in books if (reason := book.refusal(row)) is not None]
+        for number, row in enumerate(columns.to_pylist()) if told else ():
+            reasons = [reason for what in told if (reason := what.refusal(row)) is not None]
             if reasons:
                 found[number] = reasons[0]
         return found

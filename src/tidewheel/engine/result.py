@@ -18,6 +18,7 @@ from tidewheel.engine.flow import Flow, Stage
 from tidewheel.engine.halves import METRICS, late_port, metrics_frame
 from tidewheel.engine.input import LogInput
 from tidewheel.engine.judging import LATE_BY, REASON
+from tidewheel.engine.looked_up import FAILED, LookedUp
 from tidewheel.engine.matched import Matched
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.pane_columns import PANE_COLUMNS
@@ -44,7 +45,7 @@ def result_schema(stage: Stage) -> dict[str, pl.DataType]:
         if stage.what.streams:
             output.pop("stream")
         return output
-    if isinstance(stage.what, Matched):
+    if isinstance(stage.what, (Matched, LookedUp)):
         return stage.what.outputs()[RESULTS]
     if isinstance(stage.what, Repeats):
         return dict(stage.schema)
@@ -75,7 +76,8 @@ class Result(Stream):
     windowed on.
 
     Besides its results it has outputs by name: `late` (rows that came too late, with `late_reason` and `late_by`),
-    `metrics`, those that a process function names, and of a pattern `timed_out` and `dropped`.
+    `metrics`, those that a process function names, of a pattern `timed_out` and `dropped`, and `failed` of a lookup,
+    wherever it stands.
     """
 
     name: str | None = None
@@ -111,6 +113,8 @@ class Result(Stream):
             late = dict(each.schema) | {REASON: pl.String(), LATE_BY: pl.Duration("us")}
             outputs[late_port(depth)] = arrow_of(_plain(late))
             outputs |= {name: arrow_of(_plain(result_schema(each))) for name in each.streams}
+            if isinstance(each.what, LookedUp):
+                outputs[FAILED] = arrow_of(_plain(each.what.outputs()[FAILED]))
         if isinstance(stage.what, Matched):
             outputs |= {name: arrow_of(of) for name, of in stage.what.outputs().items() if name != RESULTS}
         sample = metrics_frame("", 0, Tick(None, None, 0), 0, 0, None)

@@ -14,11 +14,13 @@ from pyspark.sql import DataFrame
 from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.flow import RowOp, Stage
 from tidewheel.engine.input import FrameInput, LogInput
+from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.matched import Matched, PatternMatch
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import Aggregate
 from tidewheel.model.deduplicate import deduplicate
+from tidewheel.model.lookup import Lookup
 from tidewheel.model.previous import previous
 from tidewheel.model.process import DataType, Process, ProcessFunction, StateColumn
 from tidewheel.model.repeats import Repeats
@@ -48,12 +50,14 @@ def stream(
     type: str | type[Message] | None = None,
     time: str | None = None,
     watermark: Strategy | None = None,
+    lookups: Log | None = None,
 ) -> Stream:
     """A stream over topics of a log, or over any DataFrame with a column of event times.
 
     `watermark` says how far event time has come: `watermarks.bounded("1 s")` unless told otherwise (10 min over a
     DataFrame). `time` names the DataFrame's time column; for a log it may be `ingestion_time` or `arrival`. `type` is
-    the message type, which a topic that holds events tells by itself.
+    the message type, which a topic that holds events tells by itself. `lookups` is the log that has the answers for
+    `lookup` over a DataFrame.
 
     >>> import tempfile
     >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
@@ -67,8 +71,10 @@ def stream(
     if isinstance(source, DataFrame):
         if topic is not None or type is not None:
             raise DefinitionError("stream: topic and type are for a log; a DataFrame has its columns")
-        given: LogInput | FrameInput = FrameInput.of(source, time=time, watermark=watermark)
+        given: LogInput | FrameInput = FrameInput.of(source, time=time, watermark=watermark, lookups=lookups)
     elif isinstance(source, Log):
+        if lookups is not None:
+            raise DefinitionError("stream: lookups is for a DataFrame; a log has its answers in topics of its own")
         given = LogInput.of(source, topic or (), type=type, time=time or _TIME, watermark=watermark)
     else:
         raise DefinitionError(f"stream: expected a log (open_log(...)) or a DataFrame, got {source!r}")
@@ -168,6 +174,37 @@ class Stream:
         came first: rows are passed on as they come, also if they are up to the horizon behind the watermark.
         """
         return KeyedStream(self, ()).deduplicate(*columns, horizon=horizon)
+
+    def lookup(
+        self, lookup: Lookup, *, timeout: str | timedelta | int = "5 s", keep: str | timedelta | int = "1 d"
+    ) -> Result:
+        """Add to each row what was looked up about its key outside the stream, and written into the lookup's topic.
+
+        A row goes on with the answer as soon as there is one. When the watermark is `timeout` past it, it goes on
+        without: the answer's columns are null, and the output `failed` has it, too, with the reason. No row is too late
+        here; windows that follow want a lateness of at least `timeout`. Answers are kept for `keep` of event time.
+
+        >>> import tempfile
+        >>> import tidewheel as tw
+        >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+        >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+        >>> depot = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, gives={"depot": pl.String})
+        >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+        >>> list(positions.select("operator", "vehicle", "speed").lookup(depot).schema)
+        ['event_time', 'operator', 'vehicle', 'speed', 'depot']
+        """
+        if not isinstance(lookup, Lookup):
+            raise DefinitionError(f"lookup: expected a tidewheel.Lookup, got {lookup!r}")
+        if any(isinstance(stage.what, LookedUp) for stage in self.stages):
+            raise DefinitionError(f"lookup {lookup.name}: there is a lookup before it; a stream can have one")
+        what = LookedUp(
+            lookup, duration(timeout, what="timeout of a lookup"), duration(keep, what="keep"), dict(self.schema)
+        )
+        if not isinstance(self.input, LogInput):
+            what = replace(what, known=self.input.outcomes(what))
+        elif lookup.topic in self.input.topics:
+            raise DefinitionError(f"lookup {lookup.name}: {lookup.topic!r} holds the rows; answers need another topic")
+        return KeyedStream(self, what.keys)._staged(what)
 
     def _with(self: _S, op: RowOp) -> _S:
         return replace(self, ops=(*self.ops, op), schema=_after((op,), self.schema))
@@ -295,7 +332,7 @@ class KeyedStream:
             raise DefinitionError(f"match_from: {topic.name!r} holds the events; patterns need a topic of their own")
         return self._staged(BookMatch(topic.name, self.keys, dict(self.stream.schema), limit))
 
-    def _staged(self, what: Windowing | Process | Matched | Repeats | EachRow) -> Result:
+    def _staged(self, what: Windowing | Process | Matched | Repeats | EachRow | LookedUp) -> Result:
         from tidewheel.engine.result import Result, result_schema
 
         source = self.stream
@@ -305,8 +342,9 @@ class KeyedStream:
                 f'window(timestamp="{before.timestamp}"): results of that time would be late for what follows; '
                 'use timestamp="end" in front of another stage'
             )
-        if isinstance(what, (Process, Matched, Repeats)) and source.retracting:
+        if not isinstance(what, (Windowing, EachRow)) and source.retracting:
             kind = "a pattern" if isinstance(what, Matched) else "a process function"
+            kind = "a lookup" if isinstance(what, LookedUp) else kind
             raise DefinitionError(
                 f"{what!r}: the rows before it may be taken back, which {kind} cannot follow; "
                 'use accumulate("delta"), or a trigger without early and late panes'

@@ -19,6 +19,7 @@ from tidewheel.model.summary import Summary, merge, skew_bounds
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = [
+    "Ahead",
     "Arrival",
     "Aside",
     "Bounded",
@@ -197,6 +198,14 @@ class Aside(Strategy):
         return None
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class Ahead(Aside):
+    """Likewise, for topics whose word is good for all times, whenever it was said: they are read as soon as possible,
+    ahead of the events of others."""
+
+    kind: ClassVar[str] = "ahead"
+
+
 def _common(idle: str | timedelta | None, future: str | timedelta | None) -> dict[str, Duration | None]:
     return {
         "idle": None if idle is None else duration(idle, what="watermark idle timeout"),
@@ -247,7 +256,9 @@ def from_json(fields: Mapping[str, Any]) -> Strategy:
     >>> from_json(bounded("1 s").to_json()) == bounded("1 s")
     True
     """
-    kinds: dict[str, type[Strategy]] = {cls.kind: cls for cls in (Arrival, Aside, Bounded, Percentile, Punctuated)}
+    kinds: dict[str, type[Strategy]] = {
+        cls.kind: cls for cls in (Ahead, Arrival, Aside, Bounded, Percentile, Punctuated)
+    }
     options = dict(fields)
     kind = options.pop("kind", None)
     if kind not in kinds:

@@ -19,6 +19,7 @@ from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.flow import Stage, prepared
 from tidewheel.engine.halves import METRICS
 from tidewheel.engine.launch import Target, start_flows
+from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.matched import DROPPED, TIMED_OUT, Matched, PatternMatch
 from tidewheel.engine.operator import LATE, RESULTS
 from tidewheel.engine.result import Result, arrow_of
@@ -149,6 +150,8 @@ def run_on_reference(script: Script, pipeline: Pipeline) -> Outcome:
             return _matched(stage.what, bundles)
         if isinstance(stage.what, Matched):
             raise DefinitionError('Script.run: a MATCH_RECOGNIZE clause runs on="spark" only')
+        if isinstance(stage.what, LookedUp):
+            raise DefinitionError('Script.run: a lookup runs on="spark" only')
         return _windowed(stage, stage.what, bundles)
 
 

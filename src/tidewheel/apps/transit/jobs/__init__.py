@@ -5,6 +5,7 @@ from tidewheel.apps.transit.jobs.closing_in import closing_in
 from tidewheel.apps.transit.jobs.delay_distribution import delay_distribution
 from tidewheel.apps.transit.jobs.emergency_stop import emergency_stop
 from tidewheel.apps.transit.jobs.emergency_stop_sql import emergency_stop_sql
+from tidewheel.apps.transit.jobs.final_stop_distribution import final_stop_distribution
 from tidewheel.apps.transit.jobs.flow_direction import flow_direction
 from tidewheel.apps.transit.jobs.geofences import geofences
 from tidewheel.apps.transit.jobs.journeys import journeys
@@ -17,6 +18,7 @@ __all__ = [
     "delay_distribution",
     "emergency_stop",
     "emergency_stop_sql",
+    "final_stop_distribution",
     "flow_direction",
     "geofences",
     "journeys",

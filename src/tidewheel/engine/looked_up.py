@@ -1,0 +1,246 @@
+"""Rows with what was looked up about their key outside the stream.
+
+Nothing is asked here: a job that called a service could not be repeated. Who asks writes what became of each question
+into the lookup's topic (`tidewheel.ingest.lookup`), and a job reads that topic beside its rows. How far it has read is
+in the batch's offsets, like everything else, so a batch that is run again finds the same answers and gives the same
+bytes. The other way, to ask inside the reader and note the answers in a table of its own, would need a second store
+that is written in step with Spark's checkpoint, and a slow service would hold up every job of the query.
+
+Each row comes out once, with its own time: with the answer as soon as there is one; without, when the watermark is
+`timeout` past the row. So a row waits, never the stream. Rows are taken however late they are: what follows decides.
+An answer is good for all times, so the topic is read ahead of the rows, and it makes no difference to the results how
+rows were cut into batches, as long as the answers were written before the batch was planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import polars as pl
+
+from tidewheel.engine.judging import judge
+from tidewheel.engine.operator import RESULTS, Outputs, Store, Tick
+from tidewheel.engine.window_columns import TIME
+from tidewheel.errors import CheckpointError, DefinitionError, MalformedError
+from tidewheel.model.lookup import Lookup
+from tidewheel.model.time import Duration, Instant, format_duration
+from tidewheel.model.watermarks import Ahead, Strategy
+from tidewheel.transport.event_pb2 import LookupOutcome
+from tidewheel.transport.registry import type_name
+
+__all__ = ["FAILED", "REASON", "LookedUp", "LookupOperator"]
+
+FAILED = "failed"
+"""The output that tells of the rows without an answer."""
+REASON = "reason"
+"""Its column that says why there is none."""
+
+NO_ANSWER = "no answer in time"
+NO_KEY = "the key is incomplete"
+
+_FOUND, _WHY, _SEEN, _READ = "__found", "__why", "__seen", "__read"
+_ANSWERS, _WAITING = "answers.1", "waiting.1"  # the number is the version of what they hold
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """A lookup for rows of a schema. `known`: outcomes that are there from the start, for bounded input."""
+
+    lookup: Lookup
+    timeout: Duration
+    keep: Duration
+    schema: Mapping[str, pl.DataType] = field(repr=False)
+    known: pl.DataFrame | None = field(default=None, repr=False, compare=False)
+
+    message: ClassVar[str] = type_name(LookupOutcome)
+    strategy: ClassVar[Strategy] = Ahead()
+
+    def __post_init__(self) -> None:
+        name = self.lookup.name
+        for key, kind in self.lookup.keys.items():
+            if key not in self.schema:
+                raise DefinitionError(
+                    f"lookup {name}: there is no column {key!r}; there are {', '.join(self.schema)}. "
+                    "Make it with with_columns"
+                )
+            there = self.schema[key]
+            if there != kind and not (there.is_integer() and kind.is_integer()):
+                raise DefinitionError(f"lookup {name}: the column {key!r} is {there}, the lookup's is {kind}; cast it")
+        taken = [column for column in self.lookup.gives if column in self.schema]
+        if taken:
+            raise DefinitionError(
+                f"lookup {name}: the rows have a column {taken[0]!r} already, and so has the answer; rename one, or "
+                "leave the rows' out with select"
+            )
+        if REASON in self.schema:
+            raise DefinitionError(f"lookup {name}: rows that fail get a column {REASON!r}; rename the one there is")
+        if self.timeout < 0 or self.keep <= 0:
+            raise DefinitionError(
+                f"lookup {name}: timeout must not be negative and keep more than nothing, got "
+                f"{format_duration(self.timeout)} and {format_duration(self.keep)}"
+            )
+
+    @property
+    def topic(self) -> str:
+        """Where the outcomes are."""
+        return self.lookup.topic
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that are asked for."""
+        return tuple(self.lookup.keys)
+
+    @property
+    def gives(self) -> dict[str, pl.DataType]:
+        """The columns of the answer."""
+        return dict(pl.DataFrame(schema=dict(self.lookup.gives)).schema)
+
+    def outputs(self) -> dict[str, dict[str, pl.DataType]]:
+        """All rows with the answer's columns as `results`; those without an answer, with the reason, as `failed`."""
+        return {RESULTS: {**self.schema, **self.gives}, FAILED: {**self.schema, REASON: pl.String()}}
+
+    def about(self) -> list[str]:
+        """In plain words."""
+        wait = format_duration(self.timeout)
+        return [
+            f"What: {', '.join(self.lookup.gives)} of {', '.join(self.lookup.keys)}, from the topic {self.topic}.",
+            f"When: at once if the answer is there, else when it comes; when the watermark is {wait} past the row it "
+            "goes on without, and is told in the output failed, too.",
+            "Late: rows are welcome however late they come.",
+            f"Kept: rows until there is an answer, at most {wait}; answers for at least {format_duration(self.keep)} "
+            "of event time after the row that asked.",
+        ]
+
+    # Where outcomes are read ---------------------------------------------------------------------------------
+
+    def refusal(self, row: Mapping[str, Any]) -> str | None:
+        """Why an outcome makes no sense here, if so."""
+        try:
+            self.lookup.read_key(row["key"] or "")
+            if row["answer"]:
+                self.lookup.read_answer(row["answer"])
+            elif not row["reason"]:
+                return f"lookup {self.lookup.name}: expected an answer, or the reason why there is none"
+        except MalformedError as error:
+            return str(error)
+        return None
+
+    def accepted(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+        """What the buckets are told of outcomes as they were read, in their order."""
+        kinds = {name: self.schema[name] for name in self.keys}
+        columns = {**kinds, **self.gives, _FOUND: pl.Boolean(), _WHY: pl.String(), _SEEN: pl.Int64()}
+        rows: list[tuple[Any, ...]] = []
+        nothing = (None,) * len(self.gives)
+        for frame in frames:
+            seen = frame["event_time"].cast(pl.Datetime("us", "UTC")).cast(pl.Int64).to_list()
+            for row, at in zip(frame.iter_rows(named=True), seen, strict=True):
+                if self.refusal(row) is not None:
+                    continue
+                key, found = self.lookup.read_key(row["key"]), bool(row["answer"])
+                answer = tuple(self.lookup.read_answer(row["answer"]).values()) if found else nothing
+                rows.append((*key, *answer, found, row["reason"] or None, at))
+        return pl.DataFrame(rows, schema=columns, orient="row")
+
+    def latest(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+        """Of outcomes in the order in which they were written, what is known of each key in the end."""
+        return self.newest(self.accepted(frames))
+
+    def newest(self, outcomes: pl.DataFrame) -> pl.DataFrame:
+        """The last word on each key; but no failure takes an answer back, which stays as true as it was."""
+        ordered = outcomes.with_row_index(_READ).sort(_FOUND, _READ).drop(_READ)
+        return ordered.unique(self.keys, keep="last", maintain_order=True)
+
+
+class LookupOperator:
+    """A lookup on one bucket of keys.
+
+    The store holds the outcomes (`answers.1`) and the rows that wait for one (`waiting.1`). A batch reads both once,
+    and writes what changed.
+    """
+
+    takes_rows = True
+    late_by_slice = False
+
+    def __init__(self, looked_up: LookedUp) -> None:
+        self.what = looked_up
+        self.keys = list(looked_up.keys)
+        self.columns = list(looked_up.schema)
+
+    def judge(
+        self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
+    ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """The rows whose time makes sense, and the others with the reason. None is too late."""
+        return judge(rows, before=None, last_end=lambda sound: sound[TIME], lateness=0, future=future, arrival=arrival)
+
+    def first_half(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
+        """The rows: all of them have to be seen."""
+        return rows.select([*self.columns, TIME])
+
+    def heed(self, store: Store, told: pl.DataFrame, tick: Tick) -> Outputs:
+        """Take outcomes that were read in this batch: they count for its rows already."""
+        _check(store)
+        fresh = told.select(*self._kinds())
+        kept = store.get(_ANSWERS)
+        newest = self.what.newest(fresh if kept is None else pl.concat([kept, fresh]))
+        if tick.before is not None:
+            newest = newest.filter(pl.col(_SEEN).fill_null(tick.before) + self.what.keep >= tick.before)
+        if newest.height:
+            store.put(_ANSWERS, newest)
+        else:
+            store.remove(_ANSWERS)
+        return {}
+
+    def step(self, store: Store, rows: pl.DataFrame | None, tick: Tick) -> Outputs:
+        """Take the batch's rows and its time; give those that have their answer, and those that can wait no more."""
+        _check(store)
+        waiting = store.get(_WAITING) if _WAITING in store.names() else None
+        given = [frame.select([*self.columns, TIME]) for frame in (waiting, rows) if frame is not None]
+        if not given or not any(frame.height for frame in given):
+            return {}
+        # Those that wait came first: rows of the same time stay in the order of their arrival.
+        joined = pl.concat(given).join(
+            self._answers(store), on=self.keys, how="left", maintain_order="left", nulls_equal=False
+        )
+        watermark = max((time for time in (tick.before, tick.watermark) if time is not None), default=None)
+        complete = pl.all_horizontal(pl.col(name).is_not_null() for name in self.keys)
+        found = pl.col(_FOUND).fill_null(False)
+        overdue = pl.lit(False) if watermark is None else pl.col(TIME) + self.what.timeout <= watermark
+        over = joined.with_columns(
+            pl.when(found).then(None).when(~complete).then(pl.lit(NO_KEY)).when(overdue)
+            .then(pl.col(_WHY).fill_null(NO_ANSWER)).alias(REASON),
+            (found | ~complete | overdue).alias(_READ),
+        )  # fmt: skip
+        self._keep(store, waiting, over.filter(~pl.col(_READ)))
+        done = over.filter(_READ)
+        failed = done.filter(pl.col(REASON).is_not_null())
+        return {
+            RESULTS: done.select([*self.columns, *self.what.gives, TIME]),
+            FAILED: failed.select([*self.columns, REASON, TIME]),
+        }
+
+    def _kinds(self) -> list[str]:
+        return [*self.keys, *self.what.gives, _FOUND, _WHY, _SEEN]
+
+    def _answers(self, store: Store) -> pl.DataFrame:
+        kept = store.get(_ANSWERS) if _ANSWERS in store.names() else self.what.known
+        found = self.what.accepted(()) if kept is None else kept
+        return found.select(*self.keys, *self.what.gives, _FOUND, _WHY)
+
+    def _keep(self, store: Store, before: pl.DataFrame | None, after: pl.DataFrame) -> None:
+        rows = after.select([*self.columns, TIME])
+        if not rows.height:
+            if before is not None:
+                store.remove(_WAITING)
+        elif before is None or not rows.equals(before):
+            store.put(_WAITING, rows)
+
+
+def _check(store: Store) -> None:
+    strange = [name for name in store.names() if name not in (_ANSWERS, _WAITING)]
+    if strange:
+        raise CheckpointError(
+            f"the state of this lookup holds {strange[0]!r}, which this Tidewheel does not know; start on a new "
+            "checkpoint, or with the Tidewheel that wrote it"
+        )

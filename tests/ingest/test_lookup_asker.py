@@ -1,0 +1,249 @@
+"""The asker on a log, with providers in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import tidewheel as tw
+from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel.errors import DefinitionError, FencedError
+from tidewheel.ingest.lookup import Asker, Limits, ProviderError
+from tidewheel.transport import codec
+from tidewheel.transport.event_pb2 import LookupOutcome
+from tidewheel.transport.log import open_log, records
+
+S = 1_000_000
+TOPIC = "input.vehicle-position"
+DEPOT = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, gives={"depot": pl.String})
+
+
+@pytest.fixture
+def log(tmp_path):
+    with open_log(tmp_path / "test.tw") as log:
+        yield log
+
+
+def put(log, vehicles, *, at=0):
+    """A position of each vehicle, at this second."""
+    numbers = np.array(list(vehicles))
+    frame = pl.DataFrame({"mode": ["bus"] * len(numbers), "operator": numbers % 3, "vehicle": numbers})
+    times = pa.array(np.full(len(numbers), at * S))
+    log.append(TOPIC, records(codec.encode_columns(VehiclePosition, frame, event_time=times), event_times=times))
+
+
+class Depots:
+    """Answers at once, but for vehicles that it does not know or cannot tell."""
+
+    def __init__(self, *, unknown=(), broken=()):
+        self.asked = []
+        self.unknown, self.broken = set(unknown), set(broken)
+
+    async def ask(self, key):
+        self.asked.append(key[1])
+        if key[1] in self.broken:
+            raise ProviderError("broken", again=False, healthy=True)
+        return None if key[1] in self.unknown else {"depot": f"depot {key[1]}"}
+
+
+def asker(log, provider, *, clock=None, **limits):
+    options = {} if clock is None else {"clock": clock}
+    return Asker(log, DEPOT, provider, topics=TOPIC, type=VehiclePosition, limits=Limits(**limits), **options)
+
+
+def outcomes(log):
+    """Of each outcome: vehicle, answer or reason, event time in seconds."""
+    found = []
+    for batch in log.read(DEPOT.topic, 0, 0):
+        for value in batch.records.column("value").to_pylist():
+            event = codec.decode(value)
+            message = codec.unpack(event)
+            assert isinstance(message, LookupOutcome)
+            said = DEPOT.read_answer(message.answer)["depot"] if message.answer else message.reason
+            found.append((DEPOT.read_key(message.key)[1], said, event.event_time.seconds))
+    return found
+
+
+def test_each_key_is_asked_once_and_its_outcome_written_down(log):
+    for second in range(3):
+        put(log, [1, 2, 3, 4], at=second)
+    provider = Depots(unknown=[3], broken=[4])
+    report = asker(log, provider).run(until_idle=True)
+    assert sorted(provider.asked) == [1, 2, 3, 4]
+    assert sorted(outcomes(log)) == [
+        (1, "depot 1", 2), (2, "depot 2", 2), (3, "the service knows no answer", 2), (4, "broken", 2)
+    ]  # fmt: skip
+    assert (report.events, report.settled, report.answered, report.unknown) == (12, 4, 2, 1)
+    assert (dict(report.failed), report.open) == ({"broken": 1}, 0)
+
+
+def test_the_next_asker_goes_on_where_the_last_one_stopped_and_asks_nothing_twice(log):
+    put(log, range(10))
+    asker(log, Depots()).run(until_idle=True)
+    put(log, range(5, 15), at=1)
+    provider = Depots()
+    report = asker(log, provider).run(until_idle=True)
+    assert sorted(provider.asked) == [10, 11, 12, 13, 14]
+    assert report.events == 10, "what was settled is not read again"
+    assert len(outcomes(log)) == 15
+
+
+def test_after_a_crash_events_are_read_again_but_answers_that_are_written_are_not_asked_again(log):
+    put(log, range(10))
+    asker(log, Depots()).run(until_idle=True)
+    log.forget(f"lookup.{DEPOT.name}")  # as if it had been killed before it could note how far it was
+    provider = Depots()
+    report = asker(log, provider).run(until_idle=True)
+    assert (provider.asked, report.events) == ([], 10)
+
+
+def test_a_failure_is_tried_again_when_its_time_is_over_and_an_event_needs_it(log):
+    now = [0]
+    put(log, [1, 2])
+    asker(log, Depots(broken=[1]), clock=lambda: now[0], retry_failed="30 s").run(until_idle=True)
+    now[0] = 29 * S
+    put(log, [1, 2], at=1)
+    provider = Depots()
+    asker(log, provider, clock=lambda: now[0], retry_failed="30 s").run(until_idle=True)
+    assert provider.asked == []
+    now[0] = 30 * S
+    put(log, [1, 2], at=2)
+    asker(log, provider, clock=lambda: now[0], retry_failed="30 s").run(until_idle=True)
+    assert provider.asked == [1]
+    assert outcomes(log)[-1] == (1, "depot 1", 2)
+
+
+def test_answers_and_failures_of_a_key_both_survive_compaction(log):
+    now = [0]
+    for broken, at in (([], 0), ([1], 1)):
+        put(log, [1], at=at)
+        asker(log, Depots(broken=broken), clock=lambda: now[0], cache_age="1 h").run(until_idle=True)
+        now[0] += 3_600 * S
+    put(log, [2], at=2)
+    asker(log, Depots(), clock=lambda: now[0]).run(until_idle=True)
+    log.maintain()
+    assert {(vehicle, said) for vehicle, said, _ in outcomes(log)} == {
+        (1, "depot 1"), (1, "broken"), (2, "depot 2")
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("most", [1, 7])
+def test_no_more_questions_are_asked_at_a_time_than_allowed(log, most):
+    class Counting:
+        running = highest = 0
+
+        async def ask(self, key):
+            self.running += 1
+            self.highest = max(self.highest, self.running)
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.running -= 1
+            return {"depot": "north"}
+
+    put(log, range(40))
+    provider = Counting()
+    assert asker(log, provider, concurrency=most).run(until_idle=True).answered == 40
+    assert provider.highest == most
+
+
+def test_events_are_not_read_while_too_many_questions_are_open(log, monkeypatch):
+    monkeypatch.setattr("tidewheel.ingest.lookup.asker._READ_AT_ONCE", 6)
+    opened = []
+
+    class Slow:
+        async def ask(self, key):
+            opened.append(made.report.open)
+            await asyncio.sleep(0.02)  # meanwhile all could be read
+            return {"depot": "north"}
+
+    put(log, range(60))
+    made = asker(log, Slow(), concurrency=2, waiting=5)
+    assert made.run(until_idle=True).answered == 60
+    assert max(opened) < 5 + 6
+
+
+def test_a_provider_with_a_fault_of_its_own_stops_nobody(log):
+    class Faulty:
+        async def ask(self, key):
+            if key[1] == 1:
+                raise KeyError("oops")
+            return {"depot": "north"}
+
+    put(log, [1, 2, 3])
+    report = asker(log, Faulty(), attempts=2, backoff="1 ms").run(until_idle=True)
+    assert report.answered == 2
+    assert dict(report.failed) == {"KeyError: 'oops'": 1}
+
+
+def test_of_two_askers_the_newer_one_goes_on(log):
+    entered, release, failures = threading.Event(), threading.Event(), []
+
+    class Held:
+        async def ask(self, key):
+            entered.set()
+            while not release.is_set():
+                await asyncio.sleep(0.001)  # looks at a condition
+            return {"depot": "old"}
+
+    def old():
+        try:
+            asker(log, Held()).run(until_idle=True)
+        except FencedError as error:
+            failures.append(error)
+
+    put(log, [1])
+    thread = threading.Thread(target=old)
+    thread.start()
+    entered.wait()
+    assert asker(log, Depots()).run(until_idle=True).answered == 1
+    release.set()
+    thread.join()
+    assert len(failures) == 1
+    assert outcomes(log) == [(1, "depot 1", 0)]
+
+
+def test_stop_leaves_open_questions_to_the_next_asker(log):
+    class Silent:
+        async def ask(self, key):
+            await asyncio.Event().wait()
+
+    put(log, [1, 2])
+    made = asker(log, Silent())
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    while made.report.open < 2:
+        time.sleep(0.001)  # looks at a condition
+    made.stop()
+    thread.join()
+    provider = Depots()
+    asker(log, provider).run(until_idle=True)
+    assert sorted(provider.asked) == [1, 2]
+
+
+def test_keys_can_be_made_of_other_columns(log):
+    put(log, [7])
+    line = tw.Lookup("line", keys={"name": pl.String}, gives={"colour": pl.String})
+    asked = []
+
+    class Colours:
+        async def ask(self, key):
+            asked.append(key)
+            return {"colour": "blue"}
+
+    name = pl.format("{}/{}", "operator", "vehicle")
+    Asker(log, line, Colours(), topics=TOPIC, type=VehiclePosition, columns={"name": name}).run(until_idle=True)
+    assert asked == [("1/7",)]
+
+
+def test_what_cannot_be_asked_is_refused_when_it_is_defined(log):
+    line = tw.Lookup("line", keys={"name": pl.String}, gives={"colour": pl.String})
+    with pytest.raises(DefinitionError, match="VehiclePosition has no field 'name'"):
+        Asker(log, line, Depots(), topics=TOPIC, type=VehiclePosition)
+    with pytest.raises(DefinitionError, match=r"lookups\.depot"):
+        Asker(log, DEPOT, Depots(), topics=DEPOT.topic, type=VehiclePosition)

@@ -1,0 +1,71 @@
+"""The routing service and the asker as processes of their own, to be killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+class Service:
+    """A routing service that runs."""
+
+    def __init__(self, *options: str) -> None:
+        command = [sys.executable, "-m", "tidewheel.apps.transit.final_stop.service", *options]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().strip()
+        assert self.url, "the service did not start"
+        self.port = self.url.rpartition(":")[2].strip("/")
+
+    def set(self, **faults: Any) -> None:
+        request = urllib.request.Request(f"{self.url}faults", json.dumps(faults).encode(), method="PUT")
+        with urllib.request.urlopen(request) as response:
+            assert response.status == 200
+
+    def count(self) -> dict[str, int]:
+        with urllib.request.urlopen(f"{self.url}count") as response:
+            return json.load(response)
+
+    def kill(self) -> None:
+        self.process.kill()  # SIGKILL
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+@contextmanager
+def service(*options: str) -> Iterator[Service]:
+    running = Service(*options)
+    try:
+        yield running
+    finally:
+        running.kill()
+
+
+ASKER = """
+import sys
+import tidewheel as tw
+from tidewheel.apps.transit.final_stop import FINAL_STOP, RoutingService
+from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel.ingest.lookup import Asker, Limits
+
+limits = Limits(concurrency=8, timeout="1 s", attempt_timeout="500 ms", backoff="20 ms", retry_failed="200 ms",
+                breaker_failures=5, breaker_pause="200 ms")
+log = tw.open_log(sys.argv[1])
+Asker(log, FINAL_STOP, RoutingService(sys.argv[2]), topics="input.vehicle-position", type=VehiclePosition,
+      limits=limits).run()
+"""
+
+
+def start_asker(log: Any, url: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", ASKER, log.address, url])
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait()
