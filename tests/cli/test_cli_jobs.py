@@ -28,16 +28,17 @@ CHANGES = [
         'def busy_routes(positions: tw.Stream, *, size: str = "30 s")',
     ),
     ("Each vehicle position with its H3 cell.", "Vehicles of each route, in windows of this size."),
+    ("import in_cells", "import on_journey"),
     (
-        "Positions between journeys (deadruns) and positions without coordinates are left out.",
-        "Positions between journeys (deadruns) are left out.",
+        "Positions between journeys and positions without a place are skipped, and counted.",
+        "Positions between journeys are skipped, and counted.",
     ),
 ]
 """What a newcomer changes in the words; the steps in between are written anew."""
 
 STEPS = """\
     return (
-        positions.filter(pl.col("journey") != "deadrun")
+        on_journey(positions)
         .key_by("route")
         .window(tw.windows.fixed(size), lateness="1 h")
         .aggregate(vehicles=tw.agg.distinct("vehicle"), positions=tw.agg.count())
