@@ -18,7 +18,7 @@ from orders import put_frame, read
 from tidewheel.errors import TopicNotFoundError
 from tidewheel.transport.log import Log
 
-EVENTS = 40_000
+EVENTS = 24_000
 BLOCK = 500
 KILLS = 3
 RESULTS = "analytics.orders"
