@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from driver_process import kill, launch, until_written, written
 from orders import INPUT, put_frame, read
 
 import tidewheel as tw
@@ -23,7 +19,6 @@ from tidewheel.engine.matching import BookOperator
 from tidewheel.engine.operator import MemoryStore, Tick
 from tidewheel.engine.planning import first_offset, plan_batch
 from tidewheel.engine.workers import registry_for
-from tidewheel.errors import TopicNotFoundError
 from tidewheel.model.watermarks import Aside
 from tidewheel.transport.codec import decode_columns
 from tidewheel.transport.log import Log
@@ -51,19 +46,6 @@ run = found.start(
 )
 run.wait()
 """
-
-
-def launch(log: Log, checkpoint: Path, errors: Path) -> subprocess.Popen[bytes]:
-    with errors.open("ab") as file:
-        command = [sys.executable, "-c", DRIVER, log.address, str(checkpoint)]
-        return subprocess.Popen(command, stderr=file, stdout=file, start_new_session=True)
-
-
-def written(log: Log) -> int:
-    try:
-        return log.topic_info(OUTPUTS["results"]).count
-    except TopicNotFoundError:
-        return 0
 
 
 def fill(log: Log) -> None:
@@ -141,15 +123,13 @@ def test_matches_of_changing_patterns_come_once_whatever_is_killed(log, tmp_path
     moments = random.Random(3)
     checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
     for _ in range(KILLS):
-        driver = launch(log, checkpoint, errors)
-        wanted = written(log) + moments.choice([500, 1_500, 3_000])
-        while written(log) < wanted and driver.poll() is None:
-            time.sleep(0.01)  # looks at a condition: the next moment in which to kill
+        driver = launch(DRIVER, log, checkpoint, errors)
+        wanted = written(log, OUTPUTS["results"]) + moments.choice([500, 1_500, 3_000])
+        until_written(log, OUTPUTS["results"], wanted, driver)
         time.sleep(moments.uniform(0, 0.4))  # at any moment of the next batches
-        os.killpg(driver.pid, signal.SIGKILL)
-        driver.wait()
-    assert written(log) < len(expected["results"]), "killed too late to show anything"
-    driver = launch(log, checkpoint, errors)
+        kill(driver, alone=False)
+    assert written(log, OUTPUTS["results"]) < len(expected["results"]), "killed too late to show anything"
+    driver = launch(DRIVER, log, checkpoint, errors)
     assert driver.wait() == 0, errors.read_text()
     for name, topic in OUTPUTS.items():
         assert rows(read(log, topic)) == expected[name], name

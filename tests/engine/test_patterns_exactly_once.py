@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from driver_process import kill, launch, until_written, written
 from orders import put_frame, read
 
-from tidewheel.errors import TopicNotFoundError
 from tidewheel.patterns import Matcher
-from tidewheel.transport.log import Log
 
 EVENTS = 24_000
 BLOCK = 500
@@ -49,19 +43,6 @@ if __name__ == "__main__":
     )
     run.wait()
 """
-
-
-def launch(log: Log, checkpoint: Path, errors: Path) -> subprocess.Popen[bytes]:
-    with errors.open("ab") as file:
-        command = [sys.executable, "-c", DRIVER, log.address, str(checkpoint)]
-        return subprocess.Popen(command, stderr=file, stdout=file, start_new_session=True)
-
-
-def written(log: Log) -> int:
-    try:
-        return log.topic_info(TIMED_OUT).count
-    except TopicNotFoundError:
-        return 0
 
 
 def undisturbed(orders: pl.DataFrame) -> dict[str, pl.DataFrame]:
@@ -100,19 +81,14 @@ def test_the_same_matches_once_whenever_the_driver_is_killed(log, tmp_path):
     checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
     killed = 0
     for _ in range(KILLS):
-        driver = launch(log, checkpoint, errors)
-        wanted = written(log) + moments.choice([1, 100, 300])
-        while written(log) < wanted and driver.poll() is None:
-            time.sleep(0.01)  # looks at a condition: the next moment in which to kill
+        driver = launch(DRIVER, log, checkpoint, errors)
+        wanted = written(log, TIMED_OUT) + moments.choice([1, 100, 300])
+        until_written(log, TIMED_OUT, wanted, driver)
         time.sleep(moments.uniform(0, 0.6))  # at any moment of the next batches
         killed += driver.poll() is None
-        if moments.random() < 0.5:
-            os.killpg(driver.pid, signal.SIGKILL)
-        else:
-            driver.send_signal(signal.SIGKILL)
-        driver.wait()
+        kill(driver, alone=moments.random() >= 0.5)
     assert killed >= 3
-    driver = launch(log, checkpoint, errors)
+    driver = launch(DRIVER, log, checkpoint, errors)
     assert driver.wait(600) == 0, errors.read_text()
 
     expected = undisturbed(orders)

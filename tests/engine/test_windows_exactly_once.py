@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from driver_process import kill, launch, until_written, written
 from orders import put_frame, read
-
-from tidewheel.errors import TopicNotFoundError
-from tidewheel.transport.log import Log
 
 EVENTS = 24_000
 BLOCK = 500
@@ -42,19 +35,6 @@ run = result.start(
 )
 run.wait()
 """
-
-
-def launch(log: Log, checkpoint: Path, errors: Path) -> subprocess.Popen[bytes]:
-    with errors.open("ab") as file:
-        command = [sys.executable, "-c", DRIVER, log.address, str(checkpoint)]
-        return subprocess.Popen(command, stderr=file, stdout=file, start_new_session=True)
-
-
-def written(log: Log) -> int:
-    try:
-        return log.topic_info(RESULTS).count
-    except TopicNotFoundError:
-        return 0
 
 
 def replayed(results: pl.DataFrame) -> dict[tuple[object, ...], tuple[int, int, int]]:
@@ -92,17 +72,12 @@ def test_replayed_results_end_in_exactly_the_right_table(log, tmp_path):
     moments = random.Random(7)
     checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
     for _ in range(KILLS):
-        driver = launch(log, checkpoint, errors)
-        wanted = written(log) + moments.choice([1, 200, 400])
-        while written(log) < wanted and driver.poll() is None:
-            time.sleep(0.01)  # looks at a condition: the next moment in which to kill
+        driver = launch(DRIVER, log, checkpoint, errors)
+        wanted = written(log, RESULTS) + moments.choice([1, 200, 400])
+        until_written(log, RESULTS, wanted, driver)
         time.sleep(moments.uniform(0, 0.6))  # at any moment of the next batches
-        if moments.random() < 0.5:
-            os.killpg(driver.pid, signal.SIGKILL)
-        else:
-            driver.send_signal(signal.SIGKILL)
-        driver.wait()
-    driver = launch(log, checkpoint, errors)
+        kill(driver, alone=moments.random() >= 0.5)
+    driver = launch(DRIVER, log, checkpoint, errors)
     assert driver.wait(300) == 0, errors.read_text()
 
     results = read(log, RESULTS)

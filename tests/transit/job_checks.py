@@ -19,7 +19,7 @@ from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processed
 from tidewheel.ingest.recording import read_recording
 
-NINE = [getattr(jobs, name) for name in jobs.__all__ if name != "vehicle_cell"]
+TEN = [getattr(jobs, name) for name in jobs.__all__ if name != "vehicle_cell"]
 CENTRE = [(24.9300, 60.1640), (24.9540, 60.1640), (24.9540, 60.1750), (24.9300, 60.1750)]
 PASILA = [(24.9250, 60.1950), (24.9420, 60.1950), (24.9420, 60.2030), (24.9250, 60.2030)]
 PAIR = ["route", "direction", "operator", "vehicle", "other_operator", "other_vehicle"]
@@ -48,7 +48,7 @@ def check_all(found: dict[str, Outputs], events: pl.DataFrame, *, markers: int =
     plain = micros(events)
     of = {topic: plain.filter(pl.col("topic") == topic).to_dicts() for topic in TOPICS}
     positions, stops = [(of["input.vehicle-position"], None)], [(of["input.arrival"], None)]
-    for job in NINE:
+    for job in TEN:
         assert "late" not in found[job.name], job.name
     sizes = {}
 
@@ -90,7 +90,7 @@ def check_all(found: dict[str, Outputs], events: pl.DataFrame, *, markers: int =
     columns = ["operator", "vehicle", "fence", "change", "event_time", "since", "inside"]
     wanted, _ = oracle.geofences(positions, {"centre": CENTRE, "Pasila": PASILA})
     equal("geofences", sorted(select(found["geofences"], columns), key=repr), sorted(wanted, key=repr))
-    for job in NINE:
+    for job in TEN:
         check_rows(found[job.name], len(of["input.vehicle-position"]) + markers, job)
     marker = Counter(deadrun=markers)
     assert skipped(found["bunching"]) == oracle.skipped(positions, place=True, route=True) + marker

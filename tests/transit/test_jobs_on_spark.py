@@ -9,7 +9,7 @@ from pathlib import Path
 import job_oracles as oracle
 import polars as pl
 import pytest
-from job_checks import NINE, RECORDINGS, check_all, events_of, recording
+from job_checks import RECORDINGS, TEN, check_all, events_of, recording
 
 import tidewheel as tw
 from tidewheel.apps.transit.simulator import Simulator
@@ -27,11 +27,11 @@ END = 200 * oracle.MINUTE
 
 
 def run_all(spark, log: Log, checkpoint: Path, *, batch: int) -> None:
-    """All nine in one query, into topics of their names."""
+    """All ten in one query, into topics of their names."""
     # Nothing is late, so that every cut into batches must give the same.
     mark = tw.watermarks.bounded("2 h")
     targets = {}
-    for job in NINE:
+    for job in TEN:
         [(topic, message)] = job.reads.items()
         result = job(tw.stream(log, topic, type=message, watermark=mark)).named(job.name)
         places = {"results": "analytics"}
@@ -40,7 +40,7 @@ def run_all(spark, log: Log, checkpoint: Path, *, batch: int) -> None:
             for port in result.schemas()
         }
     run = start_flows(
-        targets, log, checkpoint=checkpoint, name="nine", spark=spark, available_now=True, max_events_per_batch=batch
+        targets, log, checkpoint=checkpoint, name="ten", spark=spark, available_now=True, max_events_per_batch=batch
     )
     run.wait()
     assert run.failed == {}
@@ -56,7 +56,7 @@ def read(log: Log, topic: str, kind: str | None = None) -> pl.DataFrame | None:
     for partition in range(info.partitions):
         for batch in log.read(topic, partition, info.first_offsets[partition]):
             values = batch.records.column("value")
-            name = kind or "tidewheel.results." + "".join(part.capitalize() for part in re.split(r"\W", topic))
+            name = kind or "tidewheel.results." + "".join(part.capitalize() for part in re.split(r"[\W_]", topic))
             frame = pl.from_arrow(decode_columns(name, values, registry=registry).columns)
             assert isinstance(frame, pl.DataFrame)
             if frame.height:
@@ -112,4 +112,4 @@ def test_recordings(spark, shared, tmp_path, name):
 def check_run(spark, log, events, checkpoint, batch):
     finished(log, events)
     run_all(spark, log, checkpoint, batch=batch)
-    return check_all({job.name: outputs(log, job) for job in NINE}, events, markers=1)
+    return check_all({job.name: outputs(log, job) for job in TEN}, events, markers=1)

@@ -138,6 +138,14 @@ def test_an_empty_topic_has_an_empty_table(log):
     assert compare(final_table(log, "a"), final_table(log, "a")).equal
 
 
+def test_a_topic_with_nothing_but_a_watermark_has_an_empty_table(log):
+    log.append("a", punctuation(50_000_000))
+    panes(log, "b", ("x", 0, 1), mark=50)
+    found = compare(final_table(log, "a"), final_table(log, "b"))
+    assert (found.same, found.only_second.height, found.equal) == (0, 1, False)
+    assert compare(final_table(log, "a"), final_table(log, "a")).equal
+
+
 def test_windows_and_rows_cannot_be_compared(log):
     panes(log, "a", ("x", 0, 1))
     put(log, "b", ROWS, [{"cell": "x", "n": 1}], [1])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from pyspark.sql import functions as f
 
 from tidewheel.engine.archive import Archive
 from tidewheel.engine.columns import spark_schema
-from tidewheel.engine.input import LogInput
+from tidewheel.engine.input import LogInput, outcomes
 from tidewheel.engine.job import Job
 from tidewheel.engine.launch import called, check, default_targets, from_log, prepared_targets
+from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.query import in_memory, row_parcels
 from tidewheel.engine.result import Result, arrow_of
@@ -50,6 +52,8 @@ def run_batch(
 
     Outputs go to the topics that `tidewheel.run` would write: name results anew (`result.named("delays.batch")`) where
     those have results already. All of it is written in one transaction, or nothing.
+
+    Lookups find the answers that the log has now, also over an archive.
     """
     targets = default_targets(jobs, log)
     results = list(targets)
@@ -72,7 +76,9 @@ def run_batch(
             options = {"clock": "log", "malformed": "dead", "group": name, "tasks": str(tasks)}
             parcels = from_log(spark, results, results, number, options, ended=True)
         else:
-            frames = {topic: _archived(spark, held, results, topic) for topic in topics}
+            results = [_answered(result, log) for result in results]
+            inputs = sorted({topic for result in results for topic in result.input.topics})
+            frames = {topic: _archived(spark, held, results, topic) for topic in inputs}
             facts = [frame.agg(f.count("*"), f.max("_append_time").cast("double")).first() for frame in frames.values()]
             number = buckets or _buckets(spark, sum(fact[0] for fact in facts if fact))
             clock = round(max((fact[1] or 0.0 for fact in facts if fact), default=0.0) * 1_000_000)
@@ -93,6 +99,17 @@ def _buckets(spark: SparkSession, events: int) -> int:
     """So many that what each holds fits into memory."""
     least = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     return min(_MOST_BUCKETS, max(least, -(-events // _EVENTS_PER_BUCKET)))
+
+
+def _answered(result: Result, log: Log) -> Result:
+    """With the answers to its lookup from the start: the log keeps them, an archive has rows only."""
+    stages = [
+        replace(stage, what=replace(stage.what, known=outcomes(log, stage.what)))
+        if isinstance(stage.what, LookedUp)
+        else stage
+        for stage in result.stages
+    ]
+    return replace(result, stages=tuple(stages))
 
 
 def _input(results: Sequence[Result], topic: str) -> LogInput:

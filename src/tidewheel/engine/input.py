@@ -25,7 +25,7 @@ from tidewheel.transport.registry import type_name, types
 if TYPE_CHECKING:
     from tidewheel.engine.looked_up import LookedUp
 
-__all__ = ["FrameInput", "LogInput", "polars_schema", "type_of"]
+__all__ = ["FrameInput", "LogInput", "outcomes", "polars_schema", "type_of"]
 
 _METADATA = ("_append_time", "_key")
 _LOG_TIMES = {"event_time": "event_time", "ingestion_time": "ingestion_time", "arrival": "_append_time"}
@@ -156,16 +156,7 @@ class FrameInput:
             )
         if self.lookups is None:
             raise DefinitionError(f"lookup {name}: name the log that has the answers: stream(df, lookups=log, ...)")
-        try:
-            info = self.lookups.topic_info(of.topic)
-        except TopicNotFoundError:
-            return of.latest(())
-        frames = [
-            pl.DataFrame(pl.from_arrow(decode_columns(of.message, batch.records.column("value")).columns))
-            for partition in range(info.partitions)
-            for batch in self.lookups.read(of.topic, partition, info.first_offsets[partition])
-        ]
-        return of.latest(frames)
+        return outcomes(self.lookups, of)
 
     @property
     def spark(self) -> SparkSession:
@@ -174,6 +165,20 @@ class FrameInput:
 
     def __repr__(self) -> str:
         return f"{'streaming' if self.frame.isStreaming else 'static'} DataFrame by {self.time}"
+
+
+def outcomes(log: Log, of: LookedUp) -> pl.DataFrame:
+    """All that a log knows for a lookup now; nothing if nobody has asked yet."""
+    try:
+        info = log.topic_info(of.topic)
+    except TopicNotFoundError:
+        return of.latest(())
+    frames = [
+        pl.DataFrame(pl.from_arrow(decode_columns(of.message, batch.records.column("value")).columns))
+        for partition in range(info.partitions)
+        for batch in log.read(of.topic, partition, info.first_offsets[partition])
+    ]
+    return of.latest(frames)
 
 
 def type_of(log: Log, topics: Sequence[str]) -> str:

@@ -41,7 +41,7 @@ class FinalTable:
 
     def finished(self, until: Instant | None) -> pl.DataFrame:
         """The rows that a watermark has passed."""
-        if until is None:
+        if until is None or not self.rows.height:  # a table without rows knows no columns
             return self.rows
         end = pl.col("window_end") if self.windowed else pl.col("event_time") + pl.duration(microseconds=1)
         passed = (end.cast(pl.Int64) <= until).fill_null(False)
