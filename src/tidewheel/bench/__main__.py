@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--minutes must be above 0, got {options.minutes:g}")
     only = [name.strip() for name in options.only.split(",") if name.strip()]
     if only and options.set not in _PARTS:
-        parser.error(f"--only is for `{'` and `'.join(_PARTS)}`: python -m tidewheel.bench windows --only a,c")
+        parser.error(f"--only is for {', '.join(_PARTS)}: python -m tidewheel.bench windows --only a,c")
     strange = [name for name in only if name not in _PARTS[options.set]]
     if strange:
         parser.error(f"--only: there is no part {strange[0]!r}; there are {', '.join(_PARTS[options.set])}")

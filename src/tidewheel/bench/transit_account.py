@@ -59,7 +59,7 @@ def _account(log: Log, job: Job) -> Account:
     written, twice = _results(log, job.topic)
     return Account(
         job.name,
-        came=sum(_meant(frame, job) for topic in job.reads for frame in frames_of(log, topic)),
+        came=sum(_meant(log, topic, job) for topic in job.reads),
         accepted=int(first["accepted"].sum()),
         late=int(first["late"].sum()),
         skipped=int(first["skipped"].sum()),
@@ -78,9 +78,11 @@ def _metrics(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(pl.col(_COUNTS).cast(pl.Int64))
 
 
-def _meant(frame: pl.DataFrame, job: Job) -> int:
-    """Of arrivals the job takes only those at a stop (ARS), and does not count the rest."""
-    return frame.filter(pl.col("event") == "ars").height if job.name == "delay-distribution" else frame.height
+def _meant(log: Log, topic: str, job: Job) -> int:
+    """Events for a job. Of arrivals it takes only those at a stop (ARS), and does not count the rest."""
+    if job.name != "delay-distribution":
+        return log.topic_info(topic).count
+    return sum(frame.filter(pl.col("event") == "ars").height for frame in frames_of(log, topic))
 
 
 def _results(log: Log, topic: str) -> tuple[int, int]:

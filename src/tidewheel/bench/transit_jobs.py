@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -38,7 +40,7 @@ JOBS: Final[tuple[Job, ...]] = (
 RUN: Final = "transit"
 """What the run is called in the log."""
 
-_START_SECONDS: Final = 180.0
+_SILENCE_SECONDS: Final = 180.0
 _QUIET: Final = 3
 """So many looks in a row must find nothing to do before all is taken to be done."""
 
@@ -84,10 +86,11 @@ class JobsProcess:
         self._process.start()
         theirs.close()
         self.samples: list[Sample] = []
-        if not self._pipe.poll(_START_SECONDS):
+        try:
+            self._sampled()
+        except RuntimeError:
             self.kill()
-            raise RuntimeError(f"the jobs did not start within {_START_SECONDS:.0f} s")
-        self._receive()
+            raise
 
     def watch(self, seconds: float, look: Callable[[Sample], object] = lambda _: None) -> None:
         """Take samples for so long."""
@@ -109,9 +112,14 @@ class JobsProcess:
         return self.samples[-1]
 
     def kill(self) -> None:
-        """End it, in whatever state it is. Its Java ends with it."""
+        """End it and all that it started at once."""
+        assert self._process.pid is not None
+        started = residents(self._process.pid)
         self._process.kill()
         self._process.join()
+        for process in started:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
     def _sampled(self) -> Sample:
         found = self._receive()
@@ -120,6 +128,8 @@ class JobsProcess:
         return found
 
     def _receive(self) -> Sample | None:
+        if not self._pipe.poll(_SILENCE_SECONDS):
+            raise RuntimeError(f"the jobs have told nothing for {_SILENCE_SECONDS:.0f} s")
         try:
             found = self._pipe.recv()
         except EOFError:

@@ -91,9 +91,10 @@ class Soak:
     def stretch(self, seconds: float, *, rate: float = RATE, warm_up: float = 0.0) -> Stretch:
         """Simulate a fleet in real time, with all of its disorder and repeats; what is seen after the warm-up."""
         length = f"{warm_up + seconds:g}s"
+        before = self._came()
         simulator = Part("simulate", "--log", self._address, "--rate", f"{rate:g}", "--steady", "--for", length)
         try:
-            self._await_first(simulator)
+            self._await_more(simulator, before)
             self._watch(warm_up, rate)
             begun = len(self._jobs.samples)
             self._watch(seconds, rate)
@@ -120,7 +121,7 @@ class Soak:
         self._say("accounting for every event")
         told, topics = self._asker.status, self._log.topics()
         return Outcome(
-            came=sum(info.count for info in topics if info.name.startswith("input.")),
+            came=self._came(),
             accounts=accounts(self._log, JOBS),
             dead=sum(info.count for info in topics if info.name in (f"dead.{RUN}", "dead.simulator")),
             unanswered=int(told["unknown"]) + int(told["failed"]) + int(told["open"]),
@@ -136,10 +137,12 @@ class Soak:
             raise RuntimeError(f"the asker ended: {self._asker.said}")
         return sample
 
-    def _await_first(self, simulator: Part) -> None:
+    def _came(self) -> int:
+        return sum(sum(info.next_offsets) for info in self._log.topics() if info.name.startswith("input."))
+
+    def _await_more(self, simulator: Part, before: int) -> None:
         """Until events come: what is measured begins with them."""
-        before = self._jobs.samples[-1].came if self._jobs.samples else 0
-        while sum(sum(info.next_offsets) for info in self._log.topics() if info.name.startswith("input.")) <= before:
+        while self._came() <= before:
             if simulator.code is not None:
                 raise RuntimeError(f"the simulator ended at once: {simulator.said}")
             self._watch(0.2, 0.0)
