@@ -124,7 +124,7 @@ def test_the_memory_of_child_processes_is_seen():
     ("arguments", "said"),
     [
         (["windows", "--only", "z"], "there is no part 'z'"),
-        (["--only", "a"], "--only is for `windows` and `patterns`"),
+        (["--only", "a"], "--only is for windows, patterns, transit"),
         (["windows", "--events", "5"], "at least 10,000"),
     ],
 )

@@ -10,15 +10,16 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tidewheel.bench import foundation, patterns, windows
+from tidewheel.bench import foundation, patterns, transit, windows
 from tidewheel.bench.figures import Figure, show, write
 
 __all__ = ["main"]
 
-_SETS = ("foundation", "windows", "patterns")
-_PARTS: Mapping[str, Mapping[str, patterns.Part | windows.Part]] = {
+_SETS = ("foundation", "windows", "patterns", "transit")
+_PARTS: Mapping[str, Mapping[str, patterns.Part | transit.Part | windows.Part]] = {
     "windows": windows.PARTS,
     "patterns": patterns.PARTS,
+    "transit": transit.PARTS,
 }
 
 
@@ -32,6 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
         help=f"how many events (foundation: {foundation.EVENTS:,}, windows: {windows.EVENTS:,}, "
         f"patterns: {patterns.EVENTS:,} unless told)",
     )
+    parser.add_argument(
+        "--minutes", type=float, default=transit.MINUTES, help="how long the jobs of transit run (default: %(default)g)"
+    )
     known = "; ".join(
         f"{name}: " + ", ".join(f"{letter} ({part.about})" for letter, part in parts.items())
         for name, parts in _PARTS.items()
@@ -41,9 +45,11 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.events is not None and options.events < 10_000:
         parser.error(f"--events must be at least 10,000, got {options.events}")
+    if options.minutes <= 0:
+        parser.error(f"--minutes must be above 0, got {options.minutes:g}")
     only = [name.strip() for name in options.only.split(",") if name.strip()]
     if only and options.set not in _PARTS:
-        parser.error(f"--only is for `{'` and `'.join(_PARTS)}`: python -m tidewheel.bench windows --only a,c")
+        parser.error(f"--only is for {', '.join(_PARTS)}: python -m tidewheel.bench windows --only a,c")
     strange = [name for name in only if name not in _PARTS[options.set]]
     if strange:
         parser.error(f"--only: there is no part {strange[0]!r}; there are {', '.join(_PARTS[options.set])}")
@@ -57,6 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
                 parts = windows.measure(options.events or windows.EVENTS, folder, say, only=only)
             elif name == "patterns":
                 parts = patterns.measure(options.events or patterns.EVENTS, folder, say, only=only)
+            elif name == "transit":
+                parts = transit.measure(options.minutes, folder, say, only=only)
             else:
                 parts = foundation.measure(options.events or foundation.EVENTS, folder, say)
             for part in parts:

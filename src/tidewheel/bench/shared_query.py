@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tidewheel.bench.figures import Figure
+from tidewheel.bench.processes import residents
 from tidewheel.bench.streams import Dataset, dataset, reading_type
 from tidewheel.bench.window_baselines import spark_windows, with_settings
 from tidewheel.bench.window_queries import ours, parcels
@@ -115,25 +116,4 @@ class PeakMemory:
         done = False
         while not done:
             done = self._done.wait(self._period)
-            self.peak = max(self.peak, _resident(os.getpid()))
-
-
-def _resident(root: int) -> int:
-    """Bytes of all descendants of a process."""
-    children: dict[int, list[int]] = {}
-    sizes: dict[int, int] = {}
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                stat = Path(entry.path, "stat").read_text(encoding="utf-8", errors="replace")
-            except OSError:
-                continue  # it ended meanwhile
-            fields = stat.rpartition(")")[2].split()
-            children.setdefault(int(fields[1]), []).append(int(entry.name))
-            sizes[int(entry.name)] = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
-    total, waiting = 0, list(children.get(root, []))
-    while waiting:
-        process = waiting.pop()
-        total += sizes[process]
-        waiting += children.get(process, [])
-    return total
+            self.peak = max(self.peak, sum(residents(os.getpid()).values()))

@@ -15,7 +15,7 @@ from tidewheel.transport.log import Log
 from tidewheel.transport.registry import TypeRegistry, type_name, types
 from tidewheel.transport.type_topic import load_types
 
-__all__ = ["Comparison", "FinalTable", "compare", "final_table"]
+__all__ = ["Comparison", "FinalTable", "compare", "final_table", "frames_of"]
 
 KEY = "key"
 """The column with a record's key."""
@@ -70,7 +70,7 @@ class Comparison:
 def final_table(log: Log, topic: str) -> FinalTable:
     """Read a topic of results from its beginning."""
     frames = []
-    for frame in _frames(log, topic):
+    for frame in frames_of(log, topic):
         frames.append(_latest(frame))
         if len(frames) > 64:
             frames = [_latest(pl.concat(frames, how="diagonal"))]
@@ -170,7 +170,7 @@ def _until(log: Log, topic: str) -> Instant | None:
     return min(told, default=None)
 
 
-def _frames(log: Log, topic: str) -> Iterator[pl.DataFrame]:
+def frames_of(log: Log, topic: str) -> Iterator[pl.DataFrame]:
     """The events of a topic in columns, a block at a time, with their keys."""
     registry = TypeRegistry()
     load_types(log, registry)  # types that were made of columns are the log's own
