@@ -173,7 +173,7 @@ def _factors(bench: Bench) -> list[Figure]:
     folder = bench.folder / "factors"
     folder.mkdir()
     with Soak(folder, bench.say) as chain:
-        figures = []
+        figures: list[Figure] = []
 
         def run(factor: float) -> bool:
             chain.catch_up(_DRAIN_SECONDS)

@@ -63,7 +63,7 @@ def _account(log: Log, job: Job) -> Account:
         accepted=int(first["accepted"].sum()),
         late=int(first["late"].sum()),
         skipped=int(first["skipped"].sum()),
-        results=int(last["results"].sum() + last["retractions"].sum()),
+        results=int(last["results"].sum()) + int(last["retractions"].sum()),
         written=written,
         late_written=sum(frame.height for frame in frames_of(log, f"late.{job.name}")),
         twice=twice,
