@@ -49,7 +49,7 @@ def everything(log: Log, job: Job) -> dict[str, list[tuple[Any, ...]]]:
 @pytest.mark.timeout(900)
 def test_all_jobs_end_with_the_same_tables_whatever_is_killed(tmp_path):
     with open_log(tmp_path / "recorded.tw") as log:
-        fill(log, seconds=240, rate=60, seed=7)
+        fill(log, seconds=150, rate=60, seed=7)
     shutil.copyfile(tmp_path / "recorded.tw", tmp_path / "disturbed.tw")
     checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
     with open_log(tmp_path / "recorded.tw") as whole, open_log(tmp_path / "disturbed.tw") as log:
