@@ -52,6 +52,7 @@ def outcomes(tmp_path_factory):
     return {str(Path(outcome["page"]).relative_to(ROOT)): outcome for outcome in found}
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [page for page in PAGES if code_of(ROOT / page)])
 def test_the_code_of_a_page_runs(page, outcomes):

@@ -15,7 +15,7 @@ from tidewheel.patterns import Matcher
 
 EVENTS = 24_000
 BLOCK = 500
-KILLS = 3
+KILLS = 2
 KEYS = 40
 MATCHES, TIMED_OUT, LATE = "analytics.rises", "timed_out.rises", "late.rises"
 

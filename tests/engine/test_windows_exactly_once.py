@@ -13,7 +13,7 @@ from orders import put_frame, read
 
 EVENTS = 24_000
 BLOCK = 500
-KILLS = 3
+KILLS = 2
 RESULTS = "analytics.orders"
 
 DRIVER = """
