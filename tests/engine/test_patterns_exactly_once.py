@@ -87,7 +87,7 @@ def test_the_same_matches_once_whenever_the_driver_is_killed(log, tmp_path):
         time.sleep(moments.uniform(0, 0.6))  # at any moment of the next batches
         killed += driver.poll() is None
         kill(driver, alone=moments.random() >= 0.5)
-    assert killed >= 3
+    assert killed == KILLS
     driver = launch(DRIVER, log, checkpoint, errors)
     assert driver.wait(600) == 0, errors.read_text()
 
