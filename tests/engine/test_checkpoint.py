@@ -50,7 +50,7 @@ def test_what_a_killed_run_left_behind_is_waited_for(tmp_path):
     helper = subprocess.Popen(["sleep", "600"])
     first = hold(tmp_path)
     first.note_helper(helper.pid)
-    os.close(first._lock.fileno())  # as when the process dies: the lock is gone, the note is not
+    first._lock.close()  # as when the process dies: the lock is gone, the note is not
     taken = threading.Event()
     thread = threading.Thread(target=lambda: (hold(tmp_path).release(), taken.set()))
     thread.start()

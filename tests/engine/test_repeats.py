@@ -77,7 +77,6 @@ def test_two_stages_with_an_output_of_one_name_are_refused():
 
 
 def test_what_is_skipped_is_counted_by_its_first_reason(log):
-
     put(log, (1, "fi", 5), (2, "se", 7), (3, "fi", 1))
     orders = tw.stream(log, INPUT)
     skipping = orders.skip(
@@ -105,7 +104,6 @@ class _State:
 
 
 def test_skip_wants_a_condition(log):
-
     put(log, (1, "fi", 5))
     with pytest.raises(DefinitionError, match="give a condition by name"):
         tw.stream(log, INPUT).skip()
