@@ -16,6 +16,7 @@ from typing import Any
 import polars as pl
 
 from tidewheel.errors import DefinitionError
+from tidewheel.patterns.expressions import BINARY, UNARY
 
 __all__ = ["expression_from_json", "expression_to_json"]
 
@@ -23,23 +24,14 @@ MOST_DEPTH = 50
 _Build = Callable[..., pl.Expr]
 
 _UNARY: dict[str, _Build] = {
-    "~": operator.invert,
-    "neg": operator.neg,
-    "abs": lambda part: part.abs(),
-    "sqrt": lambda part: part.sqrt(),
+    **UNARY,
     "exp": lambda part: part.exp(),
-    "sin": lambda part: part.sin(),
-    "cos": lambda part: part.cos(),
     "tan": lambda part: part.tan(),
-    "arcsin": lambda part: part.arcsin(),
     "arccos": lambda part: part.arccos(),
     "arctan": lambda part: part.arctan(),
-    "radians": lambda part: part.radians(),
     "degrees": lambda part: part.degrees(),
     "floor": lambda part: part.floor(),
     "ceil": lambda part: part.ceil(),
-    "is_null": lambda part: part.is_null(),
-    "is_not_null": lambda part: part.is_not_null(),
     "is_nan": lambda part: part.is_nan(),
     "is_finite": lambda part: part.is_finite(),
     "str.to_lowercase": lambda part: part.str.to_lowercase(),
@@ -49,19 +41,8 @@ _UNARY: dict[str, _Build] = {
     "dt.weekday": lambda part: part.dt.weekday(),
 }
 _BINARY: dict[str, _Build] = {
-    "&": operator.and_,
-    "|": operator.or_,
+    **BINARY,
     "^": operator.xor,
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "<": operator.lt,
-    "<=": operator.le,
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
     "//": operator.floordiv,
     "%": operator.mod,
     "**": operator.pow,

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-__all__ = ["Node", "conjuncts", "parse", "source"]
+__all__ = ["BINARY", "UNARY", "Node", "conjuncts", "parse", "source"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Node:
     value: Any = None
 
 
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "&": operator.and_,
     "|": operator.or_,
     "==": operator.eq,
@@ -41,7 +41,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "*": operator.mul,
     "/": operator.truediv,
 }
-_UNARY: dict[str, Callable[[pl.Expr], pl.Expr]] = {
+UNARY: dict[str, Callable[[pl.Expr], pl.Expr]] = {
     "~": operator.invert,
     "neg": operator.neg,
     "abs": lambda part: part.abs(),
@@ -90,12 +90,12 @@ def _literal(expression: pl.Expr) -> Node | None:
 
 def _operator(expression: pl.Expr, inputs: list[pl.Expr]) -> tuple[str, list[pl.Expr]] | None:
     if len(inputs) == 1:
-        for name, build in _UNARY.items():
+        for name, build in UNARY.items():
             if _same(build, inputs, expression):
                 return name, inputs
     if len(inputs) == 2:
         for ordered in (inputs[::-1], inputs):
-            for name, combine in _BINARY.items():
+            for name, combine in BINARY.items():
                 if _same(combine, ordered, expression):
                     return name, ordered
     if len(inputs) == 3:
@@ -141,7 +141,7 @@ def _source(node: Node) -> str:
         return f"pl.col({node.value!r})"
     if node.operator == "lit":
         return repr(node.value)
-    if node.operator in _BINARY:
+    if node.operator in BINARY:
         left, right = (_inside(part, node.operator) for part in node.parts)
         # A literal on the left has no operators of its own.
         if node.parts[0].operator == "lit":
@@ -166,6 +166,6 @@ def _alone(part: Node) -> str:
 
 def _inside(part: Node, outer: str) -> str:
     text = _alone(part) if outer == "~" else _source(part)
-    if part.operator in _BINARY and (outer == "~" or part.operator != outer or outer not in "&|"):
+    if part.operator in BINARY and (outer == "~" or part.operator != outer or outer not in "&|"):
         return f"({text})"
     return text

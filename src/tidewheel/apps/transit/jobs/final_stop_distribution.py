@@ -7,13 +7,12 @@ from typing import Final
 import polars as pl
 
 from tidewheel.apps.transit.final_stop.definition import FINAL_STOP
-from tidewheel.apps.transit.jobs.preparing import VEHICLE, on_journey, results_of, windowed
+from tidewheel.apps.transit.jobs.preparing import VEHICLE, on_journey
+from tidewheel.apps.transit.jobs.vehicles_by_cell import vehicles_by_cell
 from tidewheel.apps.transit.transit_pb2 import FinalStopCount, VehiclePosition
 from tidewheel.engine.job import job
 from tidewheel.engine.result import Result
 from tidewheel.engine.stream import Stream
-from tidewheel.model import aggregates as agg
-from tidewheel.model import triggers, windows
 from tidewheel.model.geo import cell
 
 __all__ = ["UNKNOWN_CELL", "final_stop_distribution"]
@@ -39,23 +38,9 @@ def final_stop_distribution(
     (`tidewheel ask final-stop`). A position waits for it as long as windows wait for late ones, so none comes too late
     by waiting. When that is over it counts under the cell 0, and the output `failed` tells why: the cells and the cell
     0 together are all vehicles, whatever becomes of the service.
-
-    Then each vehicle's cell in each window, and these counted by cell, as in vehicle-distribution.
     """
     journeys = on_journey(positions).select(*VEHICLE, *FINAL_STOP.keys)
     heading = journeys.lookup(FINAL_STOP, timeout=lateness).with_columns(
         cell=cell("final_lat", "final_lon", resolution=resolution).cast(pl.Int64).fill_null(UNKNOWN_CELL)
     )
-    cells = windowed(
-        heading.select(*VEHICLE, "cell").key_by(*VEHICLE),
-        windows.sliding(size, every=every),
-        lateness=lateness,
-        early=early,
-        mode="retracting",
-    ).aggregate(cell=agg.last("cell"))
-    at_once = triggers.after_watermark(early=triggers.each_batch() if early else None, late=triggers.each_batch())
-    return (
-        windowed(cells.key_by("cell"), results_of(size), lateness=lateness, early=early, mode=mode)
-        .trigger(at_once)
-        .aggregate(vehicles=agg.count())
-    )
+    return vehicles_by_cell(heading, size=size, every=every, lateness=lateness, mode=mode, early=early)
