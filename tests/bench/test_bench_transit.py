@@ -71,6 +71,13 @@ def test_a_lag_that_grows_is_found():
     assert met(stretch_figures(found), "lag grows by") is False
 
 
+def test_a_lag_that_grows_in_a_few_long_batches_is_found():
+    steps = [2_000] * 5 + [9_000] * 5 + [16_000] * 20
+    found = stretch(steps)
+    assert found.slope(lambda sample: sample.lag) == 0
+    assert not keeps_up(found)
+
+
 def test_what_is_caught_up_with_in_the_first_third_does_not_count():
     assert keeps_up(stretch([20_000, 15_000, 10_000, 5_000, *SAW * 4]))
     assert stretch([0] * 5 + [7] * 5 + [9] * 5).third(2, lambda sample: sample.lag) == 9

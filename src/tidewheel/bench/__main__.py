@@ -7,16 +7,18 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from tidewheel.bench import foundation, patterns, transit, windows
 from tidewheel.bench.figures import Figure, show, write
+from tidewheel.bench.parts import Part
 
 __all__ = ["main"]
 
 _SETS = ("foundation", "windows", "patterns", "transit")
-_PARTS: Mapping[str, Mapping[str, patterns.Part | transit.Part | windows.Part]] = {
+_PARTS: Mapping[str, Mapping[str, Part[Any]]] = {
     "windows": windows.PARTS,
     "patterns": patterns.PARTS,
     "transit": transit.PARTS,

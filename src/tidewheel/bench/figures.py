@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Figure", "best_rate", "percentiles", "show", "write"]
+__all__ = ["Figure", "best_rate", "judged", "percentiles", "show", "write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +72,24 @@ def write(figures: Sequence[Figure], path: Path) -> None:
         "figures": [asdict(figure) for figure in figures],
     }
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def judged(
+    group: str,
+    name: str,
+    value: float,
+    unit: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    aim: str = "",
+) -> Figure:
+    """A figure with its aim.
+
+    >>> judged("speed", "ratio", 1.2, "x", least=1.5)
+    Figure(group='speed', name='ratio', value=1.2, unit='x', aim='at least 1.5', met=False)
+    """
+    if least is not None:
+        return Figure(group, name, value, unit, aim or f"at least {least:g}", value >= least)
+    assert most is not None
+    return Figure(group, name, value, unit, aim or f"at most {most:g}", value <= most)

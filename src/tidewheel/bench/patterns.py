@@ -9,55 +9,38 @@ sink as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
 import polars as pl
 from pyspark.sql import SparkSession
 
-from tidewheel.bench.figures import Figure
+from tidewheel.bench.figures import Figure, judged
+from tidewheel.bench.parts import Part, run_parts
 from tidewheel.bench.pattern_baselines import by_hand, windows_of
 from tidewheel.bench.pattern_room import room
 from tidewheel.bench.positions import position_dataset
-from tidewheel.bench.profiles import inside, profile
+from tidewheel.bench.spark_bench import FEW, MANY, SparkBench, started_spark
 from tidewheel.bench.streams import Dataset
-from tidewheel.bench.window_bench import FEW, MANY, judged
-from tidewheel.bench.window_queries import Measured, best, drained, parcels
+from tidewheel.bench.window_queries import Measured, best, drained
 from tidewheel.engine.result import Result
-from tidewheel.engine.session import session
 from tidewheel.engine.stream import KeyedStream, stream
 from tidewheel.model import watermarks
 from tidewheel.patterns import Pattern, first, last, pattern
 from tidewheel.patterns import min as least
 
-__all__ = ["EVENTS", "PARTS", "Part", "emergency_stop", "measure", "most_can_start"]
+__all__ = ["EVENTS", "PARTS", "emergency_stop", "measure", "most_can_start"]
 
 EVENTS = 2_000_000
-_SMALL = 80_000
 _RATE = 500_000
-
-
-@dataclass(frozen=True)
-class Part:
-    """Figures that are measured together."""
-
-    about: str
-    run: Callable[[Bench], list[Figure]]
 
 
 def measure(
     events: int, folder: Path, say: Callable[[str], object], *, only: Sequence[str] = ()
 ) -> Iterator[list[Figure]]:
     """The figures of these parts, or of all, part by part."""
-    spark = session()
-    spark.conf.set("spark.sql.files.openCostInBytes", "65536")  # a small file may be read by several tasks
-    bench = Bench(spark, events, folder, say)
-    try:
-        for name in only or PARTS:
-            yield PARTS[name].run(bench)
-    finally:
-        spark.stop()
+    with started_spark() as spark:
+        yield from run_parts(PARTS, Bench(spark, events, folder, say), only)
 
 
 def emergency_stop(data: Dataset) -> Result:
@@ -93,29 +76,19 @@ def _vehicles(data: Dataset) -> KeyedStream:
     return source.key_by("operator", "vehicle")
 
 
-class Bench:
-    """Everything is made when it is first asked for, and once."""
+class Bench(SparkBench):
+    """Patterns, the function by hand and Spark's windows over the same positions."""
+
+    warm_up = 80_000
 
     def __init__(self, spark: SparkSession, events: int, folder: Path, say: Callable[[str], object]) -> None:
-        self.spark = spark
-        self.events = events
-        self.folder = folder
-        self.say = say
-        self.data = cache(self._data)
+        super().__init__(spark, events, folder, say)
         self.windows = cache(self._windows)
 
-    def _data(self, vehicles: int, events: int | None = None) -> Dataset:
-        self.say(f"writing {events or self.events:,} positions of {vehicles:,} vehicles")
-        return position_dataset(self.folder, events or self.events, vehicles)
-
-    @property
-    def small(self) -> Dataset:
-        """Enough to warm up with."""
-        return self.data(FEW, min(_SMALL, self.events // 2))
-
-    def ours(self, data: Dataset, result: Result) -> Measured:
-        """A pattern from the log: the state operator's rows go straight to the sink."""
-        return drained(parcels(self.spark, data, [result]), data, self.folder)
+    def make(self, events: int, keys: int) -> Dataset:
+        """Positions of so many vehicles."""
+        self.say(f"writing {events:,} positions of {keys:,} vehicles")
+        return position_dataset(self.folder, events, keys)
 
     def by_hand(self, data: Dataset) -> Measured:
         """The function by hand, from the log."""
@@ -149,11 +122,8 @@ class Bench:
         """Where the time of these goes, if an aim was missed."""
         if all(figure.met is not False for figure in figures):
             return []
-        group, data = figures[0].group, self.data(vehicles)
-        found = [
-            figure for name, side in sides.items() for figure in profile(f"{group}: a batch of {name}", side.progress)
-        ]
-        return found + inside(f"{group}: a batch of ours without Spark", data, ask(data))
+        data = self.data(vehicles)
+        return self.profiles(figures[0].group, sides, data, ask(data))
 
 
 def _against_windows(group: str, found: Measured, windows: Mapping[str, Measured]) -> list[Figure]:
@@ -221,7 +191,7 @@ def _room(bench: Bench) -> list[Figure]:
     return figures
 
 
-PARTS = {
+PARTS: Mapping[str, Part[Bench]] = {
     "a": Part("emergency stop", _emergency),
     "b": Part("many keys", _many_keys),
     "c": Part("most events can start", _most),

@@ -8,21 +8,20 @@ second third on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tidewheel.bench.figures import Figure, percentiles
+from tidewheel.bench.figures import Figure, judged, percentiles
+from tidewheel.bench.parts import Part, run_parts
 from tidewheel.bench.transit_jobs import Sample
 from tidewheel.bench.transit_soak import RATE, Outcome, Soak, Stretch
-from tidewheel.bench.window_bench import judged
 
 __all__ = [
     "MINUTES",
     "PARTS",
     "Bench",
-    "Part",
     "highest_factor",
     "keeps_up",
     "measure",
@@ -54,21 +53,11 @@ class Bench:
     minutes: float = MINUTES
 
 
-@dataclass(frozen=True)
-class Part:
-    """Figures that are measured together."""
-
-    about: str
-    run: Callable[[Bench], list[Figure]]
-
-
 def measure(
     minutes: float, folder: Path, say: Callable[[str], object], *, only: Sequence[str] = ()
 ) -> Iterator[list[Figure]]:
     """The figures of these parts, or of all, part by part."""
-    bench = Bench(folder, say, minutes)
-    for name in only or PARTS:
-        yield PARTS[name].run(bench)
+    return run_parts(PARTS, Bench(folder, say, minutes), only)
 
 
 def _soak(bench: Bench) -> list[Figure]:
@@ -144,9 +133,15 @@ def outcome_figures(found: Outcome) -> list[Figure]:
 
 
 def keeps_up(found: Stretch) -> bool:
-    """Does the lag of a short run not grow, at a rate that was reached?"""
+    """Does the lag of a short run not grow, at a rate that was reached?
+
+    It must not grow from the second third on, nor be much higher in the end than when it began: what grows in steps of
+    long batches has no slope that could be told from so few.
+    """
     grows = found.slope(lambda sample: sample.lag) > _SHORT_LAG_GROWTH * found.rate
-    return not grows and found.reached >= _LEAST_REACHED * found.rate
+    left = found.third(2, lambda sample: sample.lag) - found.samples[0].lag
+    grew = left > _SHORT_LAG_GROWTH * found.rate * found.seconds
+    return not grows and not grew and found.reached >= _LEAST_REACHED * found.rate
 
 
 def highest_factor(run: Callable[[float], bool]) -> float:
@@ -196,7 +191,7 @@ def _factors(bench: Bench) -> list[Figure]:
         return [*figures, judged(group, "the highest that keeps up", highest, "x", least=1)]
 
 
-PARTS = {
+PARTS: Mapping[str, Part[Bench]] = {
     "a": Part("ten jobs in real time", _soak),
     "b": Part("the highest volume that keeps up", _factors),
 }

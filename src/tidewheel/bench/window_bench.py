@@ -8,39 +8,26 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidewheel.bench.figures import Figure
-from tidewheel.bench.profiles import inside, profile
+from tidewheel.bench.spark_bench import FEW, SparkBench
 from tidewheel.bench.streams import Dataset, dataset
 from tidewheel.bench.window_baselines import VARIANTS, spark_windows, with_settings
-from tidewheel.bench.window_queries import Measured, best, drained, ours, parcels
-from tidewheel.engine.result import Result
+from tidewheel.bench.window_queries import Measured, best, drained, ours
 from tidewheel.model.windows import fixed
 
-__all__ = ["FEW", "MANY", "Bench", "judged"]
-
-FEW, MANY = 2_000, 200_000
-_SMALL = 40_000
+__all__ = ["Bench"]
 
 
-class Bench:
-    """Everything is made when it is first asked for, and once."""
+class Bench(SparkBench):
+    """Ours and Spark's own windows over the same events."""
 
     def __init__(self, spark: SparkSession, events: int, folder: Path, say: Callable[[str], object]) -> None:
-        self.spark = spark
-        self.events = events
-        self.folder = folder
-        self.say = say
-        self.data = cache(self._data)
+        super().__init__(spark, events, folder, say)
         self.pair = cache(self._pair)
 
-    def _data(self, keys: int, events: int | None = None) -> Dataset:
-        self.say(f"writing {events or self.events:,} events of {keys:,} keys")
-        return dataset(self.folder, events or self.events, keys)
-
-    @property
-    def small(self) -> Dataset:
-        """Enough to warm up with."""
-        return self.data(FEW, min(_SMALL, self.events // 2))
+    def make(self, events: int, keys: int) -> Dataset:
+        """Events of the benchmark's own type."""
+        self.say(f"writing {events:,} events of {keys:,} keys")
+        return dataset(self.folder, events, keys)
 
     @cached_property
     def settings(self) -> Mapping[str, str]:
@@ -70,10 +57,6 @@ class Bench:
         with with_settings(self.spark, self.settings):
             return drained(spark_windows(data.from_log(self.spark), size), data, self.folder)
 
-    def ours(self, data: Dataset, result: Result) -> Measured:
-        """Ours from the log: the state operator's rows go straight to the sink."""
-        return drained(parcels(self.spark, data, [result]), data, self.folder)
-
     def frame(self, data: Dataset, frame: DataFrame) -> Measured:
         """Any query."""
         return drained(frame, data, self.folder)
@@ -94,31 +77,3 @@ class Bench:
             self.spark_from_log(small, "10 seconds")
             sides["log"] = partial(self.spark_from_log, data, "10 seconds")
         return best(sides)
-
-    def profiles(self, group: str, sides: Mapping[str, Measured], data: Dataset, result: Result) -> list[Figure]:
-        """Where the time of these goes."""
-        figures = []
-        for name, measured in sides.items():
-            figures += profile(f"{group}: a batch of {name}", measured.progress)
-        return figures + inside(f"{group}: a batch of ours without Spark", data, result)
-
-
-def judged(
-    group: str,
-    name: str,
-    value: float,
-    unit: str,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-    aim: str = "",
-) -> Figure:
-    """A figure with its aim.
-
-    >>> judged("speed", "ratio", 1.2, "x", least=1.5)
-    Figure(group='speed', name='ratio', value=1.2, unit='x', aim='at least 1.5', met=False)
-    """
-    if least is not None:
-        return Figure(group, name, value, unit, aim or f"at least {least:g}", value >= least)
-    assert most is not None
-    return Figure(group, name, value, unit, aim or f"at most {most:g}", value <= most)

@@ -9,48 +9,33 @@ hands the state operator's rows to the sink as they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tidewheel.bench.figures import Figure
+from tidewheel.bench.figures import Figure, judged
+from tidewheel.bench.parts import Part, run_parts
 from tidewheel.bench.shared_query import ten_jobs
 from tidewheel.bench.small_batches import small_batches
+from tidewheel.bench.spark_bench import FEW, MANY, started_spark
 from tidewheel.bench.streams import BATCHES, Dataset
-from tidewheel.bench.window_bench import FEW, MANY, Bench, judged
+from tidewheel.bench.window_bench import Bench
 from tidewheel.bench.window_queries import Measured, best, ours, windowed
-from tidewheel.engine.session import session
 from tidewheel.engine.stream import WindowedStream, stream
 from tidewheel.model import aggregates as agg
 from tidewheel.model import triggers, watermarks
 from tidewheel.model.windows import fixed, sliding
 
-__all__ = ["EVENTS", "PARTS", "Part", "measure"]
+__all__ = ["EVENTS", "PARTS", "measure"]
 
 EVENTS = 4_000_000
-
-
-@dataclass(frozen=True)
-class Part:
-    """Figures that are measured together."""
-
-    about: str
-    run: Callable[[Bench], list[Figure]]
 
 
 def measure(
     events: int, folder: Path, say: Callable[[str], object], *, only: Sequence[str] = ()
 ) -> Iterator[list[Figure]]:
     """The figures of these parts, or of all, part by part."""
-    spark = session()
-    # A small file may be read by several tasks: that is faster for Spark.
-    spark.conf.set("spark.sql.files.openCostInBytes", "65536")
-    bench = Bench(spark, events, folder, say)
-    try:
-        for name in only or PARTS:
-            yield PARTS[name].run(bench)
-    finally:
-        spark.stop()
+    with started_spark() as spark:
+        yield from run_parts(PARTS, Bench(spark, events, folder, say), only)
 
 
 def _fixed(bench: Bench) -> list[Figure]:
@@ -193,7 +178,7 @@ def _explained(bench: Bench, figures: Sequence[Figure], sides: Mapping[str, Meas
     return bench.profiles(figures[0].group, sides, data, ours(data, fixed("10 s")))
 
 
-PARTS = {
+PARTS: Mapping[str, Part[Bench]] = {
     "a": Part("fixed windows", _fixed),
     "b": Part("sliding windows", _sliding),
     "c": Part("many keys", _many_keys),
