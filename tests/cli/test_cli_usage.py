@@ -75,3 +75,9 @@ def test_the_log_is_that_of_the_environment_or_of_the_folder(small_log, tmp_path
     assert "no log tidewheel.tw" in tidewheel("topics", cwd=tmp_path, code=2).stderr
     small_log.rename(tmp_path / "tidewheel.tw")
     assert "input.arrival" in tidewheel("topics", cwd=tmp_path).stdout
+
+
+def test_a_spark_that_was_there_before_is_there_after_a_command(spark, tmp_path, inside, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    inside("run", "vehicle-cell", "--results", "cells", code=2)
+    assert spark.range(3).count() == 3

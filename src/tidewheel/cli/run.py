@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -365,7 +366,9 @@ def _batch(
 
 @contextmanager
 def _spark_ended() -> Iterator[None]:
-    """Nothing of Spark is left when the command ends; its Java would otherwise end a little later."""
+    """Nothing of a Spark that was started in here is left when the command ends; its Java would otherwise end a little
+    later. One that was there before stays: whoever calls the command from Python may have use for it."""
+    there = _spark_is_there()
     in_a_hurry = False
     try:
         yield
@@ -373,10 +376,15 @@ def _spark_ended() -> Iterator[None]:
         in_a_hurry = True
         raise
     finally:
-        if not in_a_hurry:
+        if not there and not in_a_hurry and _spark_is_there():
             from tidewheel.engine.session import end_spark
 
             end_spark()
+
+
+def _spark_is_there() -> bool:
+    pyspark = sys.modules.get("pyspark")  # not imported for this: it takes a while
+    return pyspark is not None and pyspark.SparkContext._gateway is not None
 
 
 class _Count:
