@@ -17,7 +17,7 @@ from tidewheel.bench.window_queries import parcels
 from tidewheel.engine.halves import Parcel
 from tidewheel.engine.operator import RESULTS
 
-EVENTS, VEHICLES = 16_000, 40
+EVENTS, VEHICLES = 32_000, 40
 SECOND = 1_000_000
 
 
