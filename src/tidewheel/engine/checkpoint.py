@@ -15,7 +15,7 @@ from tidewheel.errors import CheckpointError
 
 __all__ = ["Checkpoint"]
 
-_VERSION = 1
+_VERSION = 2
 _STATE_FILE = re.compile(r"\.?(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)(?:\.crc)?")
 _GRACE = 30.0  # seconds that the rest of a killed run gets to end
 

@@ -27,7 +27,17 @@ from tidewheel.engine.offset import Offset
 from tidewheel.engine.operator import RESULTS
 from tidewheel.engine.options import METADATA, reader_function
 from tidewheel.engine.parcel_sink import ParcelTarget
-from tidewheel.engine.query import PARCELS, ReaderHalf, as_columns, in_memory, row_parcels, with_state
+from tidewheel.engine.query import (
+    OUT,
+    PARCELS,
+    ReaderHalf,
+    WholeReader,
+    as_columns,
+    in_memory,
+    needs_no_state,
+    row_parcels,
+    with_state,
+)
 from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import session
 from tidewheel.engine.window_columns import TIME
@@ -195,10 +205,15 @@ class _Shared:
         self.held.drop_unfinished()
         suspended = Roster.read(self.held.roster_file).suspended
         running = [result for result in self.results if result.name not in suspended]
-        # Those that wait are read for nothing, but their topics keep their place in the offsets.
-        parcels = from_log(self.spark, self.results, running, self.buckets, self.options)
-        depth = max(len(result.stages) for result in self.results)
-        rows = with_state(parcels, [result.flow() for result in running], self.buckets, depth=depth)
+        # Those that wait are read for nothing, but their topics keep their place in the offsets, and their state
+        # operators in the plan.
+        flows = [result.flow() for result in running]
+        if needs_no_state([result.flow() for result in self.results]):
+            rows = _read(self.spark, self.results, WholeReader(flows), OUT, self.options)
+        else:
+            parcels = from_log(self.spark, self.results, running, self.buckets, self.options)
+            depth = max(len(result.stages) for result in self.results)
+            rows = with_state(parcels, flows, self.buckets, depth=depth)
         writer = (
             rows.writeStream.format("tidewheel")
             .queryName(f"{self.name} {now()}")
@@ -293,6 +308,20 @@ def from_log(
     ended: bool = False,
 ) -> DataFrame:
     """The rows of a log's topics as parcels: a stream, or if it has `ended` all that is there."""
+    half = ReaderHalf([result.flow() for result in running], buckets, ended=ended)
+    return _read(spark, results, half, PARCELS, options, ended=ended)
+
+
+def _read(
+    spark: SparkSession,
+    results: Sequence[Result],
+    transform: ReaderHalf,
+    schema: str,
+    options: Mapping[str, str],
+    *,
+    ended: bool = False,
+) -> DataFrame:
+    """What the log's reader makes of the topics of these results."""
     inputs = [result.input for result in results if isinstance(result.input, LogInput)]
     kinds: dict[str, str] = {}
     marks: dict[str, Any] = {}
@@ -305,7 +334,6 @@ def from_log(
                 f"topic {topic!r} is read with two watermarks, {marks[topic]} and {mark}; results that share a "
                 "query share the watermark of a topic: use one, or start them apart"
             )
-    half = ReaderHalf([result.flow() for result in running], buckets, ended=ended)
     reader = (spark.read if ended else spark.readStream).format("tidewheel")
     for key, value in {**inputs[0].options(), **options}.items():
         reader = reader.option(key, value)
@@ -313,8 +341,8 @@ def from_log(
         reader.option("topics", ",".join(sorted(kinds)))
         .option("type", json.dumps(kinds))
         .option("watermark", json.dumps(marks))
-        .option("transform", reader_function(half))
-        .option("transformSchema", PARCELS)
+        .option("transform", reader_function(transform))
+        .option("transformSchema", schema)
         .load()
     )
 

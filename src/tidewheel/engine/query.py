@@ -22,7 +22,17 @@ from tidewheel.engine.workers import settle
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant
 
-__all__ = ["PARCELS", "ReaderHalf", "as_columns", "in_memory", "row_parcels", "with_state"]
+__all__ = [
+    "OUT",
+    "PARCELS",
+    "ReaderHalf",
+    "WholeReader",
+    "as_columns",
+    "in_memory",
+    "needs_no_state",
+    "row_parcels",
+    "with_state",
+]
 
 PARCELS = "bucket INT, task INT, lane STRING, before BIGINT, watermark BIGINT, clock BIGINT, parcel BINARY"
 """What travels to the buckets: the time of the batch, and frames. `lane` names the flows that they are for, separated
@@ -39,7 +49,10 @@ _ARROW = pa.schema(
         ("parcel", pa.binary()),
     ]
 )
-_OUT = "parcel BINARY"
+OUT = "parcel BINARY"
+"""What comes out in the end."""
+
+_ARROW_OUT = pa.schema([("parcel", pa.binary())])
 _ARRIVED = pl.col("_append_time").cast(pl.Int64).alias(ARRIVAL)
 _FRAMES_PER_TASK = 10_000  # more than any task has
 
@@ -81,14 +94,18 @@ class ReaderHalf:
         for batch in batches:
             by_topic.setdefault(batch.topic, []).append(_rows_of(batch))
         parcels: dict[int, Parcel] = {}
+        chosen = Flows(info.lane, info.elsewhere)
         for flow in self._flows:
-            if flow.name not in info.lane if info.lane else flow.name in info.elsewhere:
+            if flow.name not in chosen:
                 continue
             rows = [some for topic in flow.topics for some in by_topic.get(topic, [])]
             self._dealer.deal(parcels, flow.name, rows, info.watermark_before, arrival=ARRIVAL)
             self._dealer.announce(parcels, flow.name, by_topic)
         tick = Tick(info.watermark_before, END_OF_TIME if self._ended else info.watermark, info.clock)
-        yield _rows(parcels, self._ids, info.task, tick, everyone=info.first, lane="/".join(info.lane))
+        yield self._given(parcels, tick, info, chosen)
+
+    def _given(self, parcels: Mapping[int, Parcel], tick: Tick, info: ReadInfo, chosen: Flows) -> pa.RecordBatch:
+        return _rows(parcels, self._ids, info.task, tick, everyone=info.first, lane="/".join(info.lane))
 
     def refused(self, topic: str, columns: pa.RecordBatch) -> dict[int, str]:
         """The rows that make no sense to a flow that is told something by this topic, and why not."""
@@ -99,6 +116,26 @@ class ReaderHalf:
             if reasons:
                 found[number] = reasons[0]
         return found
+
+
+class WholeReader(ReaderHalf):
+    """Both halves inside the log's reader, for flows that keep no state: their rows need not go anywhere else."""
+
+    def __init__(self, flows: Sequence[Flow]) -> None:
+        super().__init__(flows, 1)
+        self._half = SecondHalf(flows, 0, 1)
+
+    def _given(self, parcels: Mapping[int, Parcel], tick: Tick, info: ReadInfo, chosen: Flows) -> pa.RecordBatch:
+        held = [parcels[0].to_bytes()] if parcels else []
+        out, _ = self._half.step(BucketState(MemoryEntries()), 0, held, tick, flows=chosen)
+        if info.first:
+            out += _told(self._half, tick, chosen)
+        return pa.RecordBatch.from_pylist([{"parcel": _packed(out)}] if out else [], schema=_ARROW_OUT)
+
+
+def needs_no_state(flows: Sequence[Flow]) -> bool:
+    """May a `WholeReader` do all of these?"""
+    return all(len(flow.stages) == 1 and not flow.keeps_state for flow in flows)
 
 
 def _asked(flows: Sequence[Flow]) -> dict[str, frozenset[str]]:
@@ -238,9 +275,8 @@ class _BucketProcessor(StatefulProcessor):
         number = self._numbers[bucket]
         out, forward = self._half.step(state, number, parcels, tick, flows=flows)
         if self._half.last:
-            if number == 0 and tick.watermark not in (None, tick.before, END_OF_TIME):
-                told = pl.DataFrame({"watermark": [tick.watermark]}, schema={"watermark": pl.Int64})
-                out += [(flow, TICK, told) for flow in self._half.flows if flows is None or flow in flows]
+            if number == 0:
+                out += _told(self._half, tick, flows)
             if out:
                 yield Row(parcel=_packed(out))
             return
@@ -248,6 +284,14 @@ class _BucketProcessor(StatefulProcessor):
         onward = _rows(forward, self._ids, bucket, tick, everyone=number == 0, lane=lane)
         for row in onward.to_pylist():
             yield Row(**row)
+
+
+def _told(half: SecondHalf, tick: Tick, flows: Flows | None) -> list[tuple[str, str, pl.DataFrame]]:
+    """How far event time is, for whoever reads the results, if it has moved."""
+    if tick.watermark in (None, tick.before, END_OF_TIME):
+        return []
+    told = pl.DataFrame({"watermark": [tick.watermark]}, schema={"watermark": pl.Int64})
+    return [(flow, TICK, told) for flow in half.flows if flows is None or flow in flows]
 
 
 def _packed(out: Sequence[tuple[str, str, pl.DataFrame]]) -> bytes:
@@ -268,7 +312,7 @@ def with_state(
         half = SecondHalf(flows, level, buckets, judged=judged, last=level + 1 == depth)
         frame = frame.groupBy("bucket").transformWithState(
             _BucketProcessor(half, buckets, spark_time=spark_time and level == 0),
-            outputStructType=_OUT if half.last else PARCELS,
+            outputStructType=OUT if half.last else PARCELS,
             outputMode="append",
             timeMode="EventTime" if spark_time and level == 0 else "None",
         )
@@ -281,7 +325,7 @@ def in_memory(parcels: DataFrame, flows: Sequence[Flow], buckets: int) -> DataFr
     depth = max(len(flow.stages) for flow in flows)
     for level in range(depth):
         half = SecondHalf(flows, level, buckets, last=level + 1 == depth)
-        schema = pa.schema([("parcel", pa.binary())]) if half.last else _ARROW
+        schema = _ARROW_OUT if half.last else _ARROW
         frame = frame.groupBy("bucket").applyInArrow(_at_once(half, buckets), spark_schema(schema))
     return frame
 
@@ -298,7 +342,7 @@ def _at_once(half: SecondHalf, buckets: int) -> Callable[[pa.Table], pa.Table]:
         out, forward = half.step(BucketState(MemoryEntries()), number, [row["parcel"] for row in rows], tick)
         if half.last:
             packed = [{"parcel": _packed(out)}] if out else []
-            return pa.Table.from_pylist(packed, schema=pa.schema([("parcel", pa.binary())]))
+            return pa.Table.from_pylist(packed, schema=_ARROW_OUT)
         return pa.Table.from_batches([_rows(forward, ids, number, tick, everyone=number == 0)])
 
     return run
