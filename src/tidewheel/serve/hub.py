@@ -91,6 +91,11 @@ class Hub:
         return len(self._clients)
 
     @property
+    def clients(self) -> list[Client]:
+        """Who is there."""
+        return list(self._clients)
+
+    @property
     def full(self) -> bool:
         """Is there no room for another?"""
         return len(self._clients) >= self._limits.clients

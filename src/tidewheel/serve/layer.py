@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -29,6 +29,11 @@ Show: TypeAlias = Literal["cells", "vehicles", "points", "arrows", "alerts", "ta
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Immutable, and nothing but the fields it knows."""
+
+
+def _freeze(part: _Part, **fields: Iterable[Any]) -> None:
+    for name, values in fields.items():
+        msgspec.structs.force_setattr(part, name, tuple(values))
 
 
 class Cell(_Part, frozen=True, tag_field="kind", tag="cell"):
@@ -84,6 +89,7 @@ class Scale(_Part, frozen=True):
     categories: dict[str, str] = {}
 
     def __post_init__(self) -> None:
+        _freeze(self, domain=map(float, self.domain), colours=self.colours)
         colours = [*self.colours, *self.categories.values()]
         wrong = [colour for colour in colours if not _COLOUR.fullmatch(colour)]
         if wrong:
@@ -126,6 +132,7 @@ class Layer(_Part, frozen=True):
     on: bool = True
 
     def __post_init__(self) -> None:
+        _freeze(self, key=self.key, figures=self.figures, filters=self.filters)
         check_topic_name(self.topic)
         if not self.name:
             msgspec.structs.force_setattr(self, "name", self.topic.removeprefix(PREFIX))

@@ -40,7 +40,15 @@ class Live:
 
     def routes(self) -> list[BaseRoute]:
         """Where each is found."""
-        return [WebSocketRoute("/api/live", self.socket), Route("/api/live/events", self.events)]
+        return [
+            WebSocketRoute("/api/live", self.socket),
+            Route("/api/live", self.no_socket),
+            Route("/api/live/events", self.events),
+        ]
+
+    async def no_socket(self, _: Request) -> Response:
+        """A WebSocket is wanted there."""
+        raise HTTPException(426, "this is a WebSocket; without one use /api/live/events", {"upgrade": "websocket"})
 
     async def socket(self, socket: WebSocket) -> None:
         """A client from its coming to its going."""

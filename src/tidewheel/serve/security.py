@@ -53,10 +53,12 @@ class Guard:
         """Did the request bring the token?"""
         if self._token is None:
             return True
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer":
-            given = token or ""
-        return hmac.compare_digest(given.strip().encode(errors="surrogatepass"), self._token)
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            given = bearer.strip().encode("latin-1", "replace")  # as the bytes of headers come
+        else:
+            given = (token or "").encode(errors="replace")
+        return hmac.compare_digest(given, self._token)
 
     def judge(self, path: str, headers: Mapping[str, str], token: str | None) -> Refusal | None:
         """None if the request may be answered."""

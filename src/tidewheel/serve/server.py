@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +28,8 @@ _BACKLOG = 4_096
 _OVERSIZE = 4
 """A message so many times too large is not even read to its end."""
 _STOP_SECONDS = 5
+_SEND_BUFFER = 128 << 10
+_OTHER_FILES = 256
 
 
 def serve(
@@ -121,6 +124,7 @@ class Server:
             page=Page() if page is None else Page(page),
             tiles=tiles,
         )
+        _allow_files(limits.clients)
         self._listener = _listen(host, port)
         self.port = int(self._listener.getsockname()[1])
         self._server = uvicorn.Server(
@@ -191,9 +195,20 @@ def _listen(host: str, port: int) -> socket.socket:
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
         raise SetupError(f"cannot listen at {host} port {port}: {reason}; choose another with --port") from None
+    # What the kernel holds for a client is old by the time a slow one gets it.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
     # asyncio sets it only on sockets that name their protocol; without it every small answer takes 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
+
+
+def _allow_files(clients: int) -> None:
+    """Every client is an open file, and many systems allow but 1,024 unless asked for more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = clients + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
 
 def _check_tiles(tiles: str | None) -> None:

@@ -89,8 +89,6 @@ def parse_region(numbers: Sequence[float]) -> Region:
     """
     wrong = len(numbers) != 4 or not all(math.isfinite(number) for number in numbers)
     if wrong or numbers[0] > numbers[2] or numbers[1] > numbers[3]:
-        raise DefinitionError(
-            f"a region is west, south, east, north in degrees, west <= east and south <= north, got {[*numbers][:8]}"
-        )
+        raise DefinitionError(f"a region is west, south, east, north, in rising degrees; got {[*numbers][:8]}")
     west, south, east, north = map(float, numbers)
     return west, south, east, north
