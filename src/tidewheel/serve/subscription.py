@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from tidewheel.errors import DefinitionError
 from tidewheel.serve.item import Item, Mask, Pool
 from tidewheel.serve.layer import Layer
@@ -67,15 +65,15 @@ class Subscription:
         mask = self.mask(layer, pool)
         if mask is None:
             return [item for item in pool.items if item is not None]
-        return [item for n in np.flatnonzero(mask).tolist() if (item := pool.items[n]) is not None]
+        return [item for n in mask.nonzero()[0].tolist() if (item := pool.items[n]) is not None]
 
     def changed(self, layer: Layer, old: Pool, new: Pool) -> tuple[list[Item], list[str]]:
         """Of what a key stood for and stands for now: what is shown anew, and the keys of what no longer is."""
         before, after = self.mask(layer, old), self.mask(layer, new)
         before = old.there if before is None else before
         after = new.there if after is None else after
-        shown = [item for n in np.flatnonzero(after).tolist() if (item := new.items[n]) is not None]
-        gone = [item.k for n in np.flatnonzero(before & ~after).tolist() if (item := old.items[n]) is not None]
+        shown = [item for n in after.nonzero()[0].tolist() if (item := new.items[n]) is not None]
+        gone = [item.k for n in (before & ~after).nonzero()[0].tolist() if (item := old.items[n]) is not None]
         return shown, gone
 
 
