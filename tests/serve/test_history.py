@@ -29,15 +29,15 @@ def test_of_results_with_the_same_time_the_last_counts_unless_it_was_taken_back(
         wanted[key, time] = None if back else value
     for key in "abc":
         expected = [(time, value) for (k, time), value in sorted(wanted.items()) if k == key and value is not None]
-        assert history.of_key("layer", key).select("@t", "v").rows() == expected if expected else True
-        assert history.of_key("layer", key).height == len(expected)
-    assert history.of_layer("layer", since=3).height == sum(v is not None for (_, t), v in wanted.items() if t >= 3)
+        assert history.of("layer").of_key(key).select("@t", "v").rows() == expected if expected else True
+        assert history.of("layer").of_key(key).height == len(expected)
+    assert history.of("layer").all(since=3).height == sum(v is not None for (_, t), v in wanted.items() if t >= 3)
 
 
 def test_a_stretch_of_event_time_can_be_asked_for():
     history = History(limit=1 << 20)
     history.add("layer", rows(*(("a", n, n, False, n) for n in range(10))))
-    assert history.of_key("layer", "a", since=3, until=5)["v"].to_list() == [3, 4, 5]
+    assert history.of("layer").of_key("a", since=3, until=5)["v"].to_list() == [3, 4, 5]
 
 
 def test_what_is_older_than_an_hour_leaves():
@@ -45,7 +45,7 @@ def test_what_is_older_than_an_hour_leaves():
     for minute in range(90):
         history.add("layer", rows(("a", minute, minute * MINUTE, False, minute)))
     history.trim(now=90 * MINUTE)
-    kept = history.of_key("layer", "a")["v"].to_list()
+    kept = history.of("layer").of_key("a")["v"].to_list()
     assert kept[-1] == 89
     assert 90 - HOUR // MINUTE - 2 <= kept[0] <= 90 - HOUR // MINUTE
     assert history.rows == len(kept)
@@ -59,12 +59,23 @@ def test_the_limit_holds_for_all_layers_together_and_the_oldest_leave_first():
         history.trim(now=number * MINUTE)
         assert history.packed_bytes <= 40_000
     assert history.packed_bytes > 10_000
-    oldest = [history.of_key(layer, "7")["@t"].min() for layer in ("one", "two")]
+    oldest = [history.of(layer).of_key("7")["@t"].min() for layer in ("one", "two")]
     assert all(time > 0 for time in oldest)
     assert abs(oldest[0] - oldest[1]) <= 4
     history.clear("one")
     history.clear("two")
     assert (history.rows, history.packed_rows, history.packed_bytes) == (0, 0, 0)
+
+
+def test_what_nothing_follows_is_packed_and_leaves_too():
+    history = History(limit=1 << 20)
+    history.add("layer", rows(("a", 1, 1, False, 1)))
+    history.trim(now=MINUTE)
+    assert (history.rows, history.packed_rows) == (1, 0)
+    history.trim(now=3 * MINUTE)
+    assert (history.rows, history.packed_rows) == (1, 1)
+    history.trim(now=HOUR + 2)
+    assert (history.rows, history.packed_rows) == (0, 0)
 
 
 def test_rows_of_two_types_stand_side_by_side():
@@ -73,7 +84,7 @@ def test_rows_of_two_types_stand_side_by_side():
     history.add("layer", rows(("a", 2, 2, False, 2)).with_columns(other=pl.lit("x")))
     history.add("layer", rows(("a", 3, 2 * MINUTE, False, 3)))
     assert history.packed_rows == 3
-    assert history.of_key("layer", "a")["other"].to_list() == [None, "x", None]
+    assert history.of("layer").of_key("a")["other"].to_list() == [None, "x", None]
 
 
 def test_vehicles_take_few_bytes_each():

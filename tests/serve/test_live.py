@@ -294,6 +294,30 @@ def _events(stream):
         yield kind, content
 
 
+def test_a_layer_that_cannot_show_its_results_does_not_hold_up_the_others(log, start):
+    vehicles(log, (7, 24.9, 60.2), route="55")
+    own = Layer(topic="analytics.vehicle-cell", name="odd", key=["mode"], geometry=Point(lat="route", lon="mode"))
+    with viewer(start(layers=[own])) as page:
+        page.subscribe("odd", "vehicles")
+        assert "p" not in page.layers["odd"]["bus"]  # text is no place
+        stop_of(log, 3)
+        page.subscribe("odd", "emergency-stop")
+        page.until(lambda: "1/3" in page.layers.get("emergency-stop", {}), "others are shown")
+
+
+def test_the_server_ends_at_once_though_clients_look_on(log, start):
+    vehicles(log, (7, 24.9, 60.2))
+    server = start()
+    with viewer(server) as page, httpx.stream("GET", f"{server.url}/api/live/events", timeout=20) as stream:
+        events = _events(stream)
+        assert next(events)[0] == "hello"
+        server.close()
+        assert {kind for kind, _ in events} <= {"snapshot", "status"}  # and then it ends
+        with pytest.raises(ConnectionClosed):
+            page.until(lambda: False, "the end")
+    assert not server.running
+
+
 def test_after_a_restart_the_view_is_what_it_was(log, start):
     at = now()
     vehicles(log, (7, 24.9, 60.2), (8, 24.8, 60.1), time=at)

@@ -144,7 +144,8 @@ class Api:
 
         def read() -> list[dict[str, Any]]:
             with self._feed.lock:
-                rows = self._feed.history.of_key(layer.name, key, since=since, until=until)
+                kept = self._feed.history.of(layer.name)
+            rows = kept.of_key(key, since=since, until=until)
             rows = rows.filter(pl.col("@arrival") >= self._clock() - HOUR).tail(self._limits.points)
             return [_point(layer, row) for row in rows.to_dicts()]
 
@@ -160,8 +161,9 @@ class Api:
             found = []
             for layer in chosen:
                 with self._feed.lock:
-                    rows = self._feed.history.of_layer(layer.name, since=since)
+                    kept = self._feed.history.of(layer.name)
                     expiry = self._feed.view[layer.name].expiry if layer.name in self._feed.view else 0
+                rows = kept.all(since=since)
                 rows = rows.filter(pl.col("@arrival") >= self._clock() - HOUR).tail(self._limits.points)
                 found += [
                     {"layer": layer.name, **described(layer, row, row["@arrival"] + expiry)} for row in rows.to_dicts()

@@ -207,6 +207,13 @@ class Feed:
             self._take(each, batch.partition, batch, live=False)
 
     def _take(self, each: _Following, number: int, batch: Batch, *, live: bool) -> None:
+        try:
+            self._show(each, number, batch, live=live)
+        except Exception as error:  # fields that a layer cannot show as it was told to must not hold up all the others
+            self.status.pulse(each.layer.topic).bad += batch.records.num_rows
+            _logger.warning("layer %s cannot show a block of %s: %s", each.layer.name, each.topic, error)
+
+    def _show(self, each: _Following, number: int, batch: Batch, *, live: bool) -> None:
         raw = each.decode(batch)
         pulse = self.status.pulse(each.layer.topic)
         pulse.count += raw.count

@@ -16,7 +16,7 @@ import polars as pl
 
 from tidewheel.model.time import Duration, Instant
 
-__all__ = ["HOUR", "History"]
+__all__ = ["HOUR", "History", "Kept"]
 
 HOUR: Duration = 3_600_000_000
 _BUCKETS = 16
@@ -36,13 +36,38 @@ class _Pack:
         return sum(len(bucket) for bucket in self.buckets if bucket is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was kept of a layer at a moment: the results in the order of event time, of those of one key and time the
+    last, unless it was a retraction. `since` and `until` are event times, both included."""
+
+    packs: tuple[_Pack, ...]
+    loose: tuple[pl.DataFrame, ...]
+
+    def of_key(self, key: str, *, since: Instant | None = None, until: Instant | None = None) -> pl.DataFrame:
+        """Of one key."""
+        found = [rows.filter(pl.col("@k") == key) for rows in self._frames(_bucket(key))]
+        return _settled(found, since, until)
+
+    def all(self, *, since: Instant | None = None) -> pl.DataFrame:
+        """Of all keys."""
+        return _settled(list(self._frames(None)), since, None)
+
+    def _frames(self, bucket: int | None) -> Iterator[pl.DataFrame]:
+        for pack in self.packs:
+            for number, data in enumerate(pack.buckets):
+                if data is not None and bucket in (None, number):
+                    yield pl.read_ipc_stream(io.BytesIO(data))
+        yield from self.loose
+
+
 class History:
     """The prepared rows of the last hour (by arrival), of each layer; all layers together within `limit` bytes.
 
     >>> history = History(limit=1_000_000)
     >>> rows = pl.DataFrame({"@k": ["a", "b", "a"], "@t": [1, 1, 2], "@arrival": [5, 5, 6], "@back": [False] * 3})
     >>> history.add("layer", rows)
-    >>> history.of_key("layer", "a")["@t"].to_list()
+    >>> history.of("layer").of_key("a")["@t"].to_list()
     [1, 2]
     """
 
@@ -76,6 +101,9 @@ class History:
 
     def trim(self, *, now: Instant) -> None:
         """Let what is older than an hour go, and if that is not enough for the limit, the oldest of what is left."""
+        for layer in [*self._loose]:
+            if int(self._loose[layer][0]["@arrival"][0]) < now - 2 * _PACK_TIME:  # nothing came that would pack it
+                self._pack(layer)
         for packs in self._packs.values():
             while packs and packs[0].last < now - HOUR:
                 self._forget(packs.popleft())
@@ -83,24 +111,9 @@ class History:
             oldest = min((packs for packs in self._packs.values() if packs), key=lambda packs: packs[0].first)
             self._forget(oldest.popleft())
 
-    def of_key(
-        self, layer: str, key: str, *, since: Instant | None = None, until: Instant | None = None
-    ) -> pl.DataFrame:
-        """The results of a key in the order of event time: of those with the same time the last, unless it was a
-        retraction. `since` and `until` are event times, both included."""
-        found = [rows.filter(pl.col("@k") == key) for rows in self._frames(layer, _bucket(key))]
-        return _settled(found, since, until)
-
-    def of_layer(self, layer: str, *, since: Instant | None = None) -> pl.DataFrame:
-        """The results of all keys likewise."""
-        return _settled(list(self._frames(layer, None)), since, None)
-
-    def _frames(self, layer: str, bucket: int | None) -> Iterator[pl.DataFrame]:
-        for pack in list(self._packs.get(layer, ())):
-            for number, data in enumerate(pack.buckets):
-                if data is not None and bucket in (None, number):
-                    yield pl.read_ipc_stream(io.BytesIO(data))
-        yield from list(self._loose.get(layer, ()))
+    def of(self, layer: str) -> Kept:
+        """What is kept of a layer now. It stays as it is, so that it can be read while more comes."""
+        return Kept(tuple(self._packs.get(layer, ())), tuple(self._loose.get(layer, ())))
 
     def _pack(self, layer: str) -> None:
         loose = self._loose.pop(layer)

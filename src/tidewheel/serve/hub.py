@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 from tidewheel.model.time import Instant
 from tidewheel.model.time import now as wall_clock
@@ -34,6 +35,7 @@ class Client:
 
     def __init__(self, send: Callable[[Frame], Awaitable[None]]) -> None:
         self._send = send
+        self.on_close: Callable[[], object] = lambda: None
         self._outbox: list[Frame] = []
         self._wake = asyncio.Event()
         self.answered = asyncio.Event()
@@ -66,6 +68,8 @@ class Client:
 
     def close(self) -> None:
         """Nothing more is sent."""
+        if not self.closed:
+            self.on_close()
         self.closed = True
         self._wake.set()
         self.answered.set()
@@ -81,6 +85,7 @@ class Hub:
         self._clients: set[Client] = set()
         self._groups: dict[Subscription, set[Client]] = {}
         self._ticks = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.closing = asyncio.Event()
         self.frames_sent = 0
         """Running totals: frames offered to clients, their bytes, and snapshots for those that were behind."""
@@ -134,7 +139,7 @@ class Hub:
 
     async def run(self) -> None:
         """Tick until it is closed."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
         while not self.closing.is_set():
             began = loop.time()
             try:
@@ -144,6 +149,12 @@ class Hub:
                 for client in self._clients:
                     client.fresh = client.subscription is not None
             await asyncio.sleep(max(_PAUSE, _TICK - (loop.time() - began)))
+
+    def close_soon(self) -> None:
+        """Close, from any thread."""
+        if self._loop is not None:
+            with suppress(RuntimeError):  # it has ended already
+                self._loop.call_soon_threadsafe(self.close)
 
     def close(self) -> None:
         """Let all go."""

@@ -17,7 +17,7 @@ __all__ = ["Cell", "Edge", "Figure", "Geometry", "Layer", "Nowhere", "Point", "S
 PREFIX = "analytics."
 """What the names of result topics begin with."""
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
 _LONGEST = 24 * 3600 * 1000
 _WANTED = {"sequential": 2, "diverging": 3}
@@ -135,9 +135,9 @@ class Layer(_Part, frozen=True):
         _freeze(self, key=self.key, figures=self.figures, filters=self.filters)
         check_topic_name(self.topic)
         if not self.name:
-            msgspec.structs.force_setattr(self, "name", self.topic.removeprefix(PREFIX))
+            msgspec.structs.force_setattr(self, "name", self.topic.removeprefix(PREFIX) or self.topic)
         if not _NAME.fullmatch(self.name):
-            raise DefinitionError(f"a layer's name is 1 to 200 letters, digits, dots, hyphens and _, got {self.name!r}")
+            raise DefinitionError(f"a layer's name is 1 to 249 letters, digits, dots, hyphens and _, got {self.name!r}")
         if not self.title:
             msgspec.structs.force_setattr(self, "title", self.name.replace("-", " ").replace("_", " ").capitalize())
         if not isinstance(self.geometry, _KINDS[self.show]):

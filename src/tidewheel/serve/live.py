@@ -125,13 +125,14 @@ class Live:
 
     async def _stream(self, subscription: Subscription) -> AsyncIterator[bytes]:
         """One frame waits at most: who is slower than that is behind, as on a WebSocket."""
-        waiting: asyncio.Queue[Frame] = asyncio.Queue(1)
+        waiting: asyncio.Queue[Frame | None] = asyncio.Queue()
 
         async def send(frame: Frame) -> None:
             await waiting.put(frame)
             await waiting.join()
 
         client = Client(send)
+        client.on_close = lambda: waiting.put_nowait(None)
         sending = asyncio.create_task(client.run())
         try:
             yield self._hub.hello().event
@@ -142,6 +143,8 @@ class Live:
             while not client.closed:
                 with suppress(asyncio.TimeoutError):
                     frame = await asyncio.wait_for(waiting.get(), _KEEPALIVE_SECONDS)
+                    if frame is None:
+                        return
                     yield frame.event
                     waiting.task_done()
                     continue

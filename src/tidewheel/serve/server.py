@@ -176,6 +176,7 @@ class Server:
 
     def close(self) -> None:
         """Let all clients go, and end."""
+        self.hub.close_soon()
         self._server.should_exit = True
         self._thread.join(_STOP_SECONDS * 3)
         self.feed.stop()
