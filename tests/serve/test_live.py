@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import httpx
+import pyarrow as pa
 import pytest
 from serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, vehicles, viewer
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -15,8 +16,12 @@ from tidewheel.model.time import now
 from tidewheel.serve import Layer, serve
 from tidewheel.serve.layer import Point
 from tidewheel.serve.limits import Limits
+from tidewheel.transport import codec
 from tidewheel.transport.aliases import Aliases
+from tidewheel.transport.dynamic import define_message
 from tidewheel.transport.log import open_log, records
+from tidewheel.transport.registry import TypeRegistry
+from tidewheel.transport.type_topic import publish_types
 
 SECOND = 1_000_000
 
@@ -303,6 +308,22 @@ def test_a_layer_that_cannot_show_its_results_does_not_hold_up_the_others(log, s
         stop_of(log, 3)
         page.subscribe("odd", "emergency-stop")
         page.until(lambda: "1/3" in page.layers.get("emergency-stop", {}), "others are shown")
+
+
+def test_a_block_that_a_layer_cannot_take_is_counted_and_the_feed_goes_on(log, start):
+    registry = TypeRegistry()
+    kind = define_message(registry, "tagged", pa.schema({"tags": pa.list_(pa.string())}))
+    publish_types(log, registry, [kind])
+    frame = pa.RecordBatch.from_pydict({"tags": [["a"], ["b"]]}, pa.schema({"tags": pa.list_(pa.string())}))
+    values = codec.encode_columns(kind, frame, event_time=pa.array([now()] * 2), registry=registry)
+    server = start(layers=[Layer(topic="analytics.tagged", key=["tags"])])
+    log.append("analytics.tagged", records(values))  # a list cannot be a key
+    vehicles(log, (7, 24.9, 60.2))
+    with viewer(server) as page:
+        page.subscribe("vehicles", "tagged")
+        page.until(lambda: "1/7" in page.layers.get("vehicles", {}), "others are shown")
+        page.until(lambda: page.status.get("bad") == 2, "they are counted")
+    assert server.feed.health() == []
 
 
 def test_the_server_ends_at_once_though_clients_look_on(log, start):

@@ -36,13 +36,12 @@ def _fill(view: LayerView, log: Log, topic: str, catalogue: Catalogue, at: Insta
             if end <= start:
                 continue
             blocks = log.blocks(*part, start, end=end)
-            watermark: Instant | None = None
+            marks: list[Instant] = []
             for batch in log.read(*part, start, end=end):
                 last = batch.records.column("offset")[-1].as_py()
                 while blocks and blocks[0].first_offset <= last:
-                    watermark = max(
-                        [*blocks.pop(0).summary.punctuations, *([watermark] if watermark else [])], default=None
-                    )
+                    marks += blocks.pop(0).summary.punctuations
+                watermark = max(marks, default=None)
                 for frame in decode(batch).frames:
                     view.apply(prepared(view.layer, frame), now=at, watermark=watermark)
     except LogError:
