@@ -123,6 +123,23 @@ def test_early_panes_are_marked_and_those_of_far_windows_left_out(log, start):
         page.until(lambda: page.layers["vehicle-distribution"][hexadecimal(here)]["timing"] == "ON_TIME", "firm")
 
 
+def test_a_large_append_is_several_blocks_whose_watermark_comes_last(log, start):
+    end = now() // SECOND * SECOND
+    counts(log, {CELLS["here"]: 1}, end=end - 60 * SECOND, watermark=end - 60 * SECOND)
+    server = start()
+    many = {CELLS["here"] + number: 1 for number in range(25_000)}  # most are no cells, but all are keys
+    for timing, until in (("ON_TIME", end), ("EARLY", end + 5 * SECOND)):
+        counts(log, many, end=until, watermark=end, pane_timing=timing)
+        assert len(log.blocks("analytics.vehicle-distribution", 0, 0)) > 3
+        shown = server.feed.view["vehicle-distribution"]
+        eventually(lambda shown=shown, until=until: _all_end_at(shown, until, len(many)), timing)
+
+
+def _all_end_at(shown, end, count):
+    items = list(shown.items.values())
+    return len(items) == count and all(item.window[1] == end for item in items)
+
+
 def test_a_retraction_removes_what_it_takes_back_and_no_more(log, start):
     end = now() // SECOND * SECOND
     here, there = CELLS["here"], CELLS["there"]
