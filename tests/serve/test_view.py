@@ -18,8 +18,8 @@ PERIOD = 5_000
 
 
 def rows(*results):
-    """Prepared rows of (key, event time, arrival, window end or None, retraction, value); those with a window and a value
-    below 3 are early."""
+    """Prepared rows of (key, event time, arrival, window end or None, retraction, value). Those of windows are early if
+    their value is below 3."""
     names = ["@k", "@t", "@arrival", "@end", "@back", "n"]
     frame = pl.DataFrame([dict(zip(names, each, strict=True)) for each in results], schema=_SCHEMA)
     return frame.with_columns(
