@@ -11,17 +11,18 @@ from typing import Any
 
 from rich.console import Console
 
-from tidewheel.bench import foundation, patterns, transit, windows
+from tidewheel.bench import foundation, patterns, serve, transit, windows
 from tidewheel.bench.figures import Figure, show, write
 from tidewheel.bench.parts import Part
 
 __all__ = ["main"]
 
-_SETS = ("foundation", "windows", "patterns", "transit")
+_SETS = ("foundation", "windows", "patterns", "transit", "serve")
 _PARTS: Mapping[str, Mapping[str, Part[Any]]] = {
     "windows": windows.PARTS,
     "patterns": patterns.PARTS,
     "transit": transit.PARTS,
+    "serve": serve.PARTS,
 }
 
 
@@ -67,6 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
                 parts = patterns.measure(options.events or patterns.EVENTS, folder, say, only=only)
             elif name == "transit":
                 parts = transit.measure(options.minutes, folder, say, only=only)
+            elif name == "serve":
+                parts = serve.measure(folder, say, only=only)
             else:
                 parts = foundation.measure(options.events or foundation.EVENTS, folder, say)
             for part in parts:
