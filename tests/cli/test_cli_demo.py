@@ -14,6 +14,8 @@ from tidewheel.ingest.pipeline import read_reports
 from tidewheel.transport import codec
 from tidewheel.transport.log import open_log, records
 
+DEMO = ["demo", "--job", "vehicle-cell", "--port", 0]
+
 
 def counts(text: str, line: str) -> list[int]:
     """The numbers of a line of the summary."""
@@ -25,7 +27,7 @@ def counts(text: str, line: str) -> list[int]:
 def assert_adds_up(log_path, shown: str) -> None:
     received, topics, filtered, dead = counts(shown, "in")
     assert received == topics + filtered + dead > 0
-    positions, batches = counts(shown, "processed")
+    positions, batches, _ = counts(shown, "processed")
     results, expected, *_ = counts(shown, "results")
     told = lines(tidewheel("tail", "metrics.vehicle-cell", "-n", 100_000, "--json", "--log", log_path))
     skipped = sum(int(line["details"].get("skipped", 0)) for line in told)
@@ -40,7 +42,7 @@ def assert_adds_up(log_path, shown: str) -> None:
 
 
 def test_the_demo_stops_by_itself_and_its_counts_add_up(tmp_path):
-    with Running("demo", "--for", "5s", "--rate", 300, "--log", tmp_path / "demo.tw") as running:
+    with Running(*DEMO, "--for", "5s", "--rate", 300, "--log", tmp_path / "demo.tw") as running:
         shown, said = running.process.communicate(timeout=300)
         assert running.process.returncode == 0, said
         assert_adds_up(tmp_path / "demo.tw", shown)
@@ -49,7 +51,7 @@ def test_the_demo_stops_by_itself_and_its_counts_add_up(tmp_path):
 
 
 def test_ctrl_c_ends_the_demo_with_everything_finished(tmp_path):
-    with Running("demo", "--rate", 300, "--log", tmp_path / "demo.tw") as running:
+    with Running(*DEMO, "--rate", 300, "--log", tmp_path / "demo.tw") as running:
         assert running.process.stdout is not None
         for line in running.process.stdout:
             if "Ctrl-C ends it" in line:
@@ -61,7 +63,7 @@ def test_ctrl_c_ends_the_demo_with_everything_finished(tmp_path):
 
 
 def test_ctrl_c_while_spark_starts_ends_the_demo_at_once(tmp_path):
-    with Running("demo", "--log", tmp_path / "demo.tw") as running:
+    with Running(*DEMO, "--log", tmp_path / "demo.tw") as running:
         eventually(lambda: len(running.processes()) >= 4, "simulator and Spark are on their way")
         done = running.end(signal.SIGINT)
         assert "nothing was processed" in done.stdout
@@ -69,7 +71,7 @@ def test_ctrl_c_while_spark_starts_ends_the_demo_at_once(tmp_path):
 
 
 def test_nothing_outlives_a_demo_that_is_killed(tmp_path):
-    with Running("demo", "--log", tmp_path / "demo.tw") as running:
+    with Running(*DEMO, "--log", tmp_path / "demo.tw") as running:
         eventually(lambda: len(running.processes()) >= 4, "simulator and Spark are on their way")
         os.kill(running.process.pid, signal.SIGKILL)
         running.process.wait()
@@ -86,7 +88,7 @@ def test_the_check_finds_what_is_missing_and_what_is_there_twice(tmp_path):
 
     with open_log(tmp_path / "log.tw") as log:
         log.append("input.vehicle-position", records([position(0)]))
-        watch = Watch(log, begin={("input.vehicle-position", 0): 1})
+        watch = Watch(log, begin={("input.vehicle-position", 0): 1}, group="demo")
         deadrun = codec.encode(codec.pack(VehiclePosition(lat=60.0, lon=25.0, journey="deadrun"), event_time=1))
         log.append("input.vehicle-position", records([*map(position, [1, 2, 3, 3]), deadrun]))
         log.append("analytics.vehicle-cell", records([*map(result, [0, 1, 2, 3])]))

@@ -1,10 +1,13 @@
-"""`tidewheel demo`: everything together, live in the terminal."""
+"""`tidewheel demo`: everything together, live in the browser and in the terminal."""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
+import socket
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,9 +19,8 @@ import typer
 
 from tidewheel.cli.attending import Stop, stoppable
 from tidewheel.cli.common import ExitCode, opened_log, out, parse_duration, say
-from tidewheel.cli.demo_parts import Part
+from tidewheel.cli.demo_parts import Parts
 from tidewheel.cli.topics import adds_up
-from tidewheel.errors import JobError
 from tidewheel.model.time import Duration, Instant, now
 
 if TYPE_CHECKING:
@@ -26,6 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["demo"]
 
+CELLS = "vehicle-cell"
+"""The job that is always there: its results are checked, and are the vehicles on the map."""
+GROUP = "demo"
+"""The name under which the jobs note how far they have come."""
+
+_PORT = 8080
 _LOOK_SECONDS = 1.0
 _PLAIN_SECONDS = 3.0
 _DRAIN_SECONDS = 120.0
@@ -40,57 +48,94 @@ def demo(
         ),
     ] = None,
     rate: Annotated[float, typer.Option(min=1, help="Events a second.")] = 700,
+    jobs: Annotated[
+        list[str] | None,
+        typer.Option("--job", metavar="JOB", help="Only this one, besides vehicle-cell; may be given several times."),
+    ] = None,
     log: Annotated[
         str | None,
         typer.Option("--log", metavar="PATH", help="The log to use.", show_default="a new one in a temporary folder"),
     ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="Of the live map.", show_default="8080, or a free one if that is taken"),
+    ] = None,
+    open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the map in the browser.")] = True,
 ) -> None:
-    """Show all of it at work: a simulated city, the log, and a job on Spark.
+    """Show all of it at work: a simulated city, the log, all jobs on Spark, and the live map.
 
-    Starts the simulator and the job vehicle-cell (each vehicle position with its H3 cell) as processes of their own,
-    with a log between them, and shows how fast events come in and are processed, how far the job is behind, how long
-    an event takes from its ingestion to its result in the log, and the latest results. Ctrl-C ends it: the simulator
-    first, then the job when it has finished what is there. At the end it tells what was processed, and checks that all
-    of it is accounted for and that every position on a journey has its result, once.
+    Starts the simulator, the lookup of final stops, the jobs and the server of the map as processes of their own, with
+    a log between them. The map shows the city; the terminal shows how fast events come in and are processed, how far
+    the jobs are behind, how long a position takes from its ingestion to its result in the log, and the latest results.
+    Ctrl-C ends it: the simulator first, then the jobs when they have finished what is there. At the end it tells what
+    was processed, and checks that all of it is accounted for and that every position on a journey has its result, once.
 
         tidewheel demo
-        tidewheel demo --for 30s
-        tidewheel demo --rate 5000 --log city.tw     (and meanwhile, elsewhere: tidewheel topics --log city.tw)
+        tidewheel demo --for 30s --no-open
+        tidewheel demo --job emergency-stop                 (that one and vehicle-cell: easier on a small machine)
+        tidewheel demo --rate 5000 --log city.tw            (and meanwhile, elsewhere: tidewheel topics --log city.tw)
     """
-    say("Tidewheel demo: a simulated city → log → Spark → log. Ctrl-C ends it.", style="bold")
+    say("Tidewheel demo: a simulated city → log → Spark → log → the live map. Ctrl-C ends it.", style="bold")
     with stoppable() as stop, _place(log) as address:
         say(f"log: {address}", style="dim")
         begin = _ends(address)
-        job = Part("run", "vehicle-cell", "--log", address)
-        simulator = Part("simulate", "--log", address, "--rate", f"{rate:g}", "--steady")
-        try:
+        chosen = ["--all"] if jobs is None else [CELLS, *(job for job in jobs if job != CELLS)]
+        with Parts() as parts:
+            parts.start("jobs", "run", *chosen, "--name", GROUP, "--log", address)
+            parts.start("simulator", "simulate", "--log", address, "--rate", f"{rate:g}", "--steady")
+            if jobs is None or "final-stop-distribution" in jobs:
+                parts.start("lookups", "ask", "final-stop", "--from", "simulator", "--log", address)
             with opened_log(address) as opened:
-                passed = _Demo(opened, begin, simulator, job, stop).run(length)
-        finally:
-            simulator.kill()
-            job.kill()
+                parts.start("map", "serve", "--log", address, "--port", str(_port(port)), "--lines", _lines(address))
+                passed = _Demo(opened, begin, parts, stop, open_page=open_page).run(length)
     if not passed:
         raise typer.Exit(ExitCode.FAILED)
     if length is not None:
         stop.unfinished()
 
 
+def _port(asked: int | None) -> int:
+    """The one that was asked for; otherwise the usual one, or if somebody else has it any."""
+    if asked is not None:
+        return asked
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", _PORT))
+        except OSError:
+            return 0
+    return _PORT
+
+
+def _lines(address: str) -> str:
+    """The lines of the simulated city, in a file beside the log."""
+    from tidewheel.apps.transit.lines import lines
+
+    path = Path(f"{address}.lines.geojson")
+    path.write_text(json.dumps(lines()), encoding="utf-8")
+    return str(path)
+
+
 class _Demo:
     """The demo from its start to the last figure."""
 
-    def __init__(self, log: Log, begin: Positions, simulator: Part, job: Part, stop: Stop) -> None:
-        # Here, not at the top: both processes are on their way before this one reads its own large libraries.
+    def __init__(self, log: Log, begin: Positions, parts: Parts, stop: Stop, *, open_page: bool) -> None:
+        # Here, not at the top: the processes are on their way before this one reads its own large libraries.
         from tidewheel.cli.demo_view import Dashboard
-        from tidewheel.cli.demo_watch import JOB, Watch
+        from tidewheel.cli.demo_watch import Watch
 
         self._log = log
-        self._simulator = simulator
-        self._job = job
+        self._parts = parts
+        self._simulator = parts["simulator"]
+        self._job = parts["jobs"]
+        self._map = parts["map"]
         self._stop = stop
-        self._watch = Watch(log, begin=begin)
-        self._dashboard = Dashboard(job=JOB)
+        self._watch = Watch(log, begin=begin, group=GROUP)
+        self._dashboard = Dashboard()
         self._began = self._printed = time.monotonic()
         self._ready: Instant | None = None
+        self._to_open = open_page and _has_screen()
+        self._told = False
 
     def run(self, length: Duration | None) -> bool:
         """All of it; False if something is missing in the end."""
@@ -107,7 +152,8 @@ class _Demo:
     def _attend(self, length: Duration | None) -> None:
         """Show it until it is to end. Its time counts from the first batch on: Spark takes a while to start."""
         while not self._stop.wait(_LOOK_SECONDS):
-            self._check_parts()
+            self._parts.check()
+            self._tell_of_the_map()
             status = self._job.status
             if self._ready is None and status.get("batches"):
                 self._ready = now()
@@ -116,10 +162,14 @@ class _Demo:
             starting = "starting Spark ..." if status.get("state") != "running" else "first batch ..."
             self._show("Ctrl-C ends it" if self._ready is not None else starting)
 
-    def _check_parts(self) -> None:
-        for name, part in (("simulator", self._simulator), ("job", self._job)):
-            if part.code is not None:
-                raise JobError(f"the {name} of the demo ended with exit code {part.code}:\n{part.said}")
+    def _tell_of_the_map(self) -> None:
+        url = self._map.status.get("url")
+        if url is not None and not self._told:
+            self._told = True
+            if self._live is None:
+                say(f"the live map: {url}", style="bold")
+            if self._to_open:
+                typer.launch(str(url))
 
     def _end(self) -> bool:
         """The simulator first; the job when it has finished what is there."""
@@ -141,7 +191,8 @@ class _Demo:
         return self._job.code == ExitCode.FINE
 
     def _show(self, stage: str, *, always: bool = False) -> None:
-        snapshot = self._watch.look(seconds=time.monotonic() - self._began, job=self._job.status)
+        url = str(self._map.status.get("url", ""))
+        snapshot = self._watch.look(seconds=time.monotonic() - self._began, job=self._job.status, url=url)
         console = out()
         if self._live is not None:
             self._live.update(self._dashboard.draw(snapshot, height=console.height, stage=stage), refresh=True)
@@ -163,9 +214,17 @@ class _Demo:
             check = self._watch.check()
         latency = self._watch.latency(ingested_since=self._ready or now())
         reports = self._watch.reports()
-        console.print(summary(self._job.status, reports, latency, check), soft_wrap=not console.is_terminal)
+        told = summary(self._job.status, self._watch.results, reports, latency, check)
+        console.print(told, soft_wrap=not console.is_terminal)
         console.print(f"The log stays until the next demo: tidewheel topics --log {self._log.address}", style="dim")
         return check.passed and all(adds_up(report) for report in reports)
+
+
+def _has_screen() -> bool:
+    """Would a browser that is opened be seen?"""
+    return out().is_terminal and (
+        sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    )
 
 
 def _ends(address: str) -> Positions:

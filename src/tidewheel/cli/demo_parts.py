@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any
 
-__all__ = ["Part"]
+from tidewheel.errors import JobError
+
+__all__ = ["Part", "Parts"]
 
 
 class Part:
@@ -83,3 +85,30 @@ class Part:
     def _hear(self, stream: IO[str]) -> None:
         for line in stream:
             self._said.append(line.rstrip())
+
+
+class Parts:
+    """The parts of a demo by name. What is still there at the end of its `with` is ended at once."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, Part] = {}
+
+    def start(self, name: str, *arguments: str) -> None:
+        """Start a command."""
+        self._parts[name] = Part(*arguments)
+
+    def check(self) -> None:
+        """Raise an error if one of them has ended by itself."""
+        for name, part in self._parts.items():
+            if part.code is not None:
+                raise JobError(f"a part of the demo ({name}) ended with exit code {part.code}:\n{part.said}")
+
+    def __getitem__(self, name: str) -> Part:
+        return self._parts[name]
+
+    def __enter__(self) -> Parts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for part in self._parts.values():
+            part.kill()

@@ -25,8 +25,7 @@ _MODES = {"bus": "blue", "ubus": "blue", "tram": "green", "train": "magenta", "m
 class Dashboard:
     """Draws what the demo is doing, and remembers the rates for the small curves."""
 
-    def __init__(self, *, job: str) -> None:
-        self._job = job
+    def __init__(self) -> None:
         self._received: deque[float] = deque(maxlen=14)
         self._processed: deque[float] = deque(maxlen=14)
 
@@ -40,7 +39,7 @@ class Dashboard:
         self._received.append(now.received)
         self._processed.append(now.processed)
         title = Text.assemble(
-            ("Tidewheel", "bold cyan"), "  simulated city → log → Spark: ", (self._job, "bold"), " → log"
+            ("Tidewheel", "bold cyan"), "  simulated city → log → Spark → log → ", (now.url or "the live map", "bold")
         )
         return Group(
             Panel(
@@ -104,7 +103,13 @@ def plain(now: Snapshot) -> str:
     )
 
 
-def summary(job: Mapping[str, Any], reports: Sequence[IngestReport], latency: Quantiles | None, check: Check) -> str:
+def summary(
+    job: Mapping[str, Any],
+    results: int,
+    reports: Sequence[IngestReport],
+    latency: Quantiles | None,
+    check: Check,
+) -> str:
     """What was processed, in the end."""
     lines = []
     for report in reports:
@@ -113,11 +118,12 @@ def summary(job: Mapping[str, Any], reports: Sequence[IngestReport], latency: Qu
             f"in:         {report.received:,} events = {topics:,} in topics + {filtered:,} filtered "
             f"+ {dead:,} dead letters  {_mark(adds_up(report), 'does not add up')}"
         )
-    lines.append(f"processed:  {job.get('events', 0):,} positions in {job.get('batches', 0):,} batches")
+    told = f"{job.get('events', 0):,} events in {job.get('batches', 0):,} batches, {job.get('results', 0):,} results"
+    lines.append(f"processed:  {told}")
     wrong = f"{check.missing:,} missing, {check.twice:,} too many"
     lines.append(
-        f"results:    {job.get('results', 0):,}; {check.expected:,} positions on a journey with a place, each has its "
-        f"result once  {_mark(check.passed, wrong)}"
+        f"results:    {results:,} of vehicle-cell; {check.expected:,} positions on a journey with a place, each has "
+        f"its result once  {_mark(check.passed, wrong)}"
     )
     if latency is not None:
         lines.append(

@@ -20,11 +20,10 @@ from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import IngestReport
 from tidewheel.transport.log import Log, Partition, Positions
 
-__all__ = ["INPUT", "JOB", "RESULTS", "Check", "Quantiles", "Snapshot", "Watch"]
+__all__ = ["INPUT", "RESULTS", "Check", "Quantiles", "Snapshot", "Watch"]
 
-JOB = "vehicle-cell"
 INPUT = "input.vehicle-position"
-RESULTS = f"analytics.{JOB}"
+RESULTS = "analytics.vehicle-cell"
 
 _Times: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 _IDENTITY = ["operator", "vehicle", "event_time"]
@@ -57,6 +56,8 @@ class Snapshot:
     latest: Sequence[Mapping[str, Any]]
     reports: Sequence[IngestReport]
     job: Mapping[str, Any] = field(default_factory=dict)
+    url: str = ""
+    """Where the map is; empty as long as it is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +77,21 @@ class Check:
 class Watch:
     """Looks at what has come into the log since `begin`: what was there before is not the demo's."""
 
-    def __init__(self, log: Log, *, begin: Positions) -> None:
+    def __init__(self, log: Log, *, begin: Positions, group: str) -> None:
         self._log = log
+        self._group = group
         self._begin = begin
         self._at: dict[Partition, int] = dict(begin)
         self._in, self._done = Rate(), Rate()
         self._by_topic: dict[str, Rate] = {}
         self._waiting = _no_rows()
-        self._results = 0
+        self.results = 0
+        """How many results have come."""
         self._measured: deque[_Times] = deque()
         """When results were appended, and when what they are results of was ingested."""
         self._latest: Sequence[Mapping[str, Any]] = []
 
-    def look(self, *, seconds: float, job: Mapping[str, Any]) -> Snapshot:
+    def look(self, *, seconds: float, job: Mapping[str, Any], url: str = "") -> Snapshot:
         """How it is doing now."""
         self._read_inputs()
         self._read_results()
@@ -104,15 +107,16 @@ class Watch:
             processed=self._done(sum(self._ends(INPUT).values()) - lag),
             lag=lag,
             latency=self._latency(lambda appended, _: appended >= now() - _RECENT),
-            results=self._results,
+            results=self.results,
             latest=self._latest,
             reports=self.reports(),
             job=job,
+            url=url,
         )
 
     def lag(self) -> int:
-        """How many positions the job has not finished."""
-        done = self._log.committed(JOB)
+        """How many positions the jobs have not finished."""
+        done = self._log.committed(self._group)
         return sum(end - done.get(part, 0) for part, end in self._ends(INPUT).items())
 
     def reports(self) -> list[IngestReport]:
@@ -160,7 +164,7 @@ class Watch:
         rows = self._news(RESULTS)
         if rows.is_empty():
             return
-        self._results += rows.height
+        self.results += rows.height
         self._latest = rows.tail(12).reverse().to_dicts()
         met = rows.select(*_IDENTITY, "append_time").join(self._waiting, on=_IDENTITY)
         self._waiting = self._waiting.join(met, on=_IDENTITY, how="anti")
