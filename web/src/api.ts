@@ -1,4 +1,4 @@
-import type {Alert, Background, Filters, History, Layer, Subscription, View} from "./contract";
+import type {Alert, Background, History, Layer, Subscription, View} from "./contract";
 
 /** The server's answers over HTTP. */
 export class Api {
@@ -65,7 +65,7 @@ export class Api {
 export function subscriptionQuery({layers, region, filters}: Subscription): URLSearchParams {
   const query = new URLSearchParams({layers: layers.join(",")});
   if (region) query.set("region", region.join(","));
-  for (const [field, values] of Object.entries(filters as Filters)) {
+  for (const [field, values] of Object.entries(filters)) {
     if (values.length > 0) query.append("filter", `${field}:${values.join(",")}`);
   }
   return query;

@@ -9,7 +9,7 @@ export function formatNumber(value: number): string {
   if (!Number.isFinite(value)) return "–";
   if (Number.isInteger(value)) return Math.abs(value) >= 100_000 ? LARGE.format(value) : WHOLE.format(value).replace("-", "−");
   const digits = Math.abs(value) >= 100 ? 0 : Math.abs(value) >= 10 ? 1 : 2;
-  return value.toFixed(digits).replace("-", "−");
+  return String(Number(value.toFixed(digits))).replace("-", "−");
 }
 
 export function formatRate(perSecond: number | null | undefined): string {

@@ -24,7 +24,7 @@ export class Store {
 
   replaceLayer(layer: string, items: readonly Item[]): void {
     const before = this.#of(layer);
-    const after = new Map(items.map((item) => [item.k, item]));
+    const after = new Map(items.map((item): [string, Item] => [item.k, item]));
     const gone = [...before.keys()].filter((key) => !after.has(key));
     const changed = [...after.values()].filter((item) => !same(before.get(item.k), item));
     this.#layers.set(layer, after);
@@ -77,7 +77,7 @@ export class Store {
 
   #of(layer: string): Map<string, Item> {
     let items = this.#layers.get(layer);
-    if (!items) this.#layers.set(layer, (items = new Map()));
+    if (!items) this.#layers.set(layer, (items = new Map<string, Item>()));
     return items;
   }
 

@@ -8,7 +8,7 @@ it.each([
   [250_000, "250K"],
   [3.14159, "3.14"],
   [31.4159, "31.4"],
-  [-0.5, "−0.50"],
+  [-0.5, "−0.5"],
   [Infinity, "–"],
 ])("writes %d as %s", (value, text) => expect(formatNumber(value)).toBe(text));
 

@@ -113,7 +113,7 @@ it("says what went wrong, and stays where it is", async () => {
   expect(travel.past).toMatchObject({at, loading: false, error: "api/view: 503"});
 });
 
-it("toggles between playing and pausing", async () => {
+it("toggles between playing and pausing", () => {
   travel.toggle();
   expect(travel.past?.playing).toBe(false);
   travel.toggle();

@@ -72,7 +72,7 @@ export class Columns<Name extends string> {
     for (const name of this.#names) {
       const {type, size} = this.specs[name];
       const array = MAKE[type](capacity * size);
-      if (this.#arrays[name]) array.set(this.#arrays[name] as never);
+      if (this.#arrays[name]) array.set(this.#arrays[name]);
       this.#arrays[name] = array;
     }
     this.#capacity = capacity;

@@ -1,7 +1,6 @@
-import {Layer, type LayerProps} from "@deck.gl/core";
-import {Geometry, Model} from "@luma.gl/engine";
+import {color, Layer, project32, type LayerProps} from "@deck.gl/core";
+import {Geometry, Model, type ModelProps} from "@luma.gl/engine";
 import type {ShaderModule} from "@luma.gl/shadertools";
-import {color, project32} from "@deck.gl/core";
 import type {Column} from "./columns";
 
 /** The time that everything on the map is drawn for. Layers look at it when they are drawn, so a frame needs no new layers. */
@@ -82,7 +81,7 @@ const ATTRIBUTES: Record<string, {size: number; type: "float32" | "float64" | "u
 export interface Program {
   vs: string;
   fs: string;
-  attributes: (keyof typeof ATTRIBUTES & string)[];
+  attributes: string[];
   topology: "triangle-list" | "triangle-strip";
   /** x, y, z of the vertices of one instance. */
   vertices: Float32Array;
@@ -103,10 +102,10 @@ export abstract class InstancedLayer<Props extends TidalProps = TidalProps> exte
   override initializeState(): void {
     const {attributes, vs, fs, topology, vertices} = this.program();
     const chosen = Object.fromEntries(attributes.map((name) => [name, ATTRIBUTES[name]!]));
-    this.getAttributeManager()!.addInstanced(chosen as never);
+    this.getAttributeManager()!.addInstanced(chosen);
     this.state = {
       model: new Model(this.context.device, {
-        ...this.getShaders({vs, fs, modules: [project32, color, tidal]}),
+        ...(this.getShaders({vs, fs, modules: [project32, color, tidal]}) as Pick<ModelProps, "vs" | "fs" | "modules">),
         id: this.props.id,
         bufferLayout: this.getAttributeManager()!.getBufferLayouts(),
         geometry: new Geometry({topology, attributes: {positions: {size: 3, value: vertices}}}),

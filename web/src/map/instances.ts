@@ -36,7 +36,7 @@ export abstract class Instances<Name extends string> {
     protected colours: Colours,
     protected mainColours: boolean,
   ) {
-    this.columns = new Columns({...specs, ...COMMON} as Record<Name | CommonColumn, ColumnSpec>);
+    this.columns = new Columns({...specs, ...COMMON});
   }
 
   /** Writes where the item of a row is. `before` is what the row showed until now. */

@@ -212,7 +212,7 @@ export class LiveMap {
 
   /** West, south, east, north of what is seen; null before the first frame. */
   get region(): Region | null {
-    return (this.#viewport?.getBounds() as Region | undefined) ?? null;
+    return (this.#viewport?.getBounds()) ?? null;
   }
 
   get metresPerPixel(): number {
@@ -278,7 +278,7 @@ export class LiveMap {
   #layers(now: number): DeckLayer[] {
     const {zoom} = this.camera.value;
     const step = Math.round(zoom * 4) / 4;
-    const seen = this.#viewport?.getBounds() as Region | undefined;
+    const seen = this.#viewport?.getBounds();
     const backdropKey = `${this.#theme} ${step} ${this.background.tiled ? seen?.map((x) => x.toFixed(3)).join() : ""}`;
     if (this.#backdrop?.key !== backdropKey) {
       this.#backdrop = {

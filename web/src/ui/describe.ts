@@ -7,8 +7,8 @@ export function nameOf(item: Item, layer: Layer): string {
   const parts = layer.key.map((field) => {
     const value = item.f[field];
     if (value === undefined) return null;
-    if (layer.geometry.kind === "cell" && field === layer.geometry.cell) return `cell ${shortCell(String(value))}`;
-    if (layer.geometry.kind === "edge" && field === layer.geometry.from) return `from cell ${shortCell(String(value))}`;
+    if (layer.geometry.kind === "cell" && field === layer.geometry.cell) return `cell ${shortCell(identifier(value))}`;
+    if (layer.geometry.kind === "edge" && field === layer.geometry.from) return `from cell ${shortCell(identifier(value))}`;
     return `${formatField(field)} ${identifier(value)}`;
   });
   const known = parts.filter((part) => part !== null);

@@ -33,7 +33,7 @@ export class TimeBar {
     this.#slider.onchange = () => (this.#dragging = false);
     this.#speed.onclick = () => {
       const past = travel.past;
-      if (past) travel.play(SPEEDS[(SPEEDS.indexOf(past.speed) + 1) % SPEEDS.length]!);
+      if (past) travel.play(SPEEDS[(SPEEDS.indexOf(past.speed) + 1) % SPEEDS.length]);
     };
     root.append(
       iconButton("back", "A minute back (,)", () => travel.step(-60_000), {test: "back"}),
