@@ -20,6 +20,8 @@ import tidewheel
 from tidewheel.cli.app import app
 from tidewheel.engine.options import ReadOptions, WriteOptions
 from tidewheel.ingest.lookup import Limits
+from tidewheel.serve import Layer
+from tidewheel.serve.limits import Limits as ServerLimits
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -36,6 +38,7 @@ PAGES = [
     "docs/sql.md",
     "docs/transit.md",
     "docs/lookups.md",
+    "docs/map.md",
 ]
 
 
@@ -86,6 +89,17 @@ def test_every_option_of_the_format_is_documented(options):
 def test_every_limit_of_a_lookup_is_documented():
     page = (ROOT / "docs" / "lookups.md").read_text(encoding="utf-8")
     assert [field.name for field in fields(Limits) if f"| `{field.name}` |" not in page] == []
+
+
+def test_every_limit_of_the_server_is_documented():
+    page = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
+    assert [field.name for field in fields(ServerLimits) if f"| `{field.name}` |" not in page] == []
+
+
+def test_every_field_of_a_layer_is_documented():
+    page = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
+    table = page.partition("| field |")[2].partition("\n\n")[0]
+    assert [name for name in Layer.__struct_fields__ if f"`{name}`" not in table] == []
 
 
 def test_links_between_pages_lead_somewhere():

@@ -43,7 +43,7 @@ def forbidden(own: str, imported: set[str]) -> list[str]:
         wrong += [name for name in imported if name.partition(".")[0] == "pyspark"]
     if own != "testing":
         wrong += [name for name in imported if layer(name) == "testing"]
-    if own == "ingest":
+    if own in ("ingest", "serve"):
         wrong += [name for name in imported if layer(name) == "engine"]
     return sorted(wrong)
 
@@ -61,6 +61,10 @@ def test_the_rule_finds_what_is_forbidden():
     assert forbidden("model", {"tidewheel.transport.log", "polars"}) == ["tidewheel.transport.log"]
     assert forbidden("transport", {"pyspark.sql"}) == ["pyspark.sql"]
     assert forbidden("ingest", {"tidewheel.engine.run"}) == ["tidewheel.engine.run"]
+    assert forbidden("serve", {"tidewheel.engine.run", "tidewheel.apps.transit"}) == [
+        "tidewheel.apps.transit",
+        "tidewheel.engine.run",
+    ]
     assert forbidden("apps", {"tidewheel.testing"}) == ["tidewheel.testing"]
     assert forbidden("testing", {"tidewheel.engine.result", "tidewheel.transport.log"}) == []
     assert forbidden("apps", {"tidewheel.engine.run", "tidewheel.ingest.replay"}) == []

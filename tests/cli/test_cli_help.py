@@ -27,6 +27,7 @@ COMMANDS = [
     "archive",
     "doctor",
     "run",
+    "serve",
 ]
 
 

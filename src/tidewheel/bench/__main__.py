@@ -10,16 +10,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tidewheel.bench import foundation, patterns, transit, windows
+from tidewheel.bench import foundation, patterns, serve, transit, windows
 from tidewheel.bench.figures import Figure, show, write
 
 __all__ = ["main"]
 
-_SETS = ("foundation", "windows", "patterns", "transit")
-_PARTS: Mapping[str, Mapping[str, patterns.Part | transit.Part | windows.Part]] = {
+_SETS = ("foundation", "windows", "patterns", "transit", "serve")
+_PARTS: Mapping[str, Mapping[str, patterns.Part | serve.Part | transit.Part | windows.Part]] = {
     "windows": windows.PARTS,
     "patterns": patterns.PARTS,
     "transit": transit.PARTS,
+    "serve": serve.PARTS,
 }
 
 
@@ -65,6 +66,8 @@ def main(arguments: list[str] | None = None) -> int:
                 parts = patterns.measure(options.events or patterns.EVENTS, folder, say, only=only)
             elif name == "transit":
                 parts = transit.measure(options.minutes, folder, say, only=only)
+            elif name == "serve":
+                parts = serve.measure(folder, say, only=only)
             else:
                 parts = foundation.measure(options.events or foundation.EVENTS, folder, say)
             for part in parts:

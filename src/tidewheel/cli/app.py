@@ -22,6 +22,7 @@ from tidewheel.cli.ingest import ingest
 from tidewheel.cli.record import record
 from tidewheel.cli.replay import replay
 from tidewheel.cli.run import JobGroup, run
+from tidewheel.cli.serve import serve
 from tidewheel.cli.simulate import simulate
 from tidewheel.cli.switch import switch
 from tidewheel.cli.tail import tail
@@ -61,8 +62,8 @@ def _options(
 _options.__doc__ = """Correct event-stream analytics for PySpark, from the sensor to the browser.
 
 Events come in from MQTT, HTTP, recordings or a simulator (ingest, replay, simulate), are kept in a log (a file; see
-topics and tail), and jobs on Spark turn them into results, which are in the log again (run). Each command explains
-itself: tidewheel COMMAND --help.
+topics and tail), and jobs on Spark turn them into results, which are in the log again (run) and on a live map (serve).
+Each command explains itself: tidewheel COMMAND --help.
 
     tidewheel demo                   (all of it, live in the terminal)
     tidewheel doctor                 (is everything here that it needs?)
@@ -90,6 +91,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Begin here": (demo, doctor),
     "Into the log": (simulate, replay, record, ingest, ask),
     "In the log": (topics, tail, compare, switch, archive),
+    "From the log, to people": (serve,),
 }
 for _panel, _functions in _PANELS.items():
     for _function in _functions:

@@ -1,0 +1,120 @@
+"""The application: all routes behind the guard, the page for everything else, and no error without an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, QueryParams
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from tidewheel.errors import TidewheelError
+from tidewheel.serve.api import json_response
+from tidewheel.serve.hub import Hub
+from tidewheel.serve.page import NOT_BUILT, Page
+from tidewheel.serve.security import Guard, Refusal, security_headers
+
+__all__ = ["make_app"]
+
+_logger = logging.getLogger(__name__)
+
+
+def make_app(routes: list[BaseRoute], *, hub: Hub, guard: Guard, page: Page, tiles: str | None) -> ASGIApp:
+    """The whole of it as an ASGI application."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        ticking = asyncio.create_task(hub.run())
+        yield
+        hub.close()
+        await ticking
+
+    async def file(request: Request) -> Response:
+        found = page.find(request.scope["path"])
+        if found is None:
+            if request.scope["path"] == "/" and not page.built:
+                return PlainTextResponse(NOT_BUILT)
+            raise HTTPException(404, "there is nothing of that name here")
+        if request.headers.get("if-none-match") == found.headers["etag"]:
+            return Response(None, 304, found.headers)
+        if found.packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
+            return Response(found.packed, 200, {**found.headers, "content-encoding": "gzip"})
+        return Response(found.content, 200, found.headers)
+
+    application = Starlette(
+        routes=[*routes, Route("/{path:path}", file)],
+        exception_handlers={HTTPException: _refused, TidewheelError: _wrong, Exception: _broken},
+        lifespan=lifespan,
+    )
+    return _Guarded(application, guard, security_headers(tiles=tiles))
+
+
+def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return json_response({"error": error.detail}, error.status_code, error.headers)
+
+
+def _wrong(_: Request, error: Exception) -> Response:
+    return json_response({"error": str(error)}, 400)
+
+
+def _broken(request: Request, error: Exception) -> Response:
+    _logger.error("%s failed", request.scope["path"], exc_info=error)
+    return json_response({"error": "this server made a mistake; its log tells which"}, 500)
+
+
+class _Guarded:
+    """Asks the guard first, and puts the security headers on every answer."""
+
+    def __init__(self, app: ASGIApp, guard: Guard, headers: Any) -> None:
+        self._app = app
+        self._guard = guard
+        self._headers = headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        token = QueryParams(scope["query_string"]).get("token")
+        refusal = self._guard.judge(scope["path"], headers, token)
+        more = [*self._headers, *self._cross_origin(headers)]
+
+        async def sending(message: Message) -> None:
+            if message["type"] in ("http.response.start", "websocket.http.response.start"):
+                message["headers"] = [*message.get("headers", []), *more]
+            await send(message)
+
+        if refusal is None:
+            await self._app(scope, receive, sending)
+        elif scope["type"] == "http":
+            await _response(refusal)(scope, receive, sending)
+        else:
+            await _deny(scope, receive, sending, refusal)
+
+    def _cross_origin(self, headers: Headers) -> list[tuple[bytes, bytes]]:
+        origin = headers.get("origin")
+        if origin is None or not ({origin, "*"} & self._guard.origins):
+            return []
+        return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
+
+
+async def _deny(scope: MutableMapping[str, Any], receive: Receive, send: Send, refusal: Refusal) -> None:
+    await receive()  # the connect that is refused
+    response = _response(refusal)
+    start = {"type": "websocket.http.response.start", "status": response.status_code, "headers": response.raw_headers}
+    await send(start)
+    await send({"type": "websocket.http.response.body", "body": response.body})
+
+
+def _response(refusal: Refusal) -> Response:
+    headers = {"www-authenticate": "Bearer"} if refusal.status == 401 else None
+    return json_response({"error": refusal.reason}, refusal.status, headers)

@@ -1,0 +1,135 @@
+"""The catalogue: which layers there are, and which topic of the log each of them shows at the moment."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import msgspec
+import polars as pl
+
+from tidewheel.errors import DefinitionError, LogError
+from tidewheel.serve.inference import infer, version_of
+from tidewheel.serve.layer import PREFIX, Layer, parse_layers
+from tidewheel.serve.rows import Decoder
+from tidewheel.transport.aliases import ALIASES_TOPIC, Aliases
+from tidewheel.transport.log import Log, TopicInfo
+from tidewheel.transport.registry import TypeRegistry, types
+from tidewheel.transport.type_topic import TYPES_TOPIC, load_types
+
+__all__ = ["Catalogue", "installed_layers", "layers_of_file"]
+
+_logger = logging.getLogger(__name__)
+_GROUP = "tidewheel.layers"
+_SAMPLED_BLOCKS = 20
+_SAMPLED_ROWS = 200
+
+
+def installed_layers() -> list[Layer]:
+    """The layers of installed packages: entry points of the group `tidewheel.layers`, each a `Layer` or several."""
+    found = []
+    for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
+        loaded = point.load()
+        for layer in [loaded] if isinstance(loaded, Layer) else loaded:
+            try:
+                found.append(msgspec.convert(msgspec.to_builtins(layer), Layer))
+            except (msgspec.ValidationError, TypeError) as error:
+                raise DefinitionError(f"entry point {point.name} of {_GROUP} ({point.value}): {error}") from None
+    return found
+
+
+def layers_of_file(path: str | Path) -> list[Layer]:
+    """The layers that a JSON file describes."""
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise DefinitionError(f"the file of layers {path} cannot be read: {error.strerror}") from None
+    return parse_layers(text, source=str(path))
+
+
+class Catalogue:
+    """The layers of a log: described ones whose topics are there, and for every other topic of results one that is made
+    from its fields. A layer of `own` goes before an installed one of the same name or topic, and is there always."""
+
+    def __init__(self, log: Log, *, own: Sequence[Layer] = (), installed: Sequence[Layer] | None = None) -> None:
+        self._log = log
+        self._own = [*own]
+        taken = {layer.name for layer in own} | {layer.topic for layer in own}
+        given = installed_layers() if installed is None else installed
+        self._described = [*own, *(layer for layer in given if not {layer.name, layer.topic} & taken)]
+        self._inferred: dict[str, Layer] = {}
+        self._aliases: Mapping[str, str] = {}
+        self._versions: dict[str, int] = {}
+        self.registry = TypeRegistry(entry_point_group="tidewheel.types")
+        self.registry.register(*(types.message_class(name) for name in types.names()))
+        self.layers: Mapping[str, Layer] = {layer.name: layer for layer in own}
+        self.topics: Mapping[str, str] = {}
+        """Of each layer the topic that it shows now; a layer that is not in it has none yet."""
+
+    def refresh(self, infos: Iterable[TopicInfo]) -> None:
+        """Look at what is in the log now."""
+        there = {info.name: info for info in infos}
+        if self._moved(there.get(TYPES_TOPIC)):
+            load_types(self._log, self.registry)
+        if self._moved(there.get(ALIASES_TOPIC)):
+            self._aliases = Aliases(self._log).all()
+        layers: dict[str, Layer] = {}
+        topics: dict[str, str] = {}
+        for layer in self._described:
+            topic = self._aliases.get(layer.topic, layer.topic)
+            if topic in there or layer in self._own:
+                layers[layer.name] = layer
+            if topic in there:
+                topics[layer.name] = topic
+        shown = {*topics.values(), *(layer.topic for layer in self._described)}
+        names = {*there, *self._aliases}
+        for name in sorted(name for name in names if name.startswith(PREFIX) and name not in shown):
+            topic = self._aliases.get(name, name)
+            if topic not in there or topic in topics.values():
+                continue
+            made = self._made(name, there[topic], layers)
+            if made is not None and made.name not in layers:
+                layers[made.name] = made
+                topics[made.name] = topic
+        self.layers, self.topics = layers, topics
+
+    def _moved(self, info: TopicInfo | None) -> bool:
+        """Has something been written to a topic since the last time?"""
+        if info is None:
+            return False
+        end = sum(info.next_offsets)
+        moved = self._versions.get(info.name) != end
+        self._versions[info.name] = end
+        return moved
+
+    def _made(self, name: str, info: TopicInfo, layers: Mapping[str, Layer]) -> Layer | None:
+        """The layer of a topic that nobody described; None as long as there is no result in it."""
+        if name not in self._inferred:
+            made = version_of(name, {layer.topic: layer for layer in self._described})
+            if made is None:
+                sample = self._sample(info)
+                if sample is None:
+                    return None
+                made = infer(name, sample)
+            self._inferred[name] = made
+        return self._inferred[name]
+
+    def _sample(self, info: TopicInfo) -> pl.DataFrame | None:
+        """Some of the latest results of a topic, of the type that the last of them has."""
+        decode = Decoder(self.registry)
+        frames: list[pl.DataFrame] = []
+        try:
+            for number, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
+                blocks = self._log.blocks(info.name, number, first, end=end)[-_SAMPLED_BLOCKS:] if end > first else []
+                if blocks:
+                    for batch in self._log.read(info.name, number, blocks[0].first_offset, end=end):
+                        frames += (frame.tail(_SAMPLED_ROWS) for frame in decode(batch).frames)
+        except LogError as error:  # it left while it was read: the next time there is another beginning
+            _logger.info("%s: %s", info.name, error)
+            return None
+        if not frames:
+            return None
+        kind = frames[-1].schema
+        return pl.concat([frame for frame in frames if frame.schema == kind])

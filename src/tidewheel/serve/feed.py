@@ -1,0 +1,242 @@
+"""The feed: a thread that follows the result topics of a log into the view and the history."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import polars as pl
+
+from tidewheel.errors import DataLossError, LogError
+from tidewheel.model.time import Instant
+from tidewheel.model.time import now as wall_clock
+from tidewheel.serve.catalogue import Catalogue
+from tidewheel.serve.history import HOUR, History
+from tidewheel.serve.layer import Layer
+from tidewheel.serve.moments import offset_at
+from tidewheel.serve.rows import Decoder, prepared, shown_early
+from tidewheel.serve.status import Status
+from tidewheel.serve.view import View
+from tidewheel.transport.log import Batch, Log, Partition
+
+__all__ = ["Feed"]
+
+_logger = logging.getLogger(__name__)
+_LOOK: int = 1_000_000
+_WAIT_SECONDS = 0.1
+_RETRY_SECONDS = 1.0
+_STALE: int = 15_000_000
+
+
+@dataclass
+class _Following:
+    """Where the feed is in the topic of a layer."""
+
+    layer: Layer
+    topic: str
+    decode: Decoder
+    at: dict[int, int] = field(default_factory=dict)
+    backlog: list[Iterator[Batch]] = field(default_factory=list)
+    watermarks: dict[int, Instant] = field(default_factory=dict)
+
+
+class Feed:
+    """Reads on until it is stopped. Whoever looks at the view or the history holds `lock`.
+
+    It starts as far back as results are still shown. What is in the log of the hour before that is read afterwards,
+    bit by bit, into the history.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        catalogue: Catalogue,
+        view: View,
+        history: History,
+        *,
+        clock: Callable[[], Instant] = wall_clock,
+    ) -> None:
+        self.lock = threading.Lock()
+        self.catalogue = catalogue
+        self.view = view
+        self.history = history
+        self.status = Status(log)
+        self.version = 0
+        """Rises whenever other layers are there."""
+        self.caught_up = threading.Event()
+        """Set when all that was there in the beginning has been read."""
+        self._log = log
+        self._clock = clock
+        self._stop = threading.Event()
+        self._following: dict[str, _Following] = {}
+        self._trouble = ""
+        self._alive: Instant = 0
+        self._looked: Instant = -_LOOK
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+
+    def start(self) -> None:
+        """Begin; what is there now is in the view when it returns."""
+        self._step()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def health(self) -> list[str]:
+        """What is wrong; nothing if all is well."""
+        reasons = [self._trouble] if self._trouble else []
+        if not self._thread.is_alive():
+            reasons.append("the reader of the log is not running")
+        elif self._clock() - self._alive > _STALE:
+            reasons.append(f"the reader of the log has not come round for {(self._clock() - self._alive) // 10**6} s")
+        return reasons
+
+    @property
+    def layers(self) -> Mapping[str, Layer]:
+        """The layers there are."""
+        return self.catalogue.layers
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._step(wait=True)
+                self._trouble = ""
+            except Exception as error:  # a log that cannot be read now may be readable soon: others go on with the view
+                self._trouble = f"{type(error).__name__}: {error}"
+                _logger.warning("the live view waits: %s", self._trouble)
+                self._looked = -_LOOK
+                self._stop.wait(_RETRY_SECONDS)
+
+    def _step(self, *, wait: bool = False) -> None:
+        now = self._alive = self._clock()
+        if now - self._looked >= _LOOK or now < self._looked:
+            self._look(now)
+            self._looked = now
+        positions: dict[Partition, int] = {
+            (each.topic, number): at for each in self._following.values() for number, at in each.at.items()
+        }
+        backlog = next((each for each in self._following.values() if each.backlog), None)
+        if not positions:
+            self._stop.wait(_WAIT_SECONDS if wait else 0)
+        elif self._log.wait(positions, _WAIT_SECONDS if wait and backlog is None else 0):
+            for each in self._following.values():
+                self._read_on(each)
+        if backlog is not None:
+            self._fill_in(backlog)
+        else:
+            self.caught_up.set()
+
+    def _look(self, now: Instant) -> None:
+        """What topics and layers are there, and how all of it is doing."""
+        infos = self._log.topics()
+        self.catalogue.refresh(infos)
+        wanted = {name: (self.catalogue.layers[name], topic) for name, topic in self.catalogue.topics.items()}
+        changed = False
+        for name in [*self._following]:
+            each = self._following[name]
+            if wanted.get(name) != (each.layer, each.topic):
+                with self.lock:
+                    self.view[name].clear()
+                    self.history.clear(name)
+                del self._following[name]
+                changed = True
+        partitions = {info.name: info.partitions for info in infos}
+        for name, (layer, topic) in wanted.items():
+            if name not in self._following:
+                with self.lock:
+                    if name not in self.view or self.view[name].layer != layer:
+                        self.view.add(layer)
+                self._following[name] = self._begin(layer, topic, partitions[topic], now)
+                changed = True
+        if changed:
+            self.version += 1
+        with self.lock:
+            self.history.trim(now=now)
+        self.status.sum_up(infos, now=now)
+
+    def _begin(self, layer: Layer, topic: str, partitions: int, now: Instant) -> _Following:
+        each = _Following(layer, topic, Decoder(self.catalogue.registry))
+        for number in range(partitions):
+            part = (topic, number)
+            live = offset_at(self._log, part, now - self.view[layer.name].expiry)
+            first = offset_at(self._log, part, now - HOUR)
+            each.at[number] = live
+            if first < live:
+                each.backlog.append(self._log.read(*part, first, end=live))
+        return each
+
+    def _read_on(self, each: _Following) -> None:
+        for number, start in each.at.items():
+            end = self._log.position(each.topic, number, "latest")
+            if end <= start:
+                continue
+            try:
+                blocks = self._log.blocks(each.topic, number, start, end=end)
+                for batch in self._log.read(each.topic, number, start, end=end):
+                    last = batch.records.column("offset")[-1].as_py()
+                    while blocks and blocks[0].first_offset <= last:
+                        self._mark(each, number, blocks.pop(0).summary.punctuations)
+                    self._take(each, number, batch, live=True)
+                    each.at[number] = last + 1
+                for block in blocks:
+                    self._mark(each, number, block.summary.punctuations)
+            except DataLossError:  # retention was faster
+                end = self._log.position(each.topic, number, "earliest")
+            each.at[number] = end
+
+    def _mark(self, each: _Following, number: int, marks: tuple[Instant, ...]) -> None:
+        if marks:
+            each.watermarks[number] = max(marks[-1], each.watermarks.get(number, marks[-1]))
+            pulse = self.status.pulse(each.layer.topic)
+            pulse.watermarks, pulse.told = each.watermarks, self._clock()
+
+    def _fill_in(self, each: _Following) -> None:
+        """A piece of the hour before the beginning."""
+        try:
+            batch = next(each.backlog[0], None)
+        except LogError:  # it left by retention, or the topic was made anew
+            batch = None
+        if batch is None:
+            each.backlog.pop(0)
+        else:
+            self._take(each, batch.partition, batch, live=False)
+
+    def _take(self, each: _Following, number: int, batch: Batch, *, live: bool) -> None:
+        try:
+            self._show(each, number, batch, live=live)
+        except Exception as error:  # fields that a layer cannot show as it was told to must not hold up all the others
+            self.status.pulse(each.layer.topic).bad += batch.records.num_rows
+            _logger.warning("layer %s cannot show a block of %s: %s", each.layer.name, each.topic, error)
+
+    def _show(self, each: _Following, number: int, batch: Batch, *, live: bool) -> None:
+        raw = each.decode(batch)
+        pulse = self.status.pulse(each.layer.topic)
+        pulse.count += raw.count
+        pulse.bad += raw.bad
+        if raw.bad:
+            _logger.info("%s: %d results cannot be decoded: %s", each.topic, raw.bad, raw.reason)
+        for frame in raw.frames:
+            rows = prepared(each.layer, frame)
+            now = self._clock()
+            rows = rows.with_columns(pl.min_horizontal("@arrival", pl.lit(now)).alias("@arrival"))
+            watermark = each.watermarks.get(number) if live else None
+            with self.lock:
+                self.history.add(each.layer.name, shown_early(each.layer, rows, watermark))
+                if live:
+                    self.view[each.layer.name].apply(rows, now=now, watermark=watermark)
+            if live:
+                self._account(each, rows)
+
+    def _account(self, each: _Following, rows: pl.DataFrame) -> None:
+        """The newest result of a block tells how long results take; those of late events would not."""
+        due = rows.filter(pl.col("@timing").is_null() | (pl.col("@timing") == "ON_TIME"))
+        if due.height:
+            latest, appended = (int(due[name].to_numpy().max()) for name in ("@t", "@arrival"))
+            pulse = self.status.pulse(each.layer.topic)
+            pulse.latest = max(latest, pulse.latest or latest)
+            self.status.result(latest, appended)

@@ -1,0 +1,114 @@
+"""Layers for topics that nobody described: from the fields of their results."""
+
+from __future__ import annotations
+
+import msgspec
+import polars as pl
+
+from tidewheel.serve.layer import Cell, Edge, Figure, Geometry, Layer, Nowhere, Point, Scale, Show, Value
+from tidewheel.serve.rows import own_fields
+
+__all__ = ["VIRIDIS", "infer", "version_of"]
+
+VIRIDIS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
+"""Colours from low to high that people with any colour vision tell apart."""
+
+_COURSE = {"window_start", "window_end", "pane_index", "pane_timing", "pane_first", "pane_last", "retraction"}
+_GRACE = 5_000
+_EXPIRY = 30_000
+
+
+def infer(topic: str, sample: pl.DataFrame) -> Layer:
+    """A layer for results like these (as `rows.Decoder` gives them): a field `cell` makes cells, `cell` and
+    `neighbour` arrows, `lat` and `lon` points; without any of these they are a table."""
+    fields = own_fields(sample)
+    geometry, show = _geometry(fields)
+    key = _key(sample, fields)
+    place = {"cell", "neighbour", "lat", "lon", "heading"}
+    told = [name for name in fields if name not in _COURSE | place | {*key}]
+    numbers = [name for name in told if sample.schema[name].is_numeric()]
+    value = Value(field=numbers[0], label=_label(numbers[0])) if numbers else None
+    period, size = _windows(sample)
+    expiry = period + _GRACE if period else size + _GRACE if size else _EXPIRY
+    return Layer(
+        topic=topic,
+        about=f"Results of {topic}; the layer was made from their fields.",
+        key=key or (["cell"] if isinstance(geometry, (Cell, Edge)) else []),
+        geometry=geometry,
+        show=show,
+        value=value,
+        scale=None if value is None else _scale(sample[value.field]),
+        figures=[Figure(field=name, label=_label(name)) for name in told],
+        filters=[name for name in fields if sample.schema[name] == pl.String and name not in _COURSE][:8],
+        expiry=min(expiry, 24 * 3_600_000),
+        period=period,
+        on=True,
+    )
+
+
+def version_of(topic: str, layers: dict[str, Layer]) -> Layer | None:
+    """The layer for another version of a known topic (analytics.x.v2 of analytics.x): the same, under its own name."""
+    base, _, version = topic.rpartition(".")
+    known = layers.get(base)
+    if known is None:
+        return None
+    plain = known.description() | {"topic": topic, "name": "", "title": f"{known.title} ({version})", "on": False}
+    return msgspec.convert(plain, Layer)
+
+
+def _geometry(fields: list[str]) -> tuple[Geometry, Show]:
+    if {"cell", "neighbour"} <= {*fields}:
+        return Edge(), "arrows"
+    if {"lat", "lon"} <= {*fields}:
+        return Point(heading="heading" if "heading" in fields else None), "points"
+    if "cell" in fields:
+        return Cell(), "cells"
+    return Nowhere(), "table"
+
+
+def _key(sample: pl.DataFrame, fields: list[str]) -> list[str]:
+    """The fields that the records' keys in the log are made of, or none if they are made of anything else."""
+    keys = sample["@key"].to_list()
+    if not keys or None in keys:
+        return []
+    parts = [key.decode("utf-8", "replace").split("/") for key in keys]
+    count = len(parts[0])
+    if any(len(part) != count for part in parts):
+        return []
+    texts = {
+        name: sample[name].cast(pl.String, strict=False).fill_null("").to_list()
+        for name in fields
+        if not sample.schema[name].is_nested() and name not in _COURSE
+    }
+    found: list[str] = []
+    for position in range(count):
+        wanted = [part[position] for part in parts]
+        match = next((name for name, text in texts.items() if name not in found and text == wanted), None)
+        if match is None:
+            return []
+        found.append(match)
+    return found
+
+
+def _windows(sample: pl.DataFrame) -> tuple[int | None, int | None]:
+    """How often windows end and how long they are, in milliseconds, as far as the sample tells; sessions differ in
+    length and have no period."""
+    if not all(isinstance(sample.schema.get(name), pl.Datetime) for name in ("window_start", "window_end")):
+        return None, None
+    starts, ends = (sample[name].cast(pl.Int64) // 1_000 for name in ("window_start", "window_end"))
+    sizes = (ends - starts).unique().drop_nulls().to_list()
+    if len(sizes) != 1 or not 0 < sizes[0] <= 24 * 3_600_000:
+        return None, None
+    gaps = ends.unique().sort().diff().drop_nulls()
+    return (min(int(gaps.min()), sizes[0]) if len(gaps) else None), sizes[0]  # type: ignore[arg-type]  # numbers
+
+
+def _scale(values: pl.Series) -> Scale:
+    finite = values.cast(pl.Float64).drop_nulls().drop_nans()
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)  # type: ignore[arg-type]
+    low = min(low, 0.0)
+    return Scale(kind="sequential", domain=[low, high if high > low else low + 1.0], colours=VIRIDIS)
+
+
+def _label(name: str) -> str:
+    return name.replace("_", " ")

@@ -1,0 +1,145 @@
+"""Items: results as clients get them, encoded once for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from tidewheel.model.time import Instant
+from tidewheel.serve.layer import Layer
+from tidewheel.serve.rows import fields_of
+
+__all__ = ["Item", "Pool", "described", "encode", "items_of", "text_of"]
+
+_encoder = msgspec.json.Encoder()
+encode = _encoder.encode
+_NOWHERE = math.nan
+
+Mask = npt.NDArray[np.bool_]
+
+
+class Item:
+    """A result that is shown. Times are in microseconds; `raw` is what clients get."""
+
+    __slots__ = ("expires", "filters", "k", "lat", "lon", "raw", "t", "window")
+
+    def __init__(
+        self,
+        k: str,
+        t: Instant,
+        expires: Instant,
+        window: tuple[Instant | None, Instant | None],
+        place: tuple[float, float],
+        filters: tuple[str | None, ...],
+        raw: bytes,
+    ) -> None:
+        self.k = k
+        self.t = t
+        self.expires = expires
+        self.window = window
+        self.lon, self.lat = place
+        self.filters = filters
+        self.raw = raw
+
+    def __repr__(self) -> str:
+        return f"<Item {self.raw.decode()}>"
+
+
+def text_of(value: Any) -> str | None:
+    """A value as filters name it.
+
+    >>> text_of(True), text_of(55), text_of("55"), text_of(2.0)
+    ('true', '55', '55', '2')
+    """
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def described(layer: Layer, row: Mapping[str, Any], expires: Instant | None) -> dict[str, Any]:
+    """A prepared row as the page knows it."""
+    fields = fields_of(row)
+    item: dict[str, Any] = {"k": row["@k"], "t": row["@t"] // 1_000}
+    if expires is not None:
+        item["x"] = expires // 1_000
+    if row["@place"] is not None:
+        if row["@to"] is not None:
+            item["e"] = [row["@place"], row["@to"]]
+        elif layer.geometry.__struct_config__.tag == "cell":
+            item["c"] = row["@place"]
+    elif row["@lon"] is not None:
+        item["p"] = [row["@lon"], row["@lat"]]
+        if row["@heading"] is not None:
+            item["h"] = row["@heading"]
+    item["v"] = None if layer.value is None else fields.get(layer.value.field)
+    if row["@timing"] is not None:
+        item["timing"] = row["@timing"]
+    item["f"] = fields
+    return item
+
+
+def items_of(layer: Layer, frame: pl.DataFrame, *, expiry: int) -> list[Item]:
+    """Prepared rows as items that expire so many microseconds after their arrival."""
+    items = []
+    for row in frame.to_dicts():
+        expires = row["@arrival"] + expiry
+        lon, lat = row["@lon"], row["@lat"]
+        items.append(
+            Item(
+                row["@k"],
+                row["@t"],
+                expires,
+                (row["@start"], row["@end"]),
+                (_NOWHERE, _NOWHERE) if lon is None else (lon, lat),
+                tuple(text_of(row.get(name)) for name in layer.filters),
+                encode(described(layer, row, expires)),
+            )
+        )
+    return items
+
+
+class Pool:
+    """Items side by side, to be chosen from by many subscriptions: places are compared as arrays."""
+
+    def __init__(self, items: Sequence[Item | None]) -> None:
+        self.items = items
+        self._there: Mask | None = None
+        self._lon: npt.NDArray[np.float64] | None = None
+        self._lat: npt.NDArray[np.float64] | None = None
+        self._filtered: dict[tuple[int, frozenset[str]], Mask] = {}
+
+    @property
+    def there(self) -> Mask:
+        """Which of them are items at all."""
+        if self._there is None:
+            self._there = np.fromiter((item is not None for item in self.items), np.bool_, len(self.items))
+        return self._there
+
+    def within(self, region: tuple[float, float, float, float]) -> Mask:
+        """Which are in the region, or nowhere: no region leaves those out."""
+        if self._lon is None or self._lat is None:
+            count = len(self.items)
+            self._lon = np.fromiter((_NOWHERE if i is None else i.lon for i in self.items), np.float64, count)
+            self._lat = np.fromiter((_NOWHERE if i is None else i.lat for i in self.items), np.float64, count)
+        west, south, east, north = region
+        lon, lat = self._lon, self._lat
+        mask: Mask = (lon >= west) & (lon <= east) & (lat >= south) & (lat <= north) | np.isnan(lon)
+        return mask & self.there
+
+    def having(self, position: int, values: frozenset[str]) -> Mask:
+        """Whose filter field of this number has one of the values."""
+        mask = self._filtered.get((position, values))
+        if mask is None:
+            found = (item is not None and item.filters[position] in values for item in self.items)
+            mask = self._filtered[position, values] = np.fromiter(found, np.bool_, len(self.items))
+        return mask

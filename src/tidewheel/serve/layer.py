@@ -1,0 +1,212 @@
+"""Layers: what a page must know of a result topic to show it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+
+from tidewheel.errors import DefinitionError
+from tidewheel.transport.log import check_topic_name
+
+__all__ = ["Cell", "Edge", "Figure", "Geometry", "Layer", "Nowhere", "Point", "Scale", "Show", "Value", "parse_layers"]
+
+PREFIX = "analytics."
+"""What the names of result topics begin with."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
+_LONGEST = 24 * 3600 * 1000
+_WANTED = {"sequential": 2, "diverging": 3}
+
+Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=500)]
+Field: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+Show: TypeAlias = Literal["cells", "vehicles", "points", "arrows", "alerts", "table"]
+
+
+class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Immutable, and nothing but the fields it knows."""
+
+
+def _freeze(part: _Part, **fields: Iterable[Any]) -> None:
+    for name, values in fields.items():
+        msgspec.structs.force_setattr(part, name, tuple(values))
+
+
+class Cell(_Part, frozen=True, tag_field="kind", tag="cell"):
+    """In the H3 cell of this field: its index as a number, or as text in hexadecimal."""
+
+    cell: Field = "cell"
+
+
+class Point(_Part, frozen=True, tag_field="kind", tag="point"):
+    """At a latitude and longitude in degrees, facing a heading if there is one."""
+
+    lat: Field = "lat"
+    lon: Field = "lon"
+    heading: Field | None = None
+
+
+class Edge(_Part, frozen=True, tag_field="kind", tag="edge", rename={"source": "from", "target": "to"}):
+    """From one H3 cell to another."""
+
+    source: Field = "cell"
+    target: Field = "neighbour"
+
+
+class Nowhere(_Part, frozen=True, tag_field="kind", tag="none"):
+    """Without a place."""
+
+
+Geometry: TypeAlias = Cell | Point | Edge | Nowhere
+
+
+class Value(_Part, frozen=True):
+    """The field that the colour shows."""
+
+    field: Field
+    label: Text = ""
+    unit: Text = ""
+
+
+class Figure(_Part, frozen=True):
+    """A field that the details show."""
+
+    field: Field
+    label: Text = ""
+    unit: Text = ""
+
+
+class Scale(_Part, frozen=True):
+    """From value to colour: numbers between the ends of `domain` (with a middle if it diverges), or `categories`."""
+
+    kind: Literal["sequential", "diverging", "categorical"]
+    domain: Sequence[float] = ()
+    colours: Sequence[str] = ()
+    categories: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        _freeze(self, domain=map(float, self.domain), colours=self.colours)
+        colours = [*self.colours, *self.categories.values()]
+        wrong = [colour for colour in colours if not _COLOUR.fullmatch(colour)]
+        if wrong:
+            raise DefinitionError(f"a colour looks like #1f77b4, got {wrong[0]!r}")
+        if self.kind == "categorical":
+            if not self.categories:
+                raise DefinitionError("a categorical scale needs categories, such as {'bus': '#0072b2'}")
+            return
+        wanted = _WANTED[self.kind]
+        numbers = list(self.domain)
+        if len(numbers) != wanted or not all(map(math.isfinite, numbers)) or sorted(set(numbers)) != numbers:
+            raise DefinitionError(f"a {self.kind} scale needs a domain of {wanted} rising numbers, got {numbers}")
+        if len(self.colours) < wanted:
+            raise DefinitionError(f"a {self.kind} scale needs at least {wanted} colours, got {len(self.colours)}")
+
+
+class Layer(_Part, frozen=True):
+    """How the results of a topic are shown. Times are in milliseconds.
+
+    `key` are the fields that make a result's identity; without them it is the key that its record has in the log.
+    `period` is how often a window ends: early results of windows that end later than the next one are not shown.
+
+    >>> Layer(topic="analytics.busy", geometry=Cell(), show="cells", value=Value(field="count")).name
+    'busy'
+    """
+
+    topic: str
+    name: str = ""
+    title: Text = ""
+    about: Annotated[str, msgspec.Meta(max_length=2000)] = ""
+    key: Sequence[Field] = ()
+    geometry: Geometry = Nowhere()
+    show: Show = "table"
+    value: Value | None = None
+    scale: Scale | None = None
+    figures: Sequence[Figure] = ()
+    filters: Sequence[Field] = ()
+    expiry: Annotated[int, msgspec.Meta(ge=1, le=_LONGEST)] = 10_000
+    period: Annotated[int, msgspec.Meta(ge=1, le=_LONGEST)] | None = None
+    on: bool = True
+
+    def __post_init__(self) -> None:
+        _freeze(self, key=self.key, figures=self.figures, filters=self.filters)
+        check_topic_name(self.topic)
+        if not self.name:
+            msgspec.structs.force_setattr(self, "name", self.topic.removeprefix(PREFIX) or self.topic)
+        if not _NAME.fullmatch(self.name):
+            raise DefinitionError(f"a layer's name is 1 to 249 letters, digits, dots, hyphens and _, got {self.name!r}")
+        if not self.title:
+            msgspec.structs.force_setattr(self, "title", self.name.replace("-", " ").replace("_", " ").capitalize())
+        if not isinstance(self.geometry, _KINDS[self.show]):
+            wanted = " or ".join(_tag(kind) for kind in _KINDS[self.show])
+            got = _tag(type(self.geometry))
+            raise DefinitionError(f"layer {self.name!r}: {self.show} need a geometry of kind {wanted}, got {got}")
+        if self.scale is not None and self.value is None:
+            raise DefinitionError(
+                f"layer {self.name!r}: a scale needs a value to show; add value, or leave the scale out"
+            )
+        for what, names in (("key", self.key), ("filters", self.filters), ("figures", self._figure_names())):
+            twice = [name for name in names if list(names).count(name) > 1]
+            if twice:
+                raise DefinitionError(f"layer {self.name!r}: {what} has {twice[0]!r} twice")
+
+    def _figure_names(self) -> list[str]:
+        return [figure.field for figure in self.figures]
+
+    @property
+    def cells(self) -> frozenset[str]:
+        """The fields that hold H3 cells."""
+        if isinstance(self.geometry, Cell):
+            return frozenset({self.geometry.cell, "cell"})
+        if isinstance(self.geometry, Edge):
+            return frozenset({self.geometry.source, self.geometry.target})
+        return frozenset({"cell", "neighbour"})
+
+    def description(self) -> dict[str, Any]:
+        """As JSON for the page."""
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        if plain["scale"] is not None:
+            unused = ("domain", "colours") if plain["scale"]["kind"] == "categorical" else ("categories",)
+            plain["scale"] = {key: value for key, value in plain["scale"].items() if key not in unused}
+        return plain
+
+
+_KINDS: dict[str, tuple[type[msgspec.Struct], ...]] = {
+    "cells": (Cell,),
+    "vehicles": (Point,),
+    "points": (Point,),
+    "alerts": (Point, Cell, Nowhere),
+    "arrows": (Edge,),
+    "table": (Nowhere, Cell, Point, Edge),
+}
+
+
+def _tag(kind: type[msgspec.Struct]) -> str:
+    return str(kind.__struct_config__.tag)
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    layers: list[Layer]
+
+
+def parse_layers(text: str | bytes, *, source: str) -> list[Layer]:
+    """Layers from JSON: a list of them, or an object with such a list as `layers`.
+
+    >>> parse_layers('[{"topic": "analytics.x", "show": "cells"}]', source="my.json")
+    Traceback (most recent call last):
+    ...
+    tidewheel.errors.DefinitionError: my.json: layer 'x': cells need a geometry of kind cell, got none - at `$[0]`
+    """
+    try:
+        raw = msgspec.json.decode(text)
+        layers = msgspec.convert(raw, _File).layers if isinstance(raw, dict) else msgspec.convert(raw, list[Layer])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DefinitionError(f"{source}: {error}") from None
+    names = [layer.name for layer in layers]
+    for name in names:
+        if names.count(name) > 1:
+            raise DefinitionError(f"{source}: two layers are called {name!r}; names are unique")
+    return layers

@@ -1,0 +1,49 @@
+"""Rewinding: the view as it was at a moment, from the log, which remembers when everything was appended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidewheel.errors import LogError
+from tidewheel.model.time import Instant
+from tidewheel.serve.catalogue import Catalogue
+from tidewheel.serve.moments import offset_at
+from tidewheel.serve.rows import Decoder, prepared
+from tidewheel.serve.view import LayerView
+from tidewheel.transport.log import Log
+
+__all__ = ["view_at"]
+
+
+def view_at(log: Log, catalogue: Catalogue, names: Iterable[str], at: Instant, *, speed: float) -> dict[str, LayerView]:
+    """What the layers of these names showed at that moment of the clock. Only what had not expired by then is read."""
+    found = {}
+    for name in names:
+        layer, topic = catalogue.layers.get(name), catalogue.topics.get(name)
+        if layer is not None:
+            found[name] = LayerView(layer, speed=speed)
+            if topic is not None:
+                _fill(found[name], log, topic, catalogue, at)
+    return found
+
+
+def _fill(view: LayerView, log: Log, topic: str, catalogue: Catalogue, at: Instant) -> None:
+    decode = Decoder(catalogue.registry)
+    try:
+        for partition in range(log.topic_info(topic).partitions):
+            part = (topic, partition)
+            start, end = (offset_at(log, part, when) for when in (at - view.expiry, at + 1))
+            if end <= start:
+                continue
+            blocks = log.blocks(*part, start, end=end)
+            watermark: Instant | None = None
+            for batch in log.read(*part, start, end=end):
+                last = batch.records.column("offset")[-1].as_py()
+                while blocks and blocks[0].first_offset <= last:
+                    watermark = max(
+                        [*blocks.pop(0).summary.punctuations, *([watermark] if watermark else [])], default=None
+                    )
+                for frame in decode(batch).frames:
+                    view.apply(prepared(view.layer, frame), now=at, watermark=watermark)
+    except LogError:
+        return  # retention or a deletion was faster: what had been read is all there is

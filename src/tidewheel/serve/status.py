@@ -1,0 +1,193 @@
+"""How the whole pipeline is doing, told from what the log knows: rates, event time, watermarks, lag, latency."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tidewheel.model.panes import END_OF_TIME
+from tidewheel.model.time import Duration, Instant
+from tidewheel.serve.moments import offset_at
+from tidewheel.transport.log import Log, Partition, TopicInfo
+
+__all__ = ["Pulse", "Status"]
+
+_RECENT: Duration = 60_000_000
+_RATE_OVER: Duration = 5_000_000
+_IDLE: Duration = 30_000_000
+_REMEMBERED = 20_000
+_INPUT = "input."
+_FIRST_LOOK: Duration = 120_000_000
+
+
+class _Rate:
+    """A second, over the last few seconds, from a running total."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[Instant, int]] = deque()
+
+    def __call__(self, total: int, at: Instant) -> float:
+        self._seen.append((at, total))
+        while len(self._seen) > 2 and at - self._seen[1][0] >= _RATE_OVER:
+            self._seen.popleft()
+        began, first = self._seen[0]
+        return round(max(0, total - first) * 1e6 / (at - began), 1) if at > began else 0.0
+
+
+@dataclass
+class Pulse:
+    """What is known of a topic of results: how many, how far event time is, when that was told last."""
+
+    count: int = 0
+    bad: int = 0
+    watermarks: dict[int, Instant] = field(default_factory=dict)
+    told: Instant = 0
+    latest: Instant | None = None
+
+    @property
+    def watermark(self) -> Instant | None:
+        """Everything before it is there; None if that was never told, or event time is over."""
+        found = min(self.watermarks.values(), default=None)
+        return None if found is None or found >= END_OF_TIME else found
+
+
+class Status:
+    """Keeps account of the inputs and results of a log, and sums it up once a second."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._inputs: dict[Partition, int] = {}
+        self._reached: list[Instant] = []
+        """Event times that the inputs have reached, rising, and `_when` they did."""
+        self._when: list[Instant] = []
+        self._waiting: list[tuple[Instant, Instant]] = []
+        self._latencies: deque[tuple[Instant, Duration]] = deque()
+        self._rates: dict[str, _Rate] = {}
+        self._moved: dict[str, tuple[Mapping[Partition, int], Instant]] = {}
+        self.pulses: dict[str, Pulse] = {}
+        self.latest: Mapping[str, Any] = {}
+        """The last sum."""
+
+    def pulse(self, topic: str) -> Pulse:
+        """Of this topic."""
+        return self.pulses.setdefault(topic, Pulse())
+
+    def result(self, event_time: Instant, appended: Instant) -> None:
+        """A result of this event time was appended then: how long that took is known when the inputs were looked at."""
+        if len(self._waiting) < _REMEMBERED:
+            self._waiting.append((event_time, appended))
+
+    def sum_up(self, infos: Sequence[TopicInfo], *, now: Instant) -> Mapping[str, Any]:
+        """Everything as of now; times in milliseconds."""
+        self._look_at_inputs(infos, now)
+        self._measure(now)
+        inputs = [info for info in infos if info.name.startswith(_INPUT)]
+        results = dict(self.pulses)
+        event_times = [pulse.latest for pulse in results.values() if pulse.latest is not None]
+        reached = self._reached[-1] if self._reached else max(event_times, default=None)
+        watermark = self._watermark(now)
+        lag = None if reached is None or watermark is None else max(0, reached - watermark)
+        self.latest = {
+            "now": now // 1_000,
+            "event_time": _millis(reached),
+            "watermark": _millis(watermark),
+            "lag": _millis(lag),
+            "behind": self._behind(inputs, now),
+            "in_rate": self._rate(_INPUT, sum(sum(info.next_offsets) for info in inputs), now),
+            "result_rate": self._rate("", sum(pulse.count for pulse in results.values()), now),
+            "latency": self._percentiles(),
+            "late": _appended(infos, "late"),
+            "dead": _appended(infos, "dead"),
+            "bad": sum(pulse.bad for pulse in results.values()),
+            "topics": {
+                topic: {
+                    "watermark": _millis(pulse.watermark),
+                    "rate": self._rate(topic, pulse.count, now),
+                    "count": pulse.count,
+                }
+                for topic, pulse in sorted(results.items())
+            },
+        }
+        return self.latest
+
+    def _rate(self, name: str, total: int, now: Instant) -> float:
+        return self._rates.setdefault(name, _Rate())(total, now)
+
+    def _look_at_inputs(self, infos: Sequence[TopicInfo], now: Instant) -> None:
+        """From the headers of blocks alone: how far event time was when."""
+        news: list[tuple[Instant, Instant]] = []
+        for info in infos:
+            if not info.name.startswith(_INPUT):
+                continue
+            for number, end in enumerate(info.next_offsets):
+                part = (info.name, number)
+                start = self._inputs.get(part)
+                if start is None or start < info.first_offsets[number] or start > end:
+                    start = max(info.first_offsets[number], offset_at(self._log, part, now - _FIRST_LOOK))
+                blocks = self._log.blocks(*part, start, end=end) if end > start else []
+                summaries = [block.summary for block in blocks]
+                news += [(each.append_time, each.max_plausible) for each in summaries if each.max_plausible is not None]
+                self._inputs[part] = end
+        for appended, reached in sorted(news):
+            if not self._reached or reached > self._reached[-1]:
+                self._reached.append(reached)
+                self._when.append(max(appended, self._when[-1] if self._when else appended))
+        if len(self._reached) > 2 * _REMEMBERED:
+            del self._reached[:-_REMEMBERED], self._when[:-_REMEMBERED]
+
+    def _measure(self, now: Instant) -> None:
+        """From when the inputs reached a result's event time to when the result was appended. A result of the future
+        (an early one) has no such moment; one whose moment was before the server looked is not measured either."""
+        waiting, self._waiting = self._waiting, []
+        for event_time, appended in waiting:
+            place = bisect_left(self._reached, event_time)
+            if 0 < place < len(self._reached) and appended >= self._when[place]:
+                self._latencies.append((appended, appended - self._when[place]))
+        while self._latencies and self._latencies[0][0] < now - _RECENT:
+            self._latencies.popleft()
+
+    def _percentiles(self) -> dict[str, int] | None:
+        if not self._latencies:
+            return None
+        found = np.percentile([latency for _, latency in self._latencies], [50, 90, 99], method="inverted_cdf")
+        return {name: int(value) // 1_000 for name, value in zip(("p50", "p90", "p99"), found, strict=True)}
+
+    def _watermark(self, now: Instant) -> Instant | None:
+        """The least of the jobs that run; if none does, the highest that was told."""
+        known = [(pulse.watermark, pulse.told) for pulse in self.pulses.values()]
+        told = [(mark, at) for mark, at in known if mark is not None]
+        running = [mark for mark, at in told if at >= now - _IDLE]
+        return min(running) if running else max((mark for mark, _ in told), default=None)
+
+    def _behind(self, inputs: Sequence[TopicInfo], now: Instant) -> int | None:
+        """How many input records the slowest of the running consumers has not finished."""
+        ends = {(info.name, number): end for info in inputs for number, end in enumerate(info.next_offsets)}
+        found: dict[str, int] = {}
+        for group in self._log.groups():
+            done = {part: at for part, at in self._log.committed(group).items() if part in ends}
+            if not done:
+                continue
+            before, when = self._moved.get(group, ({}, now))
+            self._moved[group] = (done, when if before == done else now)
+            if now - self._moved[group][1] <= _IDLE or all(at >= ends[part] for part, at in done.items()):
+                found[group] = sum(max(0, ends[part] - at) for part, at in done.items())
+        return max(found.values(), default=None)
+
+
+def _appended(infos: Sequence[TopicInfo], kind: str) -> int:
+    """How many records were ever appended to the topics of a kind (late.x, late_2.x)."""
+    names = (info.name.partition(".")[0] for info in infos)
+    return sum(
+        sum(info.next_offsets)
+        for info, name in zip(infos, names, strict=True)
+        if name == kind or name.startswith(f"{kind}_")
+    )
+
+
+def _millis(value: int | None) -> int | None:
+    return None if value is None else value // 1_000

@@ -1,0 +1,154 @@
+"""The current view: what is shown now of each layer, and what has changed since somebody last asked.
+
+A result with the same or a newer event time replaces the one shown for its key; an older one is ignored. A result
+expires so long after its arrival. A retraction removes the result it takes back if that is still shown.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+
+import polars as pl
+
+from tidewheel.errors import DefinitionError
+from tidewheel.model.time import Duration, Instant
+from tidewheel.serve.item import Item, items_of
+from tidewheel.serve.layer import Layer
+from tidewheel.serve.rows import shown_early
+
+__all__ = ["Change", "LayerView", "View"]
+
+Change = tuple[Item | None, Item | None]
+"""What was shown for a key, and what is now."""
+
+
+class LayerView:
+    """What is shown of one layer. It knows no clock: every call says what time it is, in microseconds."""
+
+    def __init__(self, layer: Layer, *, speed: float = 1.0) -> None:
+        self.layer = layer
+        self.expiry: Duration = max(1, round(layer.expiry * 1_000 / speed))
+        self.items: dict[str, Item] = {}
+        self._before: dict[str, Item | None] = {}
+        self._due: list[tuple[Instant, str]] = []
+
+    def apply(self, rows: pl.DataFrame, *, now: Instant, watermark: Instant | None = None) -> None:
+        """Prepared rows (see `rows.prepared`) in the order of the log, and how far event time is behind them."""
+        self.expire(now)
+        rows = rows.filter(pl.col("@arrival") + self.expiry > now)
+        rows = shown_early(self.layer, rows, watermark)
+        if not rows.height:
+            return
+        if not rows["@back"].any():
+            self._show(_latest(rows))
+            return
+        touched = rows.filter("@back")["@k"].unique()
+        rows = rows.with_row_index("@row")
+        mixed = rows.filter(pl.col("@k").is_in(touched.implode()))
+        self._show(_latest(rows.filter(~pl.col("@k").is_in(touched.implode()))).drop("@row"))
+        self._show(rows[self._survivors(mixed)].drop("@row"))
+
+    def expire(self, now: Instant) -> None:
+        """Take out what has been shown for long enough."""
+        while self._due and self._due[0][0] <= now:
+            _, key = heapq.heappop(self._due)
+            item = self.items.get(key)
+            if item is not None and item.expires <= now:
+                self._set(key, None)
+
+    def clear(self) -> None:
+        """Take out everything."""
+        for key in list(self.items):
+            self._set(key, None)
+
+    def changes(self) -> list[Change]:
+        """What has changed since the last time."""
+        before, self._before = self._before, {}
+        pairs = ((old, self.items.get(key)) for key, old in before.items())
+        return [(old, new) for old, new in pairs if old is not new]
+
+    def _show(self, rows: pl.DataFrame) -> None:
+        """Rows of different keys: those that are not older than what is shown."""
+        shown = self.items
+        keys, times = rows["@k"].to_list(), rows["@t"].to_list()
+        newer = [n for n, (k, t) in enumerate(zip(keys, times, strict=True)) if k not in shown or t >= shown[k].t]
+        for item in items_of(self.layer, rows if len(newer) == rows.height else rows[newer], expiry=self.expiry):
+            self._set(item.k, item)
+
+    def _survivors(self, rows: pl.DataFrame) -> list[int]:
+        """Of keys with retractions, one row after the other: the rows that are shown in the end. What is shown already
+        and taken back is removed here."""
+        shown: dict[str, tuple[Instant, object, int | None]] = {}
+        columns = ("@k", "@t", "@start", "@end", "@back", "@row")
+        for k, t, start, end, back, row in rows.select(columns).iter_rows():
+            if k not in shown and k in self.items:
+                item = self.items[k]
+                shown[k] = (item.t, _taken_back_by(item.t, *item.window), None)
+            if not back:
+                if k not in shown or t >= shown[k][0]:
+                    shown[k] = (t, _taken_back_by(t, start, end), row)
+            elif k in shown and shown[k][1] == _taken_back_by(t, start, end):
+                del shown[k]
+                if k in self.items:
+                    self._set(k, None)
+        return [row for _, _, row in shown.values() if row is not None]
+
+    def _set(self, key: str, item: Item | None) -> None:
+        self._before.setdefault(key, self.items.get(key))
+        if item is None:
+            self.items.pop(key, None)
+        else:
+            self.items[key] = item
+            heapq.heappush(self._due, (item.expires, key))
+
+
+class View:
+    """All layers' views, by name."""
+
+    def __init__(self, *, speed: float = 1.0) -> None:
+        if not 0 < speed < float("inf"):
+            raise DefinitionError(f"speed is how many times as fast as the clock, above 0, got {speed}")
+        self.speed = speed
+        self._layers: dict[str, LayerView] = {}
+
+    def add(self, layer: Layer) -> LayerView:
+        """A layer, which takes the place of another of its name."""
+        self._layers[layer.name] = LayerView(layer, speed=self.speed)
+        return self._layers[layer.name]
+
+    def expire(self, now: Instant) -> None:
+        """Take out what has been shown for long enough."""
+        for layer in self._layers.values():
+            layer.expire(now)
+
+    def changes(self) -> dict[str, list[Change]]:
+        """What has changed since the last time, of the layers of which anything has."""
+        found = ((name, layer.changes()) for name, layer in self._layers.items())
+        return {name: changes for name, changes in found if changes}
+
+    def chosen(self, names: Iterable[str]) -> dict[str, LayerView]:
+        """The layers of these names that there are."""
+        return {name: self._layers[name] for name in names if name in self._layers}
+
+    def __getitem__(self, name: str) -> LayerView:
+        return self._layers[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._layers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return sum(len(layer.items) for layer in self._layers.values())
+
+
+def _latest(rows: pl.DataFrame) -> pl.DataFrame:
+    """Of each key the newest, of equally new ones the last."""
+    return rows.sort("@t", maintain_order=True).unique("@k", keep="last", maintain_order=True)
+
+
+def _taken_back_by(t: Instant, start: Instant | None, end: Instant | None) -> object:
+    """What tells the result that a retraction means: its window, or without one its event time."""
+    return t if start is None and end is None else (start, end)

@@ -1,0 +1,32 @@
+"""The benchmark of the live view measures what it says, in a short run with a few clients."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidewheel.bench.__main__ import main
+from tidewheel.bench.serve import PARTS, measure
+
+
+@pytest.mark.slow
+def test_a_short_run_gives_every_figure(tmp_path):
+    parts = measure(tmp_path, lambda _: None, seconds=2.0, clients=5)
+    alike, apart, reading = parts
+    for figures in (alike[:7], alike[7:], apart):
+        found = {figure.name: figure.value for figure in figures}
+        assert 0 < found["append to message, p50"] <= found["append to message, p99"]
+        assert 0 < found["frames a client"] < 15
+        assert found["bytes a client"] > 10
+        assert found["processor of the server"] > 0
+    assert alike[3].value > apart[3].value, "who sees a region gets less than who sees everything"
+    assert "1 client " in alike[0].group
+    assert "5 clients" in alike[7].group
+    rate, share, size = reading
+    assert rate.value * share.value == pytest.approx(1_000_000)
+    assert 1 < size.value < 200
+
+
+def test_a_part_that_is_not_there_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["serve", "--only", "z"])
+    assert f"there are {', '.join(PARTS)}" in capsys.readouterr().err

@@ -1,0 +1,176 @@
+"""Which layers there are: described, given, made from fields; and descriptions that make no sense."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import polars as pl
+import pyarrow as pa
+import pytest
+from serve_support import CELLS, counts, put, stop_of, vehicles
+
+from tidewheel.apps.transit import jobs
+from tidewheel.apps.transit.layers import LAYERS
+from tidewheel.apps.transit.transit_pb2 import CellFlow, Door, FinalStopCount
+from tidewheel.engine.job import Job
+from tidewheel.errors import DefinitionError
+from tidewheel.model.time import now
+from tidewheel.serve.catalogue import Catalogue, installed_layers, layers_of_file
+from tidewheel.serve.layer import Cell, Edge, Layer, Nowhere, Point, parse_layers
+from tidewheel.transport import codec
+from tidewheel.transport.aliases import Aliases
+from tidewheel.transport.dynamic import define_message
+from tidewheel.transport.log import records
+from tidewheel.transport.registry import TypeRegistry, types
+from tidewheel.transport.type_topic import publish_types
+
+SECOND = 1_000_000
+
+
+def made(log, **options):
+    catalogue = Catalogue(log, installed=[], **options)
+    catalogue.refresh(log.topics())
+    return catalogue
+
+
+@pytest.mark.parametrize(
+    ("layer", "reason"),
+    [
+        ({}, "missing required field `topic`"),
+        ({"topic": "a b"}, "a topic's name"),
+        ({"topic": "x", "name": "a b"}, "a layer's name"),
+        ({"topic": "x", "colour": "red"}, "unknown field `colour`"),
+        ({"topic": "x", "show": "balloons"}, "balloons"),
+        ({"topic": "x", "show": "cells"}, "cells need a geometry of kind cell, got none"),
+        ({"topic": "x", "show": "arrows", "geometry": {"kind": "cell"}}, "arrows need a geometry of kind edge"),
+        ({"topic": "x", "geometry": {"kind": "sphere"}}, "sphere"),
+        ({"topic": "x", "geometry": {"kind": "cell", "cell": 5}}, "Expected `str`"),
+        ({"topic": "x", "expiry": 0}, ">= 1"),
+        ({"topic": "x", "expiry": "10 s"}, "Expected `int`"),
+        ({"topic": "x", "key": ["a", "a"]}, "key has 'a' twice"),
+        ({"topic": "x", "key": ["a-b"]}, "$[0].key[0]"),
+        ({"topic": "x", "scale": {"kind": "sequential", "domain": [0, 1], "colours": ["#000000", "#ffffff"]}}, "value"),
+        ({"topic": "x", "value": {"field": "v"}, "scale": {"kind": "categorical"}}, "needs categories"),
+        (
+            {"topic": "x", "value": {"field": "v"}, "scale": {"kind": "diverging", "domain": [0, 1], "colours": []}},
+            "3 rising numbers",
+        ),
+        (
+            {"topic": "x", "value": {"field": "v"}, "scale": {"kind": "categorical", "categories": {"a": "red"}}},
+            "a colour looks like",
+        ),
+    ],
+)
+def test_a_bad_description_is_refused_with_the_reason_and_the_place(layer, reason):
+    with pytest.raises(DefinitionError) as refused:
+        parse_layers(json.dumps([layer]), source="my.json")
+    assert str(refused.value).startswith("my.json: ")
+    assert reason in str(refused.value)
+
+
+def test_a_file_of_layers_is_read_or_refused(tmp_path):
+    path = tmp_path / "layers.json"
+    path.write_text('{"layers": [{"topic": "analytics.a"}, {"topic": "analytics.b", "name": "c"}]}')
+    assert [layer.name for layer in layers_of_file(path)] == ["a", "c"]
+    path.write_text('[{"topic": "analytics.a"}, {"topic": "analytics.b", "name": "a"}]')
+    with pytest.raises(DefinitionError, match="two layers are called 'a'"):
+        layers_of_file(path)
+    with pytest.raises(DefinitionError, match=r"nothing\.json cannot be read: No such file"):
+        layers_of_file(tmp_path / "nothing.json")
+    for text in ("", "{", '{"layers": 1}', '"x"', "[" * 10_000, "\xff"):
+        path.write_bytes(text.encode("latin-1"))
+        with pytest.raises(DefinitionError):
+            layers_of_file(path)
+
+
+def test_a_description_that_is_served_can_be_read_back():
+    for layer in LAYERS:
+        assert parse_layers(msgspec.json.encode([layer.description()]), source="served") == [layer]
+
+
+def test_every_transit_job_has_a_layer_that_names_fields_of_its_message():
+    found = {job.name: job for name in jobs.__all__ if isinstance(job := getattr(jobs, name), Job)}
+    assert {layer.topic for layer in LAYERS} == {f"analytics.{name}" for name in found}
+    assert [layer.topic for layer in installed_layers()] == [layer.topic for layer in LAYERS]
+    for layer in LAYERS:
+        fields = set(types.schema(found[layer.topic.removeprefix("analytics.")].writes).names)
+        geometry = {value for name, value in layer.description()["geometry"].items() if name != "kind" and value}
+        named = {*layer.key, *layer.filters, *geometry, *(figure.field for figure in layer.figures)}
+        assert named | ({layer.value.field} if layer.value else set()) <= fields, layer.name
+        if "window_end" in fields and layer.name != "journeys":
+            assert (layer.period, layer.expiry) == (5_000, 10_000)
+
+
+def test_a_topic_that_nobody_described_gets_a_layer_from_its_fields(log):
+    vehicles(log, (1, 24.0, 60.0), route="55")
+    put(log, CellFlow, "analytics.flow", {"cell": [CELLS["here"]], "neighbour": [CELLS["there"]], "crossings": [3]})
+    put(log, FinalStopCount, "analytics.final", {"cell": [CELLS["here"]], "vehicles": [3]})
+    put(log, Door, "input.door", {"vehicle": [3]})
+    registry = TypeRegistry()
+    kind = define_message(registry, "sales", pa.schema({"shop": pa.string(), "total": pa.float64()}))
+    publish_types(log, registry, [kind])
+    values = codec.encode_columns(
+        kind,
+        pl.DataFrame({"shop": ["a", "b"], "total": [1.5, 9.0]}),
+        event_time=pa.array([now()] * 2),
+        registry=registry,
+    )
+    log.append("analytics.sales", records(values, keys=[b"a", b"b"]))
+    layers = made(log).layers
+    kinds = {name: (type(layer.geometry), layer.show, list(layer.key)) for name, layer in layers.items()}
+    assert kinds == {
+        "vehicle-cell": (Point, "points", []),  # its records have no key here
+        "flow": (Edge, "arrows", ["cell"]),
+        "final": (Cell, "cells", ["cell"]),
+        "sales": (Nowhere, "table", ["shop"]),
+    }
+    assert layers["final"].value.field == "vehicles"
+    assert list(layers["sales"].scale.domain) == [0.0, 9.0]
+    assert layers["sales"].filters == ("shop",)
+
+
+def test_the_period_of_windows_is_seen_and_sessions_have_none(log):
+    end = now() // SECOND * SECOND
+    for step in range(4):
+        counts(log, {CELLS["here"]: 1}, end=end + step * 5 * SECOND)
+    (layer,) = made(log).layers.values()
+    assert (layer.period, layer.expiry) == (5_000, 10_000)
+
+
+def test_a_topic_without_results_has_no_layer_yet(log):
+    log.create_topic("analytics.empty")
+    log.append("analytics.marked", codec.punctuation(5))
+    log.append("analytics.strange", records([b"\xff"]))
+    catalogue = made(log)
+    assert catalogue.layers == {}
+    put(log, FinalStopCount, "analytics.empty", {"cell": [CELLS["here"]]})
+    catalogue.refresh(log.topics())
+    assert set(catalogue.layers) == {"empty"}
+
+
+def test_an_installed_layer_is_there_with_its_topic_a_given_one_always(log):
+    installed, own = Layer(topic="analytics.emergency-stop"), Layer(topic="analytics.later")
+    catalogue = Catalogue(log, own=[own], installed=[installed])
+    catalogue.refresh(log.topics())
+    assert (set(catalogue.layers), dict(catalogue.topics)) == ({"later"}, {})
+    stop_of(log, 1)
+    catalogue.refresh(log.topics())
+    assert set(catalogue.layers) == {"later", "emergency-stop"}
+    assert catalogue.topics == {"emergency-stop": "analytics.emergency-stop"}
+
+
+def test_a_version_beside_a_known_topic_looks_like_it_until_it_takes_its_place(log):
+    (known,) = (layer for layer in LAYERS if layer.name == "vehicles")
+    vehicles(log, (1, 24.0, 60.0))
+    put(log, FinalStopCount, "analytics.vehicle-cell.v2", {"cell": [CELLS["here"]]})
+    catalogue = Catalogue(log, installed=[known])
+    catalogue.refresh(log.topics())
+    beside = catalogue.layers["vehicle-cell.v2"]
+    assert (beside.title, beside.show, beside.on) == ("Vehicles (v2)", "vehicles", False)
+    Aliases(log).switch("analytics.vehicle-cell", "analytics.vehicle-cell.v2")
+    catalogue.refresh(log.topics())
+    assert catalogue.topics == {"vehicles": "analytics.vehicle-cell.v2"}
+    Aliases(log).switch("analytics.new-name", "analytics.vehicle-cell")
+    catalogue.refresh(log.topics())
+    assert catalogue.topics == {"vehicles": "analytics.vehicle-cell.v2", "new-name": "analytics.vehicle-cell"}
