@@ -1,6 +1,6 @@
 import type {Api} from "../api";
 import type {Clock} from "../clock";
-import type {HistoryPoint, Item, Layer} from "../contract";
+import type {Figure, HistoryPoint, Item, Layer} from "../contract";
 import {formatAge, formatPlace, formatTime, formatValue} from "../format";
 import type {State} from "../state";
 import type {Store} from "../store";
@@ -111,7 +111,7 @@ export class Details {
             "p",
             {className: "big"},
             h("b", {data: {test: "details-value"}}, formatValue(item.v)),
-            h("span", {}, [layer.value!.unit, layer.value!.label].filter(Boolean).join(" ")),
+            h("span", {}, [layer.value!.unit === "time" ? "" : layer.value!.unit, layer.value!.label].filter(Boolean).join(" ")),
             timing && h("em", {className: `timing ${timing.label}`, title: timing.title, data: {test: "timing"}}, timing.label),
           )
         : null,
@@ -138,11 +138,12 @@ export class Details {
     const numeric = [layer.value, ...layer.figures].filter(
       (figure, index, all) =>
         figure !== null &&
+        figure.unit !== "time" &&
         all.findIndex((other) => other?.field === figure.field) === index &&
         !layer.key.includes(figure.field) &&
         this.#history.some(({f}) => typeof f[figure.field] === "number"),
     );
-    const figure = numeric.find((candidate) => candidate?.field === this.#field) ?? numeric[0] ?? null;
+    const figure = numeric.find((candidate) => candidate?.field === this.#field) ?? defaultFigure(layer, numeric);
     const points = figure
       ? this.#history
           .filter(({f}) => typeof f[figure.field] === "number")
@@ -194,6 +195,12 @@ export class Details {
     });
     this.actions.path(path);
   }
+}
+
+/** The layer's value if it is a number; or else something measured, which a unit tells from something numbered. */
+function defaultFigure(layer: Layer, numeric: (Figure | null)[]): Figure | null {
+  const value = numeric.find((figure) => figure?.field === layer.value?.field);
+  return value ?? numeric.find((figure) => figure?.unit && figure.unit !== "time") ?? numeric[0] ?? null;
 }
 
 function formatFigure(value: unknown, unit: string | undefined): string {
