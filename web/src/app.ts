@@ -7,6 +7,7 @@ import {Live} from "./live";
 import type {Camera, LiveMap} from "./map/map";
 import {outgrown, widened} from "./region";
 import type {State} from "./state";
+import type {Stats} from "./stats";
 import {Store} from "./store";
 import {TimeTravel} from "./timetravel";
 import type {OpenTransport} from "./transport";
@@ -36,13 +37,13 @@ export class App {
     readonly map: LiveMap,
     open: OpenTransport,
     private readonly arrived: UrlState,
-    private readonly spend: <T>(work: () => T) => T,
+    private readonly stats: Stats,
   ) {
-    this.live = new Live({open, onMessage: (message) => this.spend(() => this.receive(message))});
+    this.live = new Live({open, onMessage: (message) => this.receive(message), measure: (work) => stats.receive(work)});
     this.travel = new TimeTravel({
       now: () => this.clock.now(),
       fetch: (at, abort) => api.view(this.#wanted(), at, abort),
-      show: ({layers}) => this.spend(() => this.store.replace(layers)),
+      show: ({layers}) => this.stats.receive(() => this.store.replace(layers)),
     });
     this.live.link.watch((link) => state.link.set(link));
     this.store.subscribe((change) => {
@@ -59,6 +60,8 @@ export class App {
     const background = await this.api.background().catch((): Background => ({land: "land.json", lines: null, tiles: null, attribution: "", view: FALLBACK}));
     this.home = background.view ?? FALLBACK;
     if (this.arrived.lon === undefined || this.arrived.zoom === undefined) this.map.flyTo(this.home.lon, this.home.lat, this.home.zoom);
+    // Names are drawn from an atlas that is made once: its typeface has to be there.
+    await document.fonts.load('700 16px "Figtree Variable"').catch(() => []);
     const land = background.land ? await this.api.file(background.land).catch(() => null) : null;
     this.map.useBackground(background, land as GeoJSON.FeatureCollection | null);
     this.onBackground(background);

@@ -13,6 +13,8 @@ export type Link =
 export interface LiveOptions {
   open: OpenTransport;
   onMessage: (message: Message) => void;
+  /** Measures the work that a message makes. */
+  measure?: (work: () => void) => void;
   backoff?: Backoff;
   timers?: Timers;
   /** The server says something every second: after so long a silence the connection is taken for dead. */
@@ -48,7 +50,7 @@ export class Live {
     this.#greeted = false;
     this.link.set({kind: "connecting", transport: this.#kind, failures: this.#backoff.failures});
     this.#transport = this.options.open(this.#kind, this.#subscription, {
-      message: (text) => this.#heard(text),
+      message: (text) => (this.options.measure ? this.options.measure(() => this.#heard(text)) : this.#heard(text)),
       closed: () => this.#lost(),
     });
     this.#listen();

@@ -1,52 +1,79 @@
-/** How much of the main thread the page itself takes for a frame: preparing data, layers and draw calls. */
-export class Stats {
+/** The last durations of something that happens again and again, in milliseconds. */
+export class Durations {
   readonly #times: Float64Array;
-  #frames = 0;
-  #pending = 0;
+  #count = 0;
 
   constructor(kept = 1200) {
     this.#times = new Float64Array(kept);
   }
 
-  /** Work that the next frame is for: messages that came, layers that were made. */
-  spend<T>(work: () => T): T {
-    const start = performance.now();
-    try {
-      return work();
-    } finally {
-      this.#pending += performance.now() - start;
-    }
-  }
-
-  /** A frame was drawn, and took so long, apart from what was spent for it before. */
-  drew(ms: number): void {
-    this.#times[this.#frames % this.#times.length] = ms + this.#pending;
-    this.#frames += 1;
-    this.#pending = 0;
+  add(ms: number): void {
+    this.#times[this.#count % this.#times.length] = ms;
+    this.#count += 1;
   }
 
   reset(): void {
-    this.#frames = 0;
+    this.#count = 0;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  /** The duration that a share of the last ones did not exceed; null before the first. */
+  quantile(share: number): number | null {
+    const kept = Math.min(this.#count, this.#times.length);
+    if (kept === 0) return null;
+    const sorted = this.#times.slice(0, kept).sort();
+    return sorted[Math.min(kept - 1, Math.ceil(share * kept) - 1)]!;
+  }
+}
+
+/**
+ * How much of the main thread the page itself takes: for a frame that is drawn (what is due, layers, draw calls), and for
+ * a message (reading it, the store, the columns). Frames come up to sixty times a second, messages ten times.
+ */
+export class Stats {
+  readonly frame = new Durations();
+  readonly message = new Durations();
+  #pending = 0;
+
+  /** Work for the next frame. */
+  prepare(work: () => void): void {
+    const start = performance.now();
+    work();
+    this.#pending += performance.now() - start;
+  }
+
+  /** A frame was drawn, which took so long besides what was prepared for it. */
+  drew(ms: number): void {
+    this.frame.add(ms + this.#pending);
+    this.#pending = 0;
+  }
+
+  /** The work that a message makes. */
+  receive(work: () => void): void {
+    const start = performance.now();
+    work();
+    this.message.add(performance.now() - start);
+  }
+
+  reset(): void {
+    this.frame.reset();
+    this.message.reset();
     this.#pending = 0;
   }
 
   get frames(): number {
-    return this.#frames;
+    return this.frame.count;
   }
 
-  /** Milliseconds per frame at a quantile of the last frames; null before the first. */
-  quantile(q: number): number | null {
-    const kept = Math.min(this.#frames, this.#times.length);
-    if (kept === 0) return null;
-    const sorted = this.#times.slice(0, kept).sort();
-    return sorted[Math.min(kept - 1, Math.ceil(q * kept) - 1)]!;
-  }
-
+  /** Milliseconds per frame. */
   get p50(): number | null {
-    return this.quantile(0.5);
+    return this.frame.quantile(0.5);
   }
 
   get p99(): number | null {
-    return this.quantile(0.99);
+    return this.frame.quantile(0.99);
   }
 }

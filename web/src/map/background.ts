@@ -107,7 +107,7 @@ export class MapBackground {
     return [...shallows, land, coast, ...tiles, lines];
   }
 
-  /** Names stand above the hexagons and under what moves. */
+  /** Names stand above what moves, as on any map. */
   names(theme: Theme, zoom: number): Layer | null {
     if (this.#places.length === 0) return null;
     const palette = PALETTES[theme];
@@ -120,10 +120,10 @@ export class MapBackground {
       getSize: ({rank, sea}) => (sea ? 13 : rank === 1 ? 16 : rank === 2 ? 13 : 11.5),
       getColor: ({rank, sea}) => (sea ? [...palette.sea, 200] : [...palette.place, rank <= 2 ? 235 : 205]),
       fontFamily: "Figtree Variable, Figtree, system-ui, sans-serif",
-      fontWeight: 560,
-      fontSettings: {sdf: true, radius: 14, buffer: 8, fontSize: 64},
+      fontWeight: 700,
+      fontSettings: {sdf: true, radius: 16, buffer: 10, fontSize: 64, smoothing: 0.15},
       characterSet: "auto",
-      outlineWidth: 5,
+      outlineWidth: 9,
       outlineColor: [...palette.halo, 220],
       sizeUnits: "pixels",
       updateTriggers: {getColor: theme},

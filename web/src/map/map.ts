@@ -247,7 +247,7 @@ export class LiveMap {
 
   #wake(stale = false): void {
     this.#stale ||= stale;
-    this.#frame ??= requestAnimationFrame(() => this.options.stats.spend(() => this.#tick()));
+    this.#frame ??= requestAnimationFrame(() => this.options.stats.prepare(() => this.#tick()));
   }
 
   #tick(): void {
@@ -319,6 +319,6 @@ export class LiveMap {
       updateTriggers: {getColor: this.#theme},
     });
     const names = this.#backdrop.names ? [this.#backdrop.names] : [];
-    return [...this.#backdrop.under, ...groups.cells, ...groups.arrows, ...names, ...trails, path, ...groups.markers, ...groups.pulses];
+    return [...this.#backdrop.under, ...groups.cells, ...groups.arrows, ...trails, path, ...groups.markers, ...names, ...groups.pulses];
   }
 }

@@ -97,7 +97,7 @@ void main(void) {
 
 /** Radius of a marker in pixels. */
 export function markerSize(zoom: number): number {
-  return Math.min(8.5, Math.max(2.6, 2.6 + (zoom - 9) * 1.05));
+  return Math.min(8, Math.max(2.2, 2.1 + (zoom - 9) * 0.92));
 }
 
 export class MarkersLayer extends InstancedLayer<TidalProps> {

@@ -1,8 +1,8 @@
-import type {Layer} from "../contract";
+import type {Item, Layer} from "../contract";
 import {colourings} from "../scale";
 import type {State} from "../state";
 import type {Store} from "../store";
-import {h, icon, setText, throttled} from "./dom";
+import {h, iconButton, setText, throttled} from "./dom";
 import {legend} from "./legend";
 
 /** The switches of the layers, each with its legend. */
@@ -10,6 +10,7 @@ export class LayerList {
   readonly root = h("div", {className: "layer-list"});
   #counts = new Map<string, HTMLElement>();
   #legends = new Map<string, HTMLElement>();
+  #early = new Map<string, HTMLElement>();
 
   constructor(
     private readonly state: State,
@@ -28,6 +29,7 @@ export class LayerList {
     const focused = (document.activeElement as HTMLElement | null)?.id;
     this.#counts.clear();
     this.#legends.clear();
+    this.#early.clear();
     this.root.replaceChildren(h("h2", {}, "Layers"), h("ul", {}, ...this.state.layers.value.map((layer) => this.#row(layer))));
     this.#count();
     if (focused && this.root.querySelector(`#${CSS.escape(focused)}`)) document.getElementById(focused)?.focus();
@@ -46,17 +48,26 @@ export class LayerList {
       const shown = h("div", {}, legend(layer, colours));
       this.#legends.set(layer.name, shown);
       if (layer.show !== "table") more.append(shown);
-      more.append(this.#options(layer));
+      const early = h("p", {className: "provisional-key", hidden: true}, h("i", {}), "hatched: provisional");
+      this.#early.set(layer.name, early);
+      const options = this.#options(layer);
+      if (layer.geometry.kind === "cell") more.append(early);
+      if (options) more.append(options);
     }
     return h(
       "li",
       {className: on ? "layer on" : "layer", data: {layer: layer.name, show: layer.show}},
-      h("label", {htmlFor: id}, box, h("span", {className: "switch"}), h("span", {className: "title"}, layer.title), count),
+      h(
+        "div",
+        {className: "layer-head"},
+        h("label", {htmlFor: id}, box, h("span", {className: "switch"}), h("span", {className: "title"}, layer.title), count),
+        on && iconButton("table", `${layer.title} as a table`, () => this.actions.showTable(layer.name)),
+      ),
       on && more,
     );
   }
 
-  #options(layer: Layer): HTMLElement {
+  #options(layer: Layer): HTMLElement | null {
     const options = h("div", {className: "options"});
     const ways = colourings(layer);
     if (ways.length > 1) {
@@ -77,10 +88,7 @@ export class LayerList {
       trails.onchange = () => this.state.trails.set(trails.checked);
       options.append(h("label", {className: "check"}, trails, "Trails"));
     }
-    const table = h("button", {type: "button", className: "quiet", onclick: () => this.actions.showTable(layer.name)}, icon("table"), "Table");
-    table.setAttribute("aria-label", `${layer.title} as a table`);
-    options.append(table);
-    return options;
+    return options.childElementCount > 0 ? options : null;
   }
 
   #count(): void {
@@ -88,6 +96,8 @@ export class LayerList {
       const element = this.#counts.get(layer.name);
       const count = this.store.items(layer.name).size;
       if (element) setText(element, this.state.on.value.has(layer.name) ? String(count) : "");
+      const early = this.#early.get(layer.name);
+      if (early?.hidden) early.hidden = !hasEarly(this.store.items(layer.name));
       // Categories that came up since belong to the legend.
       const {colours} = this.state.coloursOf(layer);
       const shown = this.#legends.get(layer.name);
@@ -96,4 +106,9 @@ export class LayerList {
       }
     }
   }
+}
+
+function hasEarly(items: ReadonlyMap<string, Item>): boolean {
+  for (const {timing} of items.values()) if (timing === "EARLY") return true;
+  return false;
 }

@@ -77,7 +77,7 @@ export class Plot {
         cursor: {drag: {x: false, y: false}, points: {size: 7}, y: false},
         scales: {y: {range: (_, low, high) => flat(low, high)}},
         axes: [
-          {...axis, size: 22, space: 64, values: (_, times) => times.map((time) => formatTime(time * 1000).slice(0, 5)), grid: {show: false}},
+          {...axis, size: 22, space: 64, values: (_, times) => times.map((time) => shortTime(time * 1000, times.at(-1)! - times[0]!)), grid: {show: false}},
           {...axis, size: 42, space: 30, values: (_, values) => values.map(formatNumber)},
         ],
         series: [
@@ -107,6 +107,11 @@ export class Plot {
     tip.hidden = !point;
     if (point) tip.textContent = `${formatTime(point.t)}  ${formatNumber(point.v)} ${this.#options.unit ?? ""}`;
   }
+}
+
+/** Seconds only where minutes do not tell two marks apart. */
+function shortTime(ms: number, span: number): string {
+  return span < 150 ? formatTime(ms) : formatTime(ms).slice(0, 5);
 }
 
 /** Room above and below, also when all values are the same; zero is a good place to start for what is never negative. */

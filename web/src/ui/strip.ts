@@ -93,7 +93,7 @@ export class Strip {
     const label = this.#link.lastElementChild!;
     this.#link.dataset["state"] = link.kind;
     if (link.kind === "open") {
-      setText(label, "Live");
+      setText(label, "Connected");
       this.#link.dataset["transport"] = link.transport;
       this.#link.title = link.transport === "websocket" ? "Connected" : "Connected by server-sent events";
     } else if (link.kind === "connecting") {
