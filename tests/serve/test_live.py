@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import httpx
+import pyarrow as pa
 import pytest
 from serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, vehicles, viewer
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -15,8 +16,12 @@ from tidewheel.model.time import now
 from tidewheel.serve import Layer, serve
 from tidewheel.serve.layer import Point
 from tidewheel.serve.limits import Limits
+from tidewheel.transport import codec
 from tidewheel.transport.aliases import Aliases
+from tidewheel.transport.dynamic import define_message
 from tidewheel.transport.log import open_log, records
+from tidewheel.transport.registry import TypeRegistry
+from tidewheel.transport.type_topic import publish_types
 
 SECOND = 1_000_000
 
@@ -68,7 +73,7 @@ def test_a_region_and_filters_choose_what_a_client_gets_and_what_leaves_them_is_
     vehicles(log, (7, 24.9, 60.2), (8, 25.9, 60.2), (9, 24.95, 60.21), mode=["bus", "bus", "tram"])
     with viewer(start()) as page, viewer(start()) as other:
         page.subscribe("vehicles", region=[24.0, 60.0, 25.0, 61.0], filters={"mode": ["bus"], "unknown": ["x"]})
-        other.subscribe("vehicles", filters={"mode": ["tram", "metro"]})
+        other.subscribe("vehicles", filters={"mode": ["tram", "metro"], "operator": [], "route": [""]})
         assert set(page.layers["vehicles"]) == {"1/7"}
         assert set(other.layers["vehicles"]) == {"1/9"}
         vehicles(log, (7, 25.5, 60.2), (8, 24.5, 60.2))
@@ -116,6 +121,23 @@ def test_early_panes_are_marked_and_those_of_far_windows_left_out(log, start):
         assert {key: (item["v"], item["timing"]) for key, item in shown.items()} == {hexadecimal(here): (3, "EARLY")}
         counts(log, {here: 4}, end=end, watermark=end)
         page.until(lambda: page.layers["vehicle-distribution"][hexadecimal(here)]["timing"] == "ON_TIME", "firm")
+
+
+def test_a_large_append_is_several_blocks_whose_watermark_comes_last(log, start):
+    end = now() // SECOND * SECOND
+    counts(log, {CELLS["here"]: 1}, end=end - 60 * SECOND, watermark=end - 60 * SECOND)
+    server = start()
+    many = {CELLS["here"] + number: 1 for number in range(25_000)}  # most are no cells, but all are keys
+    for timing, until in (("ON_TIME", end), ("EARLY", end + 5 * SECOND)):
+        counts(log, many, end=until, watermark=end, pane_timing=timing)
+        assert len(log.blocks("analytics.vehicle-distribution", 0, 0)) > 3
+        shown = server.feed.view["vehicle-distribution"]
+        eventually(lambda shown=shown, until=until: _all_end_at(shown, until, len(many)), timing)
+
+
+def _all_end_at(shown, end, count):
+    items = list(shown.items.values())
+    return len(items) == count and all(item.window[1] == end for item in items)
 
 
 def test_a_retraction_removes_what_it_takes_back_and_no_more(log, start):
@@ -212,7 +234,7 @@ def test_a_user_s_own_layer_goes_before_the_installed_one(log, start):
         "[" * 50_000,
         b"\x00\x01",
         json.dumps({"type": "subscribe", "layers": [str(n) for n in range(65)]}),
-        json.dumps({"type": "subscribe", "layers": [], "filters": {str(n): [] for n in range(17)}}),
+        json.dumps({"type": "subscribe", "layers": [], "filters": {str(n): ["x"] for n in range(17)}}),
         json.dumps({"type": "subscribe", "layers": [], "filters": {"a": [str(n) for n in range(257)]}}),
     ],
 )
@@ -303,6 +325,22 @@ def test_a_layer_that_cannot_show_its_results_does_not_hold_up_the_others(log, s
         stop_of(log, 3)
         page.subscribe("odd", "emergency-stop")
         page.until(lambda: "1/3" in page.layers.get("emergency-stop", {}), "others are shown")
+
+
+def test_a_block_that_a_layer_cannot_take_is_counted_and_the_feed_goes_on(log, start):
+    registry = TypeRegistry()
+    kind = define_message(registry, "tagged", pa.schema({"tags": pa.list_(pa.string())}))
+    publish_types(log, registry, [kind])
+    frame = pa.RecordBatch.from_pydict({"tags": [["a"], ["b"]]}, pa.schema({"tags": pa.list_(pa.string())}))
+    values = codec.encode_columns(kind, frame, event_time=pa.array([now()] * 2), registry=registry)
+    server = start(layers=[Layer(topic="analytics.tagged", key=["tags"])])
+    log.append("analytics.tagged", records(values))  # a list cannot be a key
+    vehicles(log, (7, 24.9, 60.2))
+    with viewer(server) as page:
+        page.subscribe("vehicles", "tagged")
+        page.until(lambda: "1/7" in page.layers.get("vehicles", {}), "others are shown")
+        page.until(lambda: page.status.get("bad") == 2, "they are counted")
+    assert server.feed.health() == []
 
 
 def test_the_server_ends_at_once_though_clients_look_on(log, start):

@@ -18,13 +18,14 @@ PERIOD = 5_000
 
 
 def rows(*results):
-    """Prepared rows of (key, event time, arrival, window end or None, retraction, value)."""
+    """Prepared rows of (key, event time, arrival, window end or None, retraction, value). Those of windows are early if
+    their value is below 3."""
     names = ["@k", "@t", "@arrival", "@end", "@back", "n"]
     frame = pl.DataFrame([dict(zip(names, each, strict=True)) for each in results], schema=_SCHEMA)
     return frame.with_columns(
         pl.col("@k").alias("key"),
         pl.when(pl.col("@end").is_not_null()).then(pl.col("@end") - 30_000).alias("@start"),
-        pl.lit(None, pl.String).alias("@timing"),
+        pl.when(pl.col("@end").is_not_null() & (pl.col("n") < 3)).then(pl.lit("EARLY")).alias("@timing"),
         pl.lit(None, pl.String).alias("@place"),
         pl.lit(None, pl.String).alias("@to"),
         pl.lit(None, pl.Float64).alias("@heading"),
@@ -54,7 +55,8 @@ class Model:
         for key, time, arrival, end, back, value in results:
             if arrival + EXPIRY <= now:
                 continue  # it has expired before anybody saw it
-            if end is not None and watermark is not None and end > watermark + PERIOD:
+            early = end is not None and value < 3
+            if early and watermark is not None and end > watermark + PERIOD:
                 continue  # of a window that is not the next to end
             here = self.shown.get(key)
             if back:

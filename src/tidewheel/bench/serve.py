@@ -80,7 +80,8 @@ def measure(
 def _alike(bench: Bench) -> list[Figure]:
     figures = []
     for count in (1, bench.clients):
-        group = f"{_RATE} results/s to {count:,} client{'s' if count > 1 else ''} that see everything"
+        who = "1 client that sees" if count == 1 else f"{count:,} clients that see"
+        group = f"{_RATE} results/s to {who} everything"
         figures += _figures(group, _stream(bench, count, "same"))
     return figures
 

@@ -156,7 +156,7 @@ def check_packages(_: Path) -> list[Finding]:
     findings = []
     for extra, modules, use in (
         ("mqtt", ["paho.mqtt"], "MQTT: ingest --mqtt, record, simulate --mqtt"),
-        ("serve", ["starlette", "uvicorn"], "HTTP: ingest --http"),
+        ("serve", ["starlette", "uvicorn", "websockets"], "HTTP: ingest --http, and the live map: serve"),
     ):
         missing = [module for module in modules if not _installed(module)]
         if missing:

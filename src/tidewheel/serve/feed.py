@@ -15,7 +15,7 @@ from tidewheel.model.time import now as wall_clock
 from tidewheel.serve.catalogue import Catalogue
 from tidewheel.serve.history import HOUR, History
 from tidewheel.serve.layer import Layer
-from tidewheel.serve.moments import offset_at
+from tidewheel.serve.moments import batches_with_marks, offset_at
 from tidewheel.serve.rows import Decoder, prepared, shown_early
 from tidewheel.serve.status import Status
 from tidewheel.serve.view import View
@@ -176,22 +176,17 @@ class Feed:
             if end <= start:
                 continue
             try:
-                blocks = self._log.blocks(each.topic, number, start, end=end)
-                for batch in self._log.read(each.topic, number, start, end=end):
-                    last = batch.records.column("offset")[-1].as_py()
-                    while blocks and blocks[0].first_offset <= last:
-                        self._mark(each, number, blocks.pop(0).summary.punctuations)
+                for batch, marks in batches_with_marks(self._log, (each.topic, number), start, end):
+                    self._mark(each, number, marks)
                     self._take(each, number, batch, live=True)
-                    each.at[number] = last + 1
-                for block in blocks:
-                    self._mark(each, number, block.summary.punctuations)
+                    each.at[number] = batch.records.column("offset")[-1].as_py() + 1
             except DataLossError:  # retention was faster
                 end = self._log.position(each.topic, number, "earliest")
             each.at[number] = end
 
     def _mark(self, each: _Following, number: int, marks: tuple[Instant, ...]) -> None:
         if marks:
-            each.watermarks[number] = max(marks[-1], each.watermarks.get(number, marks[-1]))
+            each.watermarks[number] = max(*marks, each.watermarks.get(number, marks[0]))
             pulse = self.status.pulse(each.layer.topic)
             pulse.watermarks, pulse.told = each.watermarks, self._clock()
 

@@ -28,6 +28,7 @@ _TICK = 0.1
 _PAUSE = 0.02
 """What a tick leaves to everything else at least."""
 _STATUS_TICKS = 10
+_SNAPSHOT_BYTES = 16 << 20
 
 
 class Client:
@@ -185,11 +186,12 @@ class Hub:
             if client.version != version and hello is not None:
                 outbox.append(hello)
                 client.version = version
-            if client.fresh and subscription is not None:
-                outbox.append(frames.snapshot(client.asked, bodies[subscription]))
-                self.caught_up += client.answered.is_set()
-                client.fresh, client.asked = False, None
-                client.answered.set()
+            if client.fresh:
+                if subscription in bodies:
+                    outbox.append(frames.snapshot(client.asked, bodies[subscription]))
+                    self.caught_up += client.answered.is_set()
+                    client.fresh, client.asked = False, None
+                    client.answered.set()
             elif news is not None:
                 outbox.append(news)
             if outbox:
@@ -204,15 +206,22 @@ class Hub:
             return []
         return [frames.status(self._feed.status.latest, now=now, clients=len(self))]
 
-    def _snapshots(self, now: Instant) -> dict[Subscription, bytes]:
-        """For those who can take one now."""
+    def _snapshots(self, now: Instant) -> dict[Subscription | None, bytes]:
+        """For those who can take one now, as many as fit into a tick: when all come at once, some wait for the next."""
         wanted = [
             subscription
             for subscription, clients in self._groups.items()
             if any(client.fresh and not client.busy for client in clients)
         ]
         pools: dict[str, Pool] = {}
-        return {each: frames.snapshot_body(self.chosen(each, pools), now=now) for each in wanted}
+        bodies: dict[Subscription | None, bytes] = {}
+        size = 0
+        for each in wanted:
+            bodies[each] = frames.snapshot_body(self.chosen(each, pools), now=now)
+            size += len(bodies[each])
+            if size >= _SNAPSHOT_BYTES:
+                break
+        return bodies
 
     def chosen(self, subscription: Subscription, pools: dict[str, Pool]) -> dict[str, list[Item]]:
         """The items that a subscription shows now; the feed's lock is held."""

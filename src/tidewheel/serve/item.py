@@ -36,7 +36,7 @@ class Item:
         expires: Instant,
         window: tuple[Instant | None, Instant | None],
         place: tuple[float, float],
-        filters: tuple[str | None, ...],
+        filters: tuple[str, ...],
         raw: bytes,
     ) -> None:
         self.k = k
@@ -51,13 +51,15 @@ class Item:
         return f"<Item {self.raw.decode()}>"
 
 
-def text_of(value: Any) -> str | None:
-    """A value as filters name it.
+def text_of(value: Any) -> str:
+    """A value as filters name it; one that is not set is empty.
 
-    >>> text_of(True), text_of(55), text_of("55"), text_of(2.0)
-    ('true', '55', '55', '2')
+    >>> text_of(True), text_of(55), text_of("55"), text_of(2.0), text_of(None)
+    ('true', '55', '55', '2', '')
     """
-    if value is None or isinstance(value, str):
+    if value is None:
+        return ""
+    if isinstance(value, str):
         return value
     if isinstance(value, bool):
         return "true" if value else "false"

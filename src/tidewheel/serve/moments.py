@@ -1,13 +1,14 @@
-"""Where in a partition a moment of the log's clock is."""
+"""Where in a partition a moment of the log's clock is, and how far event time was there."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 
 from tidewheel.model.time import Instant
-from tidewheel.transport.log import Log, Partition
+from tidewheel.transport.log import Batch, Log, Partition
 
-__all__ = ["offset_at"]
+__all__ = ["batches_with_marks", "offset_at"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -15,3 +16,16 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 def offset_at(log: Log, part: Partition, when: Instant) -> int:
     """The offset of the first record that was appended at that moment or after it."""
     return log.position(*part, _EPOCH + timedelta(microseconds=max(0, when)))
+
+
+def batches_with_marks(log: Log, part: Partition, start: int, end: int) -> Iterator[tuple[Batch, tuple[Instant, ...]]]:
+    """The records between two offsets, a block at a time, each with the markers that were appended with it or since the
+    one before. A large append becomes several blocks and only the last has its marker, which is true of all of them."""
+    blocks = log.blocks(*part, start, end=end)
+    for batch in log.read(*part, start, end=end):
+        last = batch.records.column("offset")[-1].as_py()
+        appended = batch.records.column("append_time")[-1].value
+        marks: list[Instant] = []
+        while blocks and (blocks[0].first_offset <= last or blocks[0].summary.append_time <= appended):
+            marks += blocks.pop(0).summary.punctuations
+        yield batch, tuple(marks)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tidewheel.errors import LogError
 from tidewheel.model.time import Instant
 from tidewheel.serve.catalogue import Catalogue
-from tidewheel.serve.moments import offset_at
+from tidewheel.serve.moments import batches_with_marks, offset_at
 from tidewheel.serve.rows import Decoder, prepared
 from tidewheel.serve.view import LayerView
 from tidewheel.transport.log import Log
@@ -35,14 +35,9 @@ def _fill(view: LayerView, log: Log, topic: str, catalogue: Catalogue, at: Insta
             start, end = (offset_at(log, part, when) for when in (at - view.expiry, at + 1))
             if end <= start:
                 continue
-            blocks = log.blocks(*part, start, end=end)
             watermark: Instant | None = None
-            for batch in log.read(*part, start, end=end):
-                last = batch.records.column("offset")[-1].as_py()
-                while blocks and blocks[0].first_offset <= last:
-                    watermark = max(
-                        [*blocks.pop(0).summary.punctuations, *([watermark] if watermark else [])], default=None
-                    )
+            for batch, marks in batches_with_marks(log, part, start, end):
+                watermark = max(marks, default=watermark)
                 for frame in decode(batch).frames:
                     view.apply(prepared(view.layer, frame), now=at, watermark=watermark)
     except LogError:

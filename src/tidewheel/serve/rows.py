@@ -217,11 +217,12 @@ def _identity(layer: Layer, frame: pl.DataFrame) -> pl.Expr:
 
 
 def shown_early(layer: Layer, frame: pl.DataFrame, watermark: Instant | None) -> pl.DataFrame:
-    """Without the panes of windows that end later than the next one does."""
+    """Without early panes of windows that end later than the next one does."""
     if layer.period is None or watermark is None:
         return frame
     next_end = watermark + layer.period * _MILLIS
-    return frame.filter(pl.col("@end").is_null() | (pl.col("@end") <= next_end))
+    too_early = (pl.col("@timing") == "EARLY") & (pl.col("@end") > next_end)
+    return frame.filter(~too_early.fill_null(False))
 
 
 def fields_of(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from tidewheel.errors import DefinitionError
 
@@ -104,8 +104,8 @@ def security_headers(*, tiles: str | None) -> Sequence[tuple[bytes, bytes]]:
     ]
 
 
-def urlsplit_or_none(text: str):  # type: ignore[no-untyped-def]  # a SplitResult, or None if it is none
-    """The parts of an address."""
+def urlsplit_or_none(text: str) -> SplitResult | None:
+    """The parts of an address, if it is one."""
     try:
         return urlsplit(text)
     except ValueError:

@@ -34,7 +34,7 @@ class Subscription:
         *,
         limits: Limits,
     ) -> Subscription:
-        """Checked, in one order.
+        """Checked, in one order. A filter without values is none.
 
         >>> Subscription.of(["b", "a", "b"], [24, 60, 25, 61], {"mode": ["bus"]}, limits=Limits())
         Subscription(layers=('a', 'b'), region=(24.0, 60.0, 25.0, 61.0), filters=(('mode', frozenset({'bus'})),))
@@ -42,7 +42,7 @@ class Subscription:
         names = sorted(set(layers))
         if len(names) > limits.layers:
             raise DefinitionError(f"a subscription has at most {limits.layers} layers, got {len(names)}")
-        chosen = {field: frozenset(values) for field, values in sorted((filters or {}).items())}
+        chosen = {field: frozenset(values) for field, values in sorted((filters or {}).items()) if values}
         if len(chosen) > limits.filters:
             raise DefinitionError(f"a subscription has filters on at most {limits.filters} fields, got {len(chosen)}")
         for field, values in chosen.items():
