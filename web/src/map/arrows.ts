@@ -36,8 +36,8 @@ void main(void) {
   vec2 along = reach > 0.0 ? (b - a) / reach : vec2(0.0, 1.0);
   vec2 across = vec2(-along.y, along.x);
   // From inside the cell that is left to inside the next; as wide as its weight, but never wider than the cells allow.
-  float width = min(mix(1.2, 5.0, instanceWeight) * tidal.ratio * (1.0 + 0.4 * instanceFade.w), reach * 0.16);
-  float head = min(width * 2.6, reach * 0.4);
+  float width = min(mix(2.0, 7.0, instanceWeight) * tidal.ratio * (1.0 + 0.4 * instanceFade.w), reach * 0.2);
+  float head = min(max(width * 2.4, 7.0 * tidal.ratio), reach * 0.42);
   float tip = 0.92 * reach;
   float tail = 0.14 * reach;
   float x = positions.z > 0.5 ? tip - head + positions.x * head : mix(tail, tip - head * 0.98, positions.x);
@@ -45,8 +45,9 @@ void main(void) {
   vec2 pixel = a + along * x + across * taper * positions.y;
   gl_Position = vec4(pixel / (project.viewportSize * 0.5), source.z / source.w, 1.0);
   vColour = tidal_colour(instanceColourFrom, instanceColourTo, instanceFade);
-  vColour.a = sqrt(vColour.a) * layer.opacity * (reach < 3.0 ? 0.0 : 1.0);
-  vColour.rgb = mix(vColour.rgb, tidal.ink.rgb, 0.35 * instanceFade.w);
+  // Thin things need more contrast than areas do: they lean toward the ink.
+  vColour.a = min(1.0, vColour.a * 1.6) * layer.opacity * (reach < 3.0 ? 0.0 : 1.0);
+  vColour.rgb = mix(vColour.rgb, tidal.ink.rgb, 0.38 + 0.4 * instanceFade.w);
   // The tail fades in, so that the direction is seen even where arrows are small.
   vAlong = x / max(1.0, tip);
   vProvisional = instanceFade.z;

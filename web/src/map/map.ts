@@ -72,13 +72,17 @@ export class LiveMap {
         controller: {dragRotate: false, touchRotate: false, scrollZoom: {smooth: true, speed: 0.012}, inertia: options.reducedMotion ? false : 320},
         layers: [],
         pickingRadius: 0,
+        useDevicePixels: pixelRatio(),
         getCursor: ({isDragging}) => (isDragging ? "grabbing" : this.#hovered ? "pointer" : "grab"),
         onViewStateChange: ({viewState}) => {
           const {longitude, latitude, zoom} = viewState as MapViewState;
           this.camera.set({lon: longitude, lat: latitude, zoom});
           this.#wake(true);
         },
-        onResize: () => this.#wake(true),
+        onResize: () => {
+          this.#deck.setProps({useDevicePixels: pixelRatio()});
+          this.#wake(true);
+        },
         onLoad: () => this.#wake(true),
       },
       options.stats,
@@ -321,4 +325,9 @@ export class LiveMap {
     const names = this.#backdrop.names ? [this.#backdrop.names] : [];
     return [...this.#backdrop.under, ...groups.cells, ...groups.arrows, ...trails, path, ...groups.markers, ...names, ...groups.pulses];
   }
+}
+
+/** Pixels beyond two for each of CSS cost much and are not seen. */
+function pixelRatio(): number {
+  return Math.min(2, window.devicePixelRatio || 1);
 }

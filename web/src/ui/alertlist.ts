@@ -42,6 +42,8 @@ export class AlertList {
 
   #render(): void {
     const alerts = this.shown().slice(0, SHOWN);
+    const heard = this.state.layers.value.some(({name, show}) => show === "alerts" && this.state.on.value.has(name));
+    setText(this.#empty, heard ? "No alerts in the last hour." : "No layer with alerts is on.");
     this.#empty.hidden = alerts.length > 0;
     const wanted = new Map(alerts.map((alert) => [alertId(alert.layer, alert), alert]));
     for (const [id, {row}] of this.#rows) {

@@ -16,9 +16,9 @@ export function nameOf(item: Item, layer: Layer): string {
 }
 
 /** The first figures in a line, without those that the name tells. */
-export function summaryOf(item: Item, layer: Layer, most = 3): string {
+export function summaryOf(item: Item, layer: Layer, {most = 3, value = true} = {}): string {
   return layer.figures
-    .filter(({field}) => item.f[field] !== undefined && !layer.key.includes(field))
+    .filter(({field}) => item.f[field] !== undefined && !layer.key.includes(field) && (value || field !== layer.value?.field))
     .slice(0, most)
     .map(({field, label, unit}) => `${label} ${formatValue(item.f[field], unit)}`)
     .join(" · ");

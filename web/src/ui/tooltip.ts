@@ -25,7 +25,7 @@ export class Tooltip {
       this.root,
       h("span", {className: "kicker"}, h("i", {className: "dot", style: `background:${colours.css(colours.valueOf(item, main))}`}), layer.title),
       h("b", {}, layer.value ? `${formatValue(item.v, layer.value.unit)} ${layer.value.unit ? "" : layer.value.label}` : nameOf(item, layer)),
-      h("small", {}, layer.geometry.kind === "point" ? nameOf(item, layer) : summaryOf(item, layer)),
+      h("small", {}, layer.geometry.kind === "point" ? nameOf(item, layer) : summaryOf(item, layer, {value: false})),
       timing && timing.label !== "final" && h("em", {className: `timing ${timing.label}`}, timing.label),
     );
     const parent = this.root.parentElement!.getBoundingClientRect();
