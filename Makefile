@@ -8,7 +8,7 @@ TEST_WORKERS ?= 2
 BENCH_ARGS ?=
 CASES ?= ../shared/conformance
 
-.PHONY: help demo test check format bench conformance clean setup
+.PHONY: help demo test check format bench conformance clean setup web
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -25,16 +25,21 @@ $(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(shell find src -
 
 setup: $(VENV)/.ready ## the virtual environment with all packages
 
-demo: setup ## simulator, log and a first job, live in the terminal, until Ctrl-C (DEMO_ARGS="--for 30s")
+web: setup ## the page of the live map, when its sources changed (npm; Node.js from PyPI where there is none)
+	@$(BIN)/python web/build.py
+
+demo: setup web ## simulator, log and a first job, live in the terminal, until Ctrl-C (DEMO_ARGS="--for 30s")
 	@$(BIN)/tidewheel demo $(DEMO_ARGS)
 
-test: setup ## all tests, two at a time (TEST_ARGS="-k name", TEST_WORKERS=4)
+test: setup web ## all tests, two at a time (TEST_ARGS="-k name", TEST_WORKERS=4)
+	@$(BIN)/python web/build.py test
 	@$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
-check: setup ## ruff and mypy
+check: setup ## ruff and mypy; tsc and eslint for the page
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
+	@$(BIN)/python web/build.py check
 
 format: setup ## let ruff format and mend
 	@$(BIN)/ruff check --fix-only --quiet .
@@ -47,6 +52,6 @@ conformance: setup ## others' test cases on the reference and on Spark (CASES=fo
 	@$(BIN)/python -m tests.conformance --cases $(CASES) --runner reference,spark
 
 clean: ## remove all that is made
-	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) build dist web/node_modules web/public/land.json src/tidewheel/serve/page .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	@find src -name '*_pb2.py' -delete -o -name '*_pb2.pyi' -delete

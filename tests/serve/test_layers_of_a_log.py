@@ -84,6 +84,17 @@ def test_a_file_of_layers_is_read_or_refused(tmp_path):
             layers_of_file(path)
 
 
+def test_colours_may_be_left_to_the_page_and_there_may_be_several_ways_to_colour():
+    scale = {"kind": "sequential", "domain": [0, 20]}
+    other = {"value": {"field": "delay", "label": "", "unit": ""}, "scale": {"kind": "diverging", "domain": [-1, 0, 1]}}
+    described = {"topic": "x", "value": {"field": "v"}, "scale": scale, "alternatives": [other]}
+    (layer,) = parse_layers(json.dumps([described]), source="my.json")
+    assert layer.scale.colours == ()
+    assert [way.value.field for way in layer.alternatives] == ["delay"]
+    with pytest.raises(DefinitionError, match="at least 2 colours"):
+        parse_layers(json.dumps([described | {"scale": scale | {"colours": ["#000000"]}}]), source="my.json")
+
+
 def test_a_description_that_is_served_can_be_read_back():
     for layer in LAYERS:
         assert parse_layers(msgspec.json.encode([layer.description()]), source="served") == [layer]

@@ -85,6 +85,16 @@ def test_a_region_and_filters_choose_what_a_client_gets_and_what_leaves_them_is_
         assert set(page.layers["vehicles"]) <= {"1/8", "1/9"}
 
 
+def test_a_region_does_not_touch_alerts_whose_list_tells_of_all_places(log, start):
+    vehicles(log, (7, 24.9, 60.2))
+    stop_of(log, 7)
+    with viewer(start()) as page:
+        page.subscribe("vehicles", "emergency-stop", region=[10.0, 50.0, 11.0, 51.0])
+        assert (set(page.layers["vehicles"]), set(page.layers["emergency-stop"])) == (set(), {"1/7"})
+        stop_of(log, 8)
+        page.until(lambda: set(page.layers["emergency-stop"]) == {"1/7", "1/8"}, "another has come")
+
+
 def test_cells_are_chosen_by_their_middle(log, start):
     counts(log, {CELLS["here"]: 3, CELLS["there"]: 4}, end=now())
     server = start()

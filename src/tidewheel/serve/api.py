@@ -45,7 +45,7 @@ class Background:
 
     lines: Mapping[str, Any] | None = None
     tiles: str | None = None
-    attribution: str = "© OpenStreetMap contributors"
+    attribution: str = "Land and water © OpenStreetMap contributors (ODbL)"
     view: tuple[float, float, float] = (24.94, 60.2, 10.5)
 
     def description(self) -> dict[str, Any]:

@@ -12,7 +12,20 @@ import msgspec
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.log import check_topic_name
 
-__all__ = ["Cell", "Edge", "Figure", "Geometry", "Layer", "Nowhere", "Point", "Scale", "Show", "Value", "parse_layers"]
+__all__ = [
+    "Cell",
+    "Colouring",
+    "Edge",
+    "Figure",
+    "Geometry",
+    "Layer",
+    "Nowhere",
+    "Point",
+    "Scale",
+    "Show",
+    "Value",
+    "parse_layers",
+]
 
 PREFIX = "analytics."
 """What the names of result topics begin with."""
@@ -81,7 +94,10 @@ class Figure(_Part, frozen=True):
 
 
 class Scale(_Part, frozen=True):
-    """From value to colour: numbers between the ends of `domain` (with a middle if it diverges), or `categories`."""
+    """From value to colour: numbers between the ends of `domain` (with a middle if it diverges), or `categories`.
+
+    Without `colours` the page uses ramps of its own, which suit light and dark.
+    """
 
     kind: Literal["sequential", "diverging", "categorical"]
     domain: Sequence[float] = ()
@@ -102,14 +118,22 @@ class Scale(_Part, frozen=True):
         numbers = list(self.domain)
         if len(numbers) != wanted or not all(map(math.isfinite, numbers)) or sorted(set(numbers)) != numbers:
             raise DefinitionError(f"a {self.kind} scale needs a domain of {wanted} rising numbers, got {numbers}")
-        if len(self.colours) < wanted:
+        if self.colours and len(self.colours) < wanted:
             raise DefinitionError(f"a {self.kind} scale needs at least {wanted} colours, got {len(self.colours)}")
+
+
+class Colouring(_Part, frozen=True):
+    """Another way to colour the same results."""
+
+    value: Value
+    scale: Scale
 
 
 class Layer(_Part, frozen=True):
     """How the results of a topic are shown. Times are in milliseconds.
 
     `key` are the fields that make a result's identity; without them it is the key that its record has in the log.
+    `alternatives` are other ways to colour the results, which the page offers.
     `period` is how often a window ends: early results of windows that end later than the next one are not shown.
 
     >>> Layer(topic="analytics.busy", geometry=Cell(), show="cells", value=Value(field="count")).name
@@ -125,6 +149,7 @@ class Layer(_Part, frozen=True):
     show: Show = "table"
     value: Value | None = None
     scale: Scale | None = None
+    alternatives: Sequence[Colouring] = ()
     figures: Sequence[Figure] = ()
     filters: Sequence[Field] = ()
     expiry: Annotated[int, msgspec.Meta(ge=1, le=_LONGEST)] = 10_000
@@ -132,7 +157,7 @@ class Layer(_Part, frozen=True):
     on: bool = True
 
     def __post_init__(self) -> None:
-        _freeze(self, key=self.key, figures=self.figures, filters=self.filters)
+        _freeze(self, key=self.key, alternatives=self.alternatives, figures=self.figures, filters=self.filters)
         check_topic_name(self.topic)
         if not self.name:
             msgspec.structs.force_setattr(self, "name", self.topic.removeprefix(PREFIX) or self.topic)

@@ -53,9 +53,11 @@ class Subscription:
     def mask(self, layer: Layer, pool: Pool) -> Mask | None:
         """Which of a layer's items it is about; None: all that are there."""
         filters = [(layer.filters.index(name), values) for name, values in self.filters if name in layer.filters]
-        if self.region is None and not filters:
+        # The list of alerts tells of all places, and so do tables.
+        everywhere = self.region is None or layer.show in ("alerts", "table")
+        if everywhere and not filters:
             return None
-        mask = pool.there if self.region is None else pool.within(self.region)
+        mask = pool.there if self.region is None or everywhere else pool.within(self.region)
         for position, values in filters:
             mask = mask & pool.having(position, values)
         return mask

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidewheel.serve.layer import Cell, Edge, Figure, Layer, Nowhere, Point, Scale, Value
+from tidewheel.serve.layer import Cell, Colouring, Edge, Figure, Layer, Nowhere, Point, Scale, Value
 
 __all__ = ["LAYERS"]
 
-_VIRIDIS = ["#440154", "#3b528b", "#21918c", "#5ec962", "#fde725"]
-_CIVIDIS = ["#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838"]
-_EARLY_TO_LATE = ["#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b"]
+_LATE_TO_EARLY = ["#b8382a", "#eca269", "#d9d2c3", "#8fb8cc", "#22608f"]
 _HEAT = ["#fed976", "#fd8d3c", "#e31a1c", "#800026"]
 _MODES = {
     "bus": "#0072b2",
@@ -70,6 +68,16 @@ LAYERS: Final = (
         show="vehicles",
         value=Value(field="mode", label="mode"),
         scale=Scale(kind="categorical", categories=_MODES),
+        alternatives=[
+            Colouring(
+                value=Value(field="delay", label="ahead of timetable", unit="s"),
+                scale=Scale(kind="diverging", domain=[-180, 0, 180], colours=_LATE_TO_EARLY),
+            ),
+            Colouring(
+                value=Value(field="speed", label="speed", unit="m/s"),
+                scale=Scale(kind="sequential", domain=[0, 20]),
+            ),
+        ],
         figures=_figures(
             ("mode", "mode", ""),
             ("route", "route", ""),
@@ -92,7 +100,7 @@ LAYERS: Final = (
         geometry=Cell(),
         show="cells",
         value=Value(field="vehicles", label="vehicles"),
-        scale=Scale(kind="sequential", domain=[0, 12], colours=_VIRIDIS),
+        scale=Scale(kind="sequential", domain=[0, 12]),
         figures=_figures(("vehicles", "vehicles", ""), ("window_start", "from", "time"), ("window_end", "to", "time")),
         expiry=_WINDOW,
         period=_PERIOD,
@@ -105,7 +113,7 @@ LAYERS: Final = (
         geometry=Cell(),
         show="cells",
         value=Value(field="p50", label="median delay", unit="min"),
-        scale=Scale(kind="diverging", domain=[-3, 0, 8], colours=_EARLY_TO_LATE),
+        scale=Scale(kind="diverging", domain=[-3, 0, 8]),
         figures=_figures(
             ("p50", "median delay", "min"),
             ("p90", "90th percentile", "min"),
@@ -124,7 +132,7 @@ LAYERS: Final = (
         geometry=Cell(),
         show="cells",
         value=Value(field="vehicles", label="vehicles"),
-        scale=Scale(kind="sequential", domain=[0, 30], colours=_CIVIDIS),
+        scale=Scale(kind="sequential", domain=[0, 30]),
         figures=_figures(("vehicles", "vehicles under way there", "")),
         expiry=_WINDOW,
         period=_PERIOD,
@@ -138,7 +146,7 @@ LAYERS: Final = (
         geometry=Edge(),
         show="arrows",
         value=Value(field="crossings", label="crossings"),
-        scale=Scale(kind="sequential", domain=[1, 40], colours=_VIRIDIS),
+        scale=Scale(kind="sequential", domain=[1, 40]),
         figures=_figures(("crossings", "crossings there", ""), ("total", "crossings to any neighbour", "")),
         expiry=_WINDOW,
         period=_PERIOD,

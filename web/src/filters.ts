@@ -1,0 +1,62 @@
+import type {Filters, Item, Layer} from "./contract";
+
+/** Does the item pass? Only the fields that its layer lets filters look at count. */
+export function passes(item: Item, layer: Layer, filters: Filters): boolean {
+  for (const field of layer.filters) {
+    const allowed = filters[field];
+    if (allowed && allowed.length > 0 && !allowed.includes(String(item.f[field] ?? ""))) return false;
+  }
+  return true;
+}
+
+/** The filters with one value of one field switched. */
+export function toggled(filters: Filters, field: string, value: string): Filters {
+  const allowed = filters[field] ?? [];
+  return only(filters, field, allowed.includes(value) ? allowed.filter((other) => other !== value) : [...allowed, value]);
+}
+
+/** The filters with these values of a field; none of them lifts the field's filter. */
+export function only(filters: Filters, field: string, values: string[]): Filters {
+  const {[field]: _, ...rest} = filters;
+  return values.length > 0 ? {...rest, [field]: [...values].sort(natural)} : rest;
+}
+
+export function isEmpty(filters: Filters): boolean {
+  return Object.values(filters).every((values) => values.length === 0);
+}
+
+/** "9" before "10", "55" before "55K". */
+export function natural(a: string, b: string): number {
+  return a.localeCompare(b, undefined, {numeric: true});
+}
+
+/** The values that were ever seen of each field that can be filtered: what a filter can offer. */
+export class Known {
+  #values = new Map<string, Set<string>>();
+  #sorted = new Map<string, string[]>();
+
+  /** True when something new was among them. */
+  learn(layer: Layer, items: readonly Item[]): boolean {
+    let fresh = false;
+    for (const field of layer.filters) {
+      let values = this.#values.get(field);
+      if (!values) this.#values.set(field, (values = new Set()));
+      const before = values.size;
+      for (const item of items) {
+        const value = item.f[field];
+        if (value !== undefined && value !== null && value !== "") values.add(String(value));
+      }
+      if (values.size > before) {
+        fresh = true;
+        this.#sorted.delete(field);
+      }
+    }
+    return fresh;
+  }
+
+  of(field: string): string[] {
+    let sorted = this.#sorted.get(field);
+    if (!sorted) this.#sorted.set(field, (sorted = [...(this.#values.get(field) ?? [])].sort(natural)));
+    return sorted;
+  }
+}

@@ -1,0 +1,4 @@
+import {setUp} from "./setup";
+import {browserTransports} from "./transport";
+
+setUp(browserTransports);

@@ -1,0 +1,137 @@
+import {color, Layer, project32, type LayerProps} from "@deck.gl/core";
+import {Geometry, Model, type ModelProps} from "@luma.gl/engine";
+import type {ShaderModule} from "@luma.gl/shadertools";
+import type {Column} from "./columns";
+
+/** The time that everything on the map is drawn for. Layers look at it when they are drawn, so a frame needs no new layers. */
+export interface Ticker {
+  now: number;
+  /** Whether things may pulse. */
+  still: boolean;
+}
+
+export interface InstancedData {
+  length: number;
+  attributes: Record<string, {value: Column; size: number}>;
+}
+
+export interface TidalProps extends LayerProps {
+  data: InstancedData;
+  ticker: Ticker;
+  base: number;
+  /** Of the paper that things are drawn on, and of the ink, 0…1. */
+  paper: [number, number, number];
+  ink: [number, number, number];
+}
+
+/** What all of our shaders know. */
+const BLOCK = /* glsl */ `\
+layout(std140) uniform tidalUniforms {
+  float time;
+  float scale;
+  float zoom;
+  float still;
+  // Pixels of the device in one of CSS.
+  float ratio;
+  vec4 paper;
+  vec4 ink;
+} tidal;
+`;
+interface TidalUniforms {
+  time: number;
+  scale: number;
+  zoom: number;
+  still: number;
+  ratio: number;
+  paper: [number, number, number, number];
+  ink: [number, number, number, number];
+}
+export const tidal = {
+  name: "tidal",
+  vs: `${BLOCK}
+float tidal_progress(float start, float duration) {
+  return duration <= 0.0 ? 1.0 : clamp((tidal.time - start) / duration, 0.0, 1.0);
+}
+vec4 tidal_colour(vec4 from, vec4 to, vec4 fade) {
+  float amount = smoothstep(0.0, 1.0, tidal_progress(fade.x, fade.y));
+  vec3 rgb = from.a == 0.0 ? to.rgb : mix(from.rgb, to.rgb, amount);
+  return vec4(rgb, mix(from.a, to.a, amount));
+}
+`,
+  fs: BLOCK,
+  uniformTypes: {time: "f32", scale: "f32", zoom: "f32", still: "f32", ratio: "f32", paper: "vec4<f32>", ink: "vec4<f32>"},
+} as const satisfies ShaderModule<TidalUniforms>;
+
+const FLOATS = {type: "float32" as const};
+/** How the columns come into the shaders. Positions are in two halves, since 32 bits are too coarse for degrees. */
+const ATTRIBUTES: Record<string, {size: number; type: "float32" | "float64" | "unorm8"; fp64?: boolean; accessor: string}> = {
+  instancePositions: {size: 3, type: "float64", fp64: true, accessor: "getPosition"},
+  instanceTargets: {size: 3, type: "float64", fp64: true, accessor: "getTarget"},
+  instanceColourFrom: {size: 4, type: "unorm8", accessor: "getColourFrom"},
+  instanceColourTo: {size: 4, type: "unorm8", accessor: "getColourTo"},
+  instanceFade: {size: 4, ...FLOATS, accessor: "getFade"},
+  instanceCorners01: {size: 4, ...FLOATS, accessor: "getCorners01"},
+  instanceCorners23: {size: 4, ...FLOATS, accessor: "getCorners23"},
+  instanceCorners45: {size: 4, ...FLOATS, accessor: "getCorners45"},
+  instanceGlide: {size: 4, ...FLOATS, accessor: "getGlide"},
+  instanceWeight: {size: 1, ...FLOATS, accessor: "getWeight"},
+  instanceBorn: {size: 1, ...FLOATS, accessor: "getBorn"},
+};
+
+export interface Program {
+  vs: string;
+  fs: string;
+  attributes: string[];
+  topology: "triangle-list" | "triangle-strip";
+  /** x, y, z of the vertices of one instance. */
+  vertices: Float32Array;
+}
+
+/** One draw call for all items of a layer, straight from their columns. */
+export abstract class InstancedLayer<Props extends TidalProps = TidalProps> extends Layer<Props> {
+  static override layerName = "InstancedLayer";
+  declare state: {model: Model};
+
+  protected abstract program(): Program;
+
+  /** Further pixels or shares, as the shader wants them. */
+  protected scale(): number {
+    return 1;
+  }
+
+  override initializeState(): void {
+    const {attributes, vs, fs, topology, vertices} = this.program();
+    const chosen = Object.fromEntries(attributes.map((name) => [name, ATTRIBUTES[name]!]));
+    this.getAttributeManager()!.addInstanced(chosen);
+    this.state = {
+      model: new Model(this.context.device, {
+        ...(this.getShaders({vs, fs, modules: [project32, color, tidal]}) as Pick<ModelProps, "vs" | "fs" | "modules">),
+        id: this.props.id,
+        bufferLayout: this.getAttributeManager()!.getBufferLayouts(),
+        geometry: new Geometry({topology, attributes: {positions: {size: 3, value: vertices}}}),
+        isInstanced: true,
+      }),
+    };
+  }
+
+  override draw(): void {
+    const {ticker, base, paper, ink} = this.props;
+    const {model} = this.state;
+    model.setInstanceCount(this.props.data.length);
+    model.shaderInputs.setProps({
+      tidal: {
+        time: ticker.now - base,
+        scale: this.scale(),
+        zoom: this.context.viewport.zoom,
+        still: ticker.still ? 1 : 0,
+        ratio: this.context.device.canvasContext?.cssToDeviceRatio() ?? 1,
+        paper: [...paper, 1],
+        ink: [...ink, 1],
+      },
+    });
+    model.draw(this.context.renderPass);
+  }
+}
+
+/** A square around the place, as a strip: corners at -1 and 1. */
+export const SQUARE = new Float32Array([-1, -1, 0, 1, -1, 0, -1, 1, 0, 1, 1, 0]);

@@ -1,0 +1,92 @@
+import {alertId, type AlertLog} from "../alerts";
+import type {Clock} from "../clock";
+import type {Alert} from "../contract";
+import {formatAge, formatTime} from "../format";
+import type {State} from "../state";
+import type {TimeTravel} from "../timetravel";
+import {nameOf, summaryOf} from "./describe";
+import {h, setText, throttled} from "./dom";
+
+const SHOWN = 60;
+
+/** What happened in the last hour; a click flies there. */
+export class AlertList {
+  readonly root = h("div", {className: "alert-list", data: {test: "alerts"}});
+  readonly render: () => void;
+  #rows = new Map<string, {row: HTMLElement; age: HTMLElement; t: number}>();
+  #list = h("ol", {});
+  #empty = h("p", {className: "empty"}, "No alerts in the last hour.");
+
+  constructor(
+    private readonly log: AlertLog,
+    private readonly state: State,
+    private readonly clock: Clock,
+    private readonly travel: TimeTravel,
+    /** Event time for a moment of the server's clock. */
+    private readonly eventTime: (at: number) => number,
+    private readonly open: (alert: Alert) => void,
+  ) {
+    this.root.append(this.#empty, this.#list);
+    this.render = throttled(() => this.#render(), 100);
+    state.layers.subscribe(this.render);
+    state.on.subscribe(this.render);
+    travel.moment.subscribe(this.render);
+    window.setInterval(() => this.#age(), 1000);
+  }
+
+  /** Those that count now: of layers that are on, and that had happened at the time that is shown. */
+  shown(): Alert[] {
+    const until = this.travel.past ? this.eventTime(this.travel.past.at) : Infinity;
+    return this.log.list(until).filter((alert) => this.state.on.value.has(alert.layer));
+  }
+
+  #render(): void {
+    const alerts = this.shown().slice(0, SHOWN);
+    const heard = this.state.layers.value.some(({name, show}) => show === "alerts" && this.state.on.value.has(name));
+    setText(this.#empty, heard ? "No alerts in the last hour." : "No layer with alerts is on.");
+    this.#empty.hidden = alerts.length > 0;
+    const wanted = new Map(alerts.map((alert) => [alertId(alert.layer, alert), alert]));
+    for (const [id, {row}] of this.#rows) {
+      if (wanted.has(id)) continue;
+      row.remove();
+      this.#rows.delete(id);
+    }
+    let before: Element | null = this.#list.firstElementChild;
+    for (const [id, alert] of wanted) {
+      const known = this.#rows.get(id);
+      if (known && known.row === before) {
+        before = before.nextElementSibling;
+        continue;
+      }
+      const entry = known ?? this.#row(id, alert);
+      if (!entry) continue;
+      this.#list.insertBefore(entry.row, before);
+    }
+    this.#age();
+  }
+
+  #row(id: string, alert: Alert): {row: HTMLElement; age: HTMLElement; t: number} | null {
+    const layer = this.state.layer(alert.layer);
+    if (!layer) return null;
+    const {colours, main} = this.state.coloursOf(layer);
+    const age = h("span", {className: "age"});
+    const button = h(
+      "button",
+      {type: "button", onclick: () => this.open(alert)},
+      h("i", {className: "beacon", style: `--colour:${colours.css(colours.valueOf(alert, main))}`}),
+      h("span", {className: "what"}, h("b", {}, layer.title), h("span", {}, nameOf(alert, layer)), h("small", {}, summaryOf(alert, layer))),
+      h("span", {className: "when"}, h("time", {}, formatTime(alert.t)), age),
+    );
+    const entry = {row: h("li", {data: {alert: id, layer: alert.layer, key: alert.k}}, button), age, t: alert.t};
+    this.#rows.set(id, entry);
+    return entry;
+  }
+
+  #age(): void {
+    const now = this.eventTime(this.travel.past?.at ?? this.clock.now());
+    for (const {age, t, row} of this.#rows.values()) {
+      setText(age, formatAge(Math.max(0, now - t)));
+      row.classList.toggle("fresh", now - t < 30_000);
+    }
+  }
+}

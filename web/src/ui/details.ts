@@ -1,0 +1,209 @@
+import type {Api} from "../api";
+import type {Clock} from "../clock";
+import type {Figure, HistoryPoint, Item, Layer} from "../contract";
+import {formatAge, formatPlace, formatTime, formatValue} from "../format";
+import type {State} from "../state";
+import type {Store} from "../store";
+import type {TimeTravel} from "../timetravel";
+import {identifier, nameOf, placeOf, timingOf} from "./describe";
+import {fill, h, icon, setText} from "./dom";
+import {Plot} from "./plot";
+
+const SPAN = 15 * 60_000;
+
+/** The figures of what was clicked, and a plot of its last minutes. */
+export class Details {
+  readonly root = h("div", {className: "details", data: {test: "details"}});
+  #plot = new Plot();
+  #history: HistoryPoint[] = [];
+  #item: Item | null = null;
+  #field: string | null = null;
+  #abort: AbortController | null = null;
+  #age = h("dd", {});
+  #note = h("p", {className: "note", role: "status"});
+
+  constructor(
+    private readonly state: State,
+    private readonly store: Store,
+    private readonly api: Api,
+    private readonly clock: Clock,
+    private readonly travel: TimeTravel,
+    private readonly actions: {flyTo: (lon: number, lat: number) => void; path: (path: [number, number][]) => void},
+  ) {
+    state.selected.watch(() => this.#open());
+    state.layers.subscribe(() => this.#open());
+    state.themes.theme.subscribe(() => this.#plot.restyle());
+    store.subscribe(({layer, changed, gone}) => {
+      const selected = state.selected.value;
+      if (!selected || layer !== selected.layer) return;
+      const item = changed.find(({k}) => k === selected.key);
+      if (item) this.#take(item);
+      else if (gone.includes(selected.key)) this.#render();
+    });
+    travel.moment.subscribe((moment) => {
+      if (moment.kind === "live" || !moment.loading) void this.#load();
+    });
+    window.setInterval(() => this.#showAge(), 1000);
+  }
+
+  #open(): void {
+    const {selected} = this.state;
+    this.#history = [];
+    this.#field = null;
+    this.#item = selected.value ? (this.store.get(selected.value.layer, selected.value.key) ?? null) : null;
+    this.actions.path([]);
+    this.#render();
+    void this.#load();
+  }
+
+  #take(item: Item): void {
+    this.#item = item;
+    const last = this.#history.at(-1);
+    const point = {t: item.t, v: item.v, f: item.f, ...(item.timing && {timing: item.timing})};
+    if (last?.t === item.t) this.#history[this.#history.length - 1] = point;
+    else if (!last || last.t < item.t) this.#history.push(point);
+    this.#render();
+  }
+
+  async #load(): Promise<void> {
+    const selected = this.state.selected.value;
+    this.#abort?.abort();
+    if (!selected || !this.state.layer(selected.layer)) return;
+    const abort = (this.#abort = new AbortController());
+    const until = this.travel.past?.at ?? this.clock.now();
+    try {
+      const {points} = await this.api.history(selected.layer, selected.key, {since: until - SPAN, until}, abort.signal);
+      if (abort.signal.aborted) return;
+      this.#history = points;
+      const last = points.at(-1);
+      if (!this.#item && last) this.#item = {k: selected.key, x: 0, ...last};
+      this.#render();
+      setText(this.#note, "");
+    } catch (error) {
+      if (!abort.signal.aborted) setText(this.#note, `The last minutes could not be had: ${error instanceof Error ? error.message : String(error)}`);
+    }
+  }
+
+  #render(): void {
+    const selected = this.state.selected.value;
+    const layer = selected && this.state.layer(selected.layer);
+    const item = this.#item;
+    if (!selected || !layer) {
+      this.root.replaceChildren(h("p", {className: "empty"}, "Click a hexagon, a vehicle or an arrow to see its figures here."));
+      return;
+    }
+    if (!item) {
+      this.root.replaceChildren(h("p", {className: "empty"}, `Nothing is known of ${selected.key} in “${layer.title}” at this time.`), this.#note);
+      return;
+    }
+    const {colours, main} = this.state.coloursOf(layer);
+    const current = this.store.get(selected.layer, selected.key) !== undefined;
+    const timing = timingOf(item);
+    const big = layer.value && (layer.scale?.kind !== "categorical" || typeof item.v === "number" || item.v !== null);
+    this.root.classList.toggle("stale", !current);
+    this.root.dataset["key"] = item.k;
+    fill(
+      this.root,
+      h("p", {className: "kicker"}, h("i", {className: "dot", style: `background:${colours.css(colours.valueOf(item, main))}`}), layer.title),
+      h("h3", {data: {test: "details-name"}}, nameOf(item, layer)),
+      big
+        ? h(
+            "p",
+            {className: "big"},
+            h("b", {data: {test: "details-value"}}, formatValue(item.v)),
+            h("span", {}, [layer.value!.unit === "time" ? "" : layer.value!.unit, layer.value!.label].filter(Boolean).join(" ")),
+            timing && h("em", {className: `timing ${timing.label}`, title: timing.title, data: {test: "timing"}}, timing.label),
+          )
+        : null,
+      !current && h("p", {className: "note"}, "No longer on the map; these are its last figures."),
+      this.#figures(layer, item),
+      this.#plotOf(layer),
+      this.#plot.root,
+      this.#facts(item),
+      this.#note,
+    );
+    this.#showAge();
+    if (layer.geometry.kind === "point") this.#showPath(layer);
+  }
+
+  #figures(layer: Layer, item: Item): HTMLElement {
+    const rows = layer.figures
+      .filter(({field}) => field !== layer.value?.field && item.f[field] !== undefined && !layer.key.includes(field))
+      .map(({field, label, unit}) => h("div", {data: {figure: field}}, h("dt", {}, label), h("dd", {}, formatFigure(item.f[field], unit))));
+    return h("dl", {className: "figures"}, ...rows);
+  }
+
+  /** The choice of what to plot, where there is one. */
+  #plotOf(layer: Layer): HTMLElement {
+    const numeric = [layer.value, ...layer.figures].filter(
+      (figure, index, all) =>
+        figure !== null &&
+        figure.unit !== "time" &&
+        all.findIndex((other) => other?.field === figure.field) === index &&
+        !layer.key.includes(figure.field) &&
+        this.#history.some(({f}) => typeof f[figure.field] === "number"),
+    );
+    const figure = numeric.find((candidate) => candidate?.field === this.#field) ?? defaultFigure(layer, numeric);
+    const points = figure
+      ? this.#history
+          .filter(({f}) => typeof f[figure.field] === "number")
+          .map(({t, f, timing}) => ({t, v: f[figure.field] as number, provisional: timing === "EARLY"}))
+      : [];
+    this.#plot.root.hidden = points.length === 0;
+    if (figure) this.#plot.show(points, {label: figure.label, ...(figure.unit && {unit: figure.unit})});
+    if (numeric.length === 0) return h("div", {className: "plot-head"});
+    const select = h("select", {aria: {label: "What to plot"}, data: {test: "plot-field"}}, ...numeric.map((one) => h("option", {value: one!.field}, one!.label)));
+    select.value = figure?.field ?? "";
+    select.onchange = () => {
+      this.#field = select.value;
+      this.#render();
+      this.root.querySelector<HTMLElement>("[data-test=plot-field]")?.focus();
+    };
+    return h("div", {className: "plot-head"}, numeric.length > 1 ? select : h("b", {}, figure!.label), h("span", {}, "last 15 minutes"));
+  }
+
+  #facts(item: Item): HTMLElement {
+    const place = placeOf(item);
+    const fly = place && h("button", {type: "button", className: "quiet", onclick: () => this.actions.flyTo(...place)}, icon("target"), "Go there");
+    return h(
+      "div",
+      {className: "facts"},
+      h(
+        "dl",
+        {className: "figures"},
+        h("div", {}, h("dt", {}, "event time"), h("dd", {}, formatTime(item.t))),
+        h("div", {}, h("dt", {}, "updated"), this.#age),
+        item.c ? h("div", {}, h("dt", {}, "cell"), h("dd", {className: "code"}, item.c)) : null,
+        place ? h("div", {}, h("dt", {}, "place"), h("dd", {}, formatPlace(...place))) : null,
+      ),
+      fly,
+    );
+  }
+
+  #showAge(): void {
+    const layer = this.state.selected.value && this.state.layer(this.state.selected.value.layer);
+    if (!this.#item || !layer || this.travel.past || this.#item.x === 0) return setText(this.#age, "–");
+    setText(this.#age, formatAge(Math.max(0, this.clock.now() - (this.#item.x - layer.expiry))));
+  }
+
+  #showPath(layer: Layer): void {
+    if (layer.geometry.kind !== "point" || layer.show === "alerts") return;
+    const {lon, lat} = layer.geometry;
+    const path = this.#history.flatMap(({f}) => {
+      const place = [f[lon], f[lat]];
+      return place.every((value) => typeof value === "number") ? [place as [number, number]] : [];
+    });
+    this.actions.path(path);
+  }
+}
+
+/** The layer's value if it is a number; or else something measured, which a unit tells from something numbered. */
+function defaultFigure(layer: Layer, numeric: (Figure | null)[]): Figure | null {
+  const value = numeric.find((figure) => figure?.field === layer.value?.field);
+  return value ?? numeric.find((figure) => figure?.unit && figure.unit !== "time") ?? numeric[0] ?? null;
+}
+
+function formatFigure(value: unknown, unit: string | undefined): string {
+  return unit ? formatValue(value, unit) : typeof value === "number" && Number.isInteger(value) && value < 1e9 ? identifier(value) : formatValue(value);
+}
+

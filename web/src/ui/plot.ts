@@ -1,0 +1,130 @@
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import {formatNumber, formatTime} from "../format";
+import {h} from "./dom";
+
+export interface PlotPoint {
+  t: number;
+  v: number;
+  provisional?: boolean;
+}
+
+export interface PlotOptions {
+  label: string;
+  unit?: string;
+  height?: number;
+  /** Dots of many keys instead of the line of one. */
+  dots?: boolean;
+}
+
+/** A small plot over time, in the colours of the page, which also says in words what it shows. */
+export class Plot {
+  readonly root = h("div", {className: "plot", role: "img", data: {test: "plot"}});
+  #plot: uPlot | null = null;
+  #points: PlotPoint[] = [];
+  #options: PlotOptions = {label: ""};
+  #resize = new ResizeObserver(([entry]) => {
+    const width = Math.floor(entry!.contentRect.width);
+    if (this.#plot && width > 0 && width !== this.#plot.width) this.#plot.setSize({width, height: this.#height});
+    else if (!this.#plot && width > 0) this.#make();
+  });
+
+  constructor() {
+    this.#resize.observe(this.root);
+  }
+
+  show(points: PlotPoint[], options: PlotOptions): void {
+    const sameKind = options.label === this.#options.label && options.dots === this.#options.dots;
+    this.#points = points;
+    this.#options = options;
+    this.root.setAttribute("aria-label", describe(points, options));
+    if (this.#plot && sameKind) this.#plot.setData(this.#data());
+    else this.#make();
+  }
+
+  /** Draws anew, in the colours of another theme. */
+  restyle(): void {
+    this.#make();
+  }
+
+  get #height(): number {
+    return this.#options.height ?? 130;
+  }
+
+  #data(): uPlot.AlignedData {
+    return [
+      this.#points.map(({t}) => t / 1000),
+      this.#points.map(({v, provisional}) => (provisional ? null : v)),
+      this.#points.map(({v, provisional}) => (provisional ? v : null)),
+    ];
+  }
+
+  #make(): void {
+    this.#plot?.destroy();
+    this.#plot = null;
+    const width = Math.floor(this.root.clientWidth);
+    if (width === 0) return;
+    const style = getComputedStyle(this.root);
+    const [accent, ink, grid, paper] = ["--accent", "--muted", "--hairline", "--panel-solid"].map((name) => style.getPropertyValue(name).trim()) as [string, string, string, string];
+    const axis = {stroke: ink, font: `11px ${style.fontFamily}`, ticks: {show: false}, grid: {stroke: grid, width: 1}};
+    const {dots = false, label} = this.#options;
+    this.#plot = new uPlot(
+      {
+        width,
+        height: this.#height,
+        padding: [8, 8, 0, 0],
+        legend: {show: false},
+        cursor: {drag: {x: false, y: false}, points: {size: 7}, y: false},
+        scales: {y: {range: (_, low, high) => flat(low, high)}},
+        axes: [
+          {...axis, size: 22, space: 64, values: (_, times) => times.map((time) => shortTime(time * 1000, times.at(-1)! - times[0]!)), grid: {show: false}},
+          {...axis, size: 42, space: 30, values: (_, values) => values.map(formatNumber)},
+        ],
+        series: [
+          {},
+          {
+            label,
+            stroke: accent,
+            width: dots ? 0 : 1.75,
+            spanGaps: true,
+            ...(dots ? {paths: () => null} : {fill: `color-mix(in srgb, ${accent} 14%, transparent)`}),
+            points: {show: dots || this.#points.length < 40, size: dots ? 4 : 5, fill: accent, stroke: accent},
+          },
+          {label: `${label}, provisional`, stroke: accent, paths: () => null, points: {show: true, size: 6, fill: paper, stroke: accent, width: 1.25}},
+        ],
+        hooks: {setCursor: [(plot) => this.#tell(plot)]},
+      },
+      this.#data(),
+      this.root,
+    );
+    this.#plot.root.append(h("div", {className: "plot-tip", hidden: true}));
+  }
+
+  #tell(plot: uPlot): void {
+    const tip = plot.root.querySelector<HTMLElement>(".plot-tip");
+    if (!tip) return;
+    const point = plot.cursor.idx == null ? undefined : this.#points[plot.cursor.idx];
+    tip.hidden = !point;
+    if (point) tip.textContent = `${formatTime(point.t)}  ${formatNumber(point.v)} ${this.#options.unit ?? ""}`;
+  }
+}
+
+/** Seconds only where minutes do not tell two marks apart. */
+function shortTime(ms: number, span: number): string {
+  return span < 150 ? formatTime(ms) : formatTime(ms).slice(0, 5);
+}
+
+/** Room above and below, also when all values are the same; zero is a good place to start for what is never negative. */
+function flat(low: number | null, high: number | null): [number, number] {
+  const [a, b] = [low ?? 0, high ?? 1];
+  const bottom = a >= 0 && a < b * 0.6 ? 0 : a - (b - a || 1) * 0.12;
+  return [bottom, b + (b - bottom || 1) * 0.12];
+}
+
+export function describe(points: readonly PlotPoint[], {label, unit = ""}: PlotOptions): string {
+  if (points.length === 0) return `${label}: nothing yet`;
+  const values = points.map(({v}) => v);
+  const last = points.at(-1)!;
+  const span = [Math.min(...values), Math.max(...values)].map(formatNumber).join(" to ");
+  return `${label}, ${span} ${unit} from ${formatTime(points[0]!.t)} to ${formatTime(last.t)}; last ${formatNumber(last.v)} ${unit}`.replace(/ +/g, " ");
+}

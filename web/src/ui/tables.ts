@@ -1,0 +1,116 @@
+import type {Item, Layer} from "../contract";
+import {formatTime} from "../format";
+import {natural} from "../filters";
+import type {State} from "../state";
+import type {Store} from "../store";
+import {formatCell} from "./tablecell";
+import {timingOf} from "./describe";
+import {h, setText, throttled} from "./dom";
+import {Plot, type PlotPoint} from "./plot";
+
+const ROWS = 100;
+const REMEMBERED = 600;
+
+interface Column {
+  field: string;
+  label: string;
+  unit: string;
+}
+
+/** Results without a place, live; and for whoever does not see the map, all others as well. */
+export class Tables {
+  readonly root = h("div", {className: "tables", data: {test: "tables"}});
+  #select = h("select", {aria: {label: "Which results"}, data: {test: "table-layer"}});
+  #plot = new Plot();
+  #about = h("p", {className: "about"});
+  #caption = h("caption", {});
+  #head = h("thead", {});
+  #body = h("tbody", {});
+  #series = new Map<string, PlotPoint[]>();
+  #render: () => void;
+
+  constructor(
+    private readonly state: State,
+    private readonly store: Store,
+    private readonly open: (layer: string, key: string) => void,
+  ) {
+    const table = h("table", {}, this.#caption, this.#head, this.#body);
+    this.root.append(this.#select, this.#about, this.#plot.root, h("div", {className: "scroll", tabIndex: 0, role: "region", aria: {label: "Table of results"}}, table));
+    this.#render = throttled(() => this.#show(), 700);
+    this.#select.onchange = () => state.table.set(this.#select.value);
+    state.layers.watch(() => this.#fill());
+    state.table.subscribe(() => this.#fill());
+    state.tab.subscribe(this.#render);
+    state.themes.theme.subscribe(() => this.#plot.restyle());
+    store.subscribe(({layer, changed}) => {
+      if (this.state.layer(layer)?.geometry.kind === "none") this.#remember(layer, changed);
+      if (layer === this.#layer?.name) this.#render();
+    });
+  }
+
+  get #layer(): Layer | undefined {
+    const {layers, table} = this.state;
+    return layers.value.find(({name}) => name === table.value) ?? layers.value.find(({show}) => show === "table") ?? layers.value[0];
+  }
+
+  #fill(): void {
+    const placeless = this.state.layers.value.filter(({geometry}) => geometry.kind === "none");
+    const placed = this.state.layers.value.filter(({geometry}) => geometry.kind !== "none");
+    const options = (layers: readonly Layer[]): HTMLElement[] => layers.map(({name, title}) => h("option", {value: name}, title));
+    this.#select.replaceChildren(
+      ...(placeless.length > 0 ? [h("optgroup", {label: "Without a place"}, ...options(placeless))] : []),
+      h("optgroup", {label: "On the map"}, ...options(placed)),
+    );
+    this.#select.value = this.#layer?.name ?? "";
+    this.#body.replaceChildren();
+    this.#show();
+  }
+
+  #remember(layer: string, items: readonly Item[]): void {
+    const series = this.#series.get(layer) ?? [];
+    for (const {t, v, timing} of items) if (typeof v === "number") series.push({t, v, provisional: timing === "EARLY"});
+    series.sort((a, b) => a.t - b.t);
+    this.#series.set(layer, series.slice(-REMEMBERED));
+  }
+
+  #show(): void {
+    const layer = this.#layer;
+    if (!layer || this.state.tab.value !== "tables") return;
+    const items = [...this.store.items(layer.name).values()];
+    const on = this.state.on.value.has(layer.name);
+    setText(this.#about, on ? (layer.about ?? "") : "This layer is off: turn it on to see its results.");
+    const columns = columnsOf(layer);
+    const sorted = (layer.geometry.kind === "none" ? items.sort((a, b) => b.t - a.t) : items.sort(byValue)).slice(0, ROWS);
+    setText(this.#caption, `${layer.title}: ${items.length} ${items.length === 1 ? "result" : "results"}${items.length > ROWS ? `, the first ${ROWS}` : ""}`);
+    this.#head.replaceChildren(h("tr", {}, ...columns.map(({label, unit}) => h("th", {scope: "col"}, unit ? `${label}, ${unit}` : label)), h("th", {scope: "col"}, "time")));
+    this.#body.replaceChildren(...sorted.map((item) => this.#row(layer, item, columns)));
+    const series = this.#series.get(layer.name) ?? [];
+    this.#plot.root.hidden = layer.geometry.kind !== "none" || series.length < 2 || layer.value === null;
+    if (layer.value) this.#plot.show(series, {label: layer.value.label, ...(layer.value.unit && {unit: layer.value.unit}), dots: items.length > 1});
+  }
+
+  #row(layer: Layer, item: Item, columns: Column[]): HTMLElement {
+    const cells = columns.map(({field}, index) => {
+      const text = formatCell(item.f[field] ?? (field === layer.value?.field ? item.v : undefined));
+      const numeric = typeof item.f[field] === "number" ? "number" : "";
+      if (index > 0) return h("td", {className: numeric}, text);
+      return h("th", {scope: "row"}, h("button", {type: "button", className: "row-link", onclick: () => this.open(layer.name, item.k)}, text));
+    });
+    const timing = timingOf(item);
+    return h("tr", {className: timing?.label ?? "", data: {key: item.k}}, ...cells, h("td", {className: "number"}, formatTime(item.t)));
+  }
+}
+
+/** The key, then the figures. */
+function columnsOf(layer: Layer): Column[] {
+  const columns: Column[] = layer.key.map((field) => ({field, label: field.replaceAll("_", " "), unit: ""}));
+  for (const {field, label, unit = ""} of layer.value ? [layer.value, ...layer.figures] : layer.figures) {
+    if (!columns.some((column) => column.field === field)) columns.push({field, label, unit});
+  }
+  return columns.slice(0, 8);
+}
+
+function byValue(a: Item, b: Item): number {
+  if (typeof a.v === "number" && typeof b.v === "number" && a.v !== b.v) return b.v - a.v;
+  return natural(a.k, b.k);
+}
