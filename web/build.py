@@ -43,7 +43,7 @@ def packages() -> None:
     """The packages of package-lock.json, exactly."""
     installed = WEB / "node_modules" / ".package-lock.json"
     if stale(installed, [WEB / "package-lock.json"]):
-        npm("ci", "--silent", "--no-audit", "--no-fund")
+        npm("ci", "--loglevel=error")
         installed.touch()
 
 
