@@ -6,6 +6,7 @@ tools go to build/web-tools, and nothing outside build, web/node_modules and the
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -43,7 +44,7 @@ def packages() -> None:
     """The packages of package-lock.json, exactly."""
     installed = WEB / "node_modules" / ".package-lock.json"
     if stale(installed, [WEB / "package-lock.json"]):
-        npm("ci", "--silent", "--no-audit", "--no-fund")
+        npm("ci", "--loglevel=error")
         installed.touch()
 
 
@@ -79,9 +80,19 @@ def pip(*names: str) -> Path:
     for name in names:
         if not list(TOOLS.glob(f"{name.replace('-', '_')}-*.dist-info")):
             print(f"Getting {name} for the page ...", flush=True)
-            install = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
-            run([*install, "--target", str(TOOLS), "--constraint", str(ROOT / "constraints.txt"), name])
+            install = [python_with_pip(), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
+            run([*install, "--target", str(TOOLS), "--constraint", str(ROOT / "constraints.txt"), name], PYTHONPATH="")
     return TOOLS
+
+
+def python_with_pip() -> str:
+    """This Python, or where it has no pip (as when a wheel is built in isolation) one that is made for it."""
+    if importlib.util.find_spec("pip"):
+        return sys.executable
+    made = ROOT / "build" / "web-python"
+    if not (made / "bin" / "python").exists():
+        run([sys.executable, "-m", "venv", str(made)], PYTHONPATH="")
+    return str(made / "bin" / "python")
 
 
 def stale(target: Path, made_of: list[Path]) -> bool:

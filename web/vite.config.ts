@@ -1,7 +1,7 @@
 import {defineConfig} from "vitest/config";
 
 // `npm run dev` shows the page with another process as its server: `tidewheel serve`, or one that TIDEWHEEL_SERVER names.
-const server = process.env["TIDEWHEEL_SERVER"] ?? "http://127.0.0.1:8765";
+const server = process.env["TIDEWHEEL_SERVER"] ?? "http://127.0.0.1:8080";
 
 export default defineConfig({
   base: "./",
