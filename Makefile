@@ -28,7 +28,7 @@ setup: $(VENV)/.ready ## the virtual environment with all packages
 web: setup ## the page of the live map, when its sources changed (npm; Node.js from PyPI where there is none)
 	@$(BIN)/python web/build.py
 
-demo: setup web ## simulator, log and a first job, live in the terminal, until Ctrl-C (DEMO_ARGS="--for 30s")
+demo: setup web ## simulator, log, all jobs and the live map, until Ctrl-C (DEMO_ARGS="--for 30s")
 	@$(BIN)/tidewheel demo $(DEMO_ARGS)
 
 test: setup web ## all tests, two at a time (TEST_ARGS="-k name", TEST_WORKERS=4)
