@@ -69,7 +69,14 @@ export class LiveMap {
         parent: options.parent as HTMLDivElement,
         views: new MapView({id: "map", repeat: false}),
         initialViewState: this.#viewState(options.camera),
-        controller: {dragRotate: false, touchRotate: false, scrollZoom: {smooth: true, speed: 0.012}, inertia: options.reducedMotion ? false : 320},
+        controller: {
+          dragRotate: false,
+          touchRotate: false,
+          scrollZoom: {smooth: true, speed: 0.012},
+          inertia: options.reducedMotion ? false : 320,
+          // Arrows move; the page's own keys zoom, whatever has the focus; north stays up.
+          keyboard: {moveSpeed: 80, zoomSpeed: 1, rotateSpeedX: 0, rotateSpeedY: 0},
+        },
         layers: [],
         pickingRadius: 0,
         useDevicePixels: pixelRatio(),
@@ -83,7 +90,10 @@ export class LiveMap {
           this.#deck.setProps({useDevicePixels: pixelRatio()});
           this.#wake(true);
         },
-        onLoad: () => this.#wake(true),
+        onLoad: () => {
+          this.#makeReachable();
+          this.#wake(true);
+        },
       },
       options.stats,
     );
@@ -241,6 +251,18 @@ export class LiveMap {
 
   #viewState({lon, lat, zoom}: Camera): MapViewState {
     return {longitude: lon, latitude: lat, zoom, minZoom: 4, maxZoom: 18, pitch: 0, bearing: 0, maxPitch: 0};
+  }
+
+  /** The canvas takes part in the order of focus where it stands, and says what it is. */
+  #makeReachable(): void {
+    const {parent} = this.options;
+    for (const element of [parent, ...parent.querySelectorAll<HTMLElement>("[tabindex]")]) element.removeAttribute("tabindex");
+    const canvas = parent.querySelector("canvas");
+    if (!canvas) return;
+    canvas.tabIndex = 0;
+    canvas.style.outline = "";
+    canvas.setAttribute("role", "application");
+    canvas.setAttribute("aria-label", "Map of results: arrows move it, plus and minus zoom. Tables list the same results.");
   }
 
   #emphasise(what: Selected | null, amount: number): void {
