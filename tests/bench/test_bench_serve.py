@@ -10,7 +10,7 @@ from tidewheel.bench.serve import PARTS, measure
 
 @pytest.mark.slow
 def test_a_short_run_gives_every_figure(tmp_path):
-    parts = measure(tmp_path, lambda _: None, seconds=2.0, clients=5)
+    parts = measure(tmp_path, lambda _: None, only=["a", "b", "c"], seconds=2.0, clients=5)
     alike, apart, reading = parts
     for figures in (alike[:7], alike[7:], apart):
         found = {figure.name: figure.value for figure in figures}
@@ -30,3 +30,9 @@ def test_a_part_that_is_not_there_is_refused(capsys):
     with pytest.raises(SystemExit):
         main(["serve", "--only", "z"])
     assert f"there are {', '.join(PARTS)}" in capsys.readouterr().err
+
+
+def test_without_a_browser_it_says_what_is_missing_and_keeps_the_rest(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert main(["serve", "--only", "d", "--output", str(tmp_path)]) == 0
+    assert "need Chromium in the path" in " ".join(capsys.readouterr().out.split())

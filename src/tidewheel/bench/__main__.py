@@ -14,6 +14,7 @@ from rich.console import Console
 from tidewheel.bench import foundation, patterns, serve, transit, windows
 from tidewheel.bench.figures import Figure, show, write
 from tidewheel.bench.parts import Part
+from tidewheel.errors import SetupError
 
 __all__ = ["main"]
 
@@ -72,9 +73,12 @@ def main(arguments: list[str] | None = None) -> int:
                 parts = serve.measure(folder, say, only=only)
             else:
                 parts = foundation.measure(options.events or foundation.EVENTS, folder, say)
-            for part in parts:
-                figures += part
-                write(figures, path)  # what was measured is not lost when a later part fails
+            try:
+                for part in parts:
+                    figures += part
+                    write(figures, path)  # what was measured is not lost when a later part fails
+            except SetupError as error:
+                console.print(f"{name}: the rest is left out: {error}", style="yellow", markup=False)
         show(figures, console)
         console.print(f"\nwritten to {path}\n")
     return 0

@@ -24,6 +24,7 @@ from tidewheel.apps.transit.layers import LAYERS
 from tidewheel.apps.transit.transit_pb2 import VehicleCell
 from tidewheel.bench.events import positions as simulated
 from tidewheel.bench.figures import Figure, best_rate, judged
+from tidewheel.bench.page import FRAMES, measure_page
 from tidewheel.bench.parts import Part, run_parts
 from tidewheel.model.time import now
 from tidewheel.serve.history import History
@@ -53,6 +54,7 @@ class Bench:
     say: Callable[[str], object]
     seconds: float = SECONDS
     clients: int = CLIENTS
+    frames: int = FRAMES
 
 
 def measure(
@@ -62,9 +64,10 @@ def measure(
     only: Sequence[str] = (),
     seconds: float = SECONDS,
     clients: int = CLIENTS,
+    frames: int = FRAMES,
 ) -> Iterator[list[Figure]]:
     """The figures of these parts, or of all, part by part."""
-    return run_parts(PARTS, Bench(folder, say, seconds, clients), only)
+    return run_parts(PARTS, Bench(folder, say, seconds, clients, frames), only)
 
 
 def _alike(bench: Bench) -> list[Figure]:
@@ -183,6 +186,10 @@ def _reading(bench: Bench) -> list[Figure]:
     ]
 
 
+def _page(bench: Bench) -> list[Figure]:
+    return measure_page(bench.say, frames=bench.frames)
+
+
 def _process(module: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
@@ -228,5 +235,6 @@ PARTS: Final[Mapping[str, Part[Bench]]] = {
     "a": Part("from the log to 1 and to 1,000 clients that see the same", _alike),
     "b": Part("to 1,000 clients that each see something else", _apart),
     "c": Part("reading results", _reading),
+    "d": Part("the page: main thread per frame, in headless Chromium", _page),
 }
 """By the letter that `--only` takes."""

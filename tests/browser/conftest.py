@@ -1,0 +1,74 @@
+"""A browser for each file of tests, a fresh page for each test, and servers of its log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser_support import ARGUMENTS, CHROMIUM, Screen
+from playwright.sync_api import Browser, sync_playwright
+
+from tidewheel.serve import Server, serve
+from tidewheel.serve.page import Page as BuiltPage
+from tidewheel.transport.log import Log, open_log
+
+_WATER = {"type": "FeatureCollection", "features": []}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Ends with the file: while it is there, nothing else in this process can use asyncio."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium in the path: apt-get install chromium")
+    if not BuiltPage().built:
+        pytest.skip("the page is not built: make web")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "city.tw", sync="normal") as log:
+        yield log
+
+
+@pytest.fixture
+def start(log: Log) -> Iterator[Callable[..., Server]]:
+    """Starts servers of the log, which end with the test. Results expire slowly, unless told: a browser that draws in
+    software on a busy machine takes its time."""
+    with ExitStack() as stack:
+
+        def start(*, port: int = 0, speed: float = 0.1, **options: Any) -> Server:
+            return stack.enter_context(serve(log, port=port, speed=speed, **options))
+
+        yield start
+
+
+@pytest.fixture
+def screen(browser: Browser, request: pytest.FixtureRequest) -> Iterator[Callable[..., Screen]]:
+    """Makes pages, as a reader's browser would be. How each looks in the end is kept, and none may have complained.
+
+    Without `land` the map is all water: the shores of a whole region take seconds a frame where no graphics card is.
+    """
+    screens = []
+    with ExitStack() as stack:
+
+        def screen(server: Server | str, *, land: bool = False, **options: Any) -> Screen:
+            settings = {"viewport": {"width": 960, "height": 600}, "reduced_motion": "reduce", "color_scheme": "light"}
+            context = stack.enter_context(browser.new_context(**{**settings, **options}))  # type: ignore[arg-type]
+            if not land:
+                context.route("**/land.json", lambda route: route.fulfill(json=_WATER))
+            url = server if isinstance(server, str) else server.url
+            screens.append(Screen(context.new_page(), url, request.node.name.removeprefix("test_")))
+            return screens[-1]
+
+        yield screen
+        for shown in screens:
+            shown.shoot()
+        complaints = [text for shown in screens for text in shown.unforgiven()]
+    assert not complaints, "the page complained in the browser's console"

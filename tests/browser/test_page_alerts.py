@@ -1,0 +1,70 @@
+"""Emergency stops: in the list and on the map as soon as their result is there."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from browser_support import far
+from playwright.sync_api import expect
+from serve_support import stop_of, vehicles
+
+from tidewheel.model.time import now
+
+STOP = (24.9, 60.2)
+
+
+def test_an_emergency_stop_is_in_the_list_at_once_and_a_click_flies_there(log, start, screen, record_property):
+    stop_of(log, 1, time=now() - 60_000_000)
+    shown = screen(start(), reduced_motion="no-preference").look_at(24.94, 60.17, zoom=12)
+    expect(shown.alerts).to_have_count(1)
+    before = time.monotonic()
+    stop_of(log, 77)
+    expect(shown.alerts).to_have_count(2)
+    took = time.monotonic() - before
+    record_property("append to list, s", round(took, 2))
+    print(f"from the append of an emergency stop to the list: {took:.2f} s")
+    first = shown.alerts.first
+    expect(first).to_contain_text("vehicle 77")
+    expect(first).to_have_attribute("data-layer", "emergency-stop")
+    expect(shown.page.locator("#announcer")).to_contain_text("Emergency stops: operator 1 · vehicle 77")
+    shown.shoot("list")
+    first.get_by_role("button").click()
+    shown.until(
+        """([lon, lat]) => {
+            const camera = window.tidewheel.app.map.camera.value;
+            return Math.abs(camera.lon - lon) < 1e-4 && Math.abs(camera.lat - lat) < 1e-4 && camera.zoom >= 13;
+        }""",
+        list(STOP),
+    )
+    expect(shown.test("details-name")).to_contain_text("vehicle 77")
+    expect(shown.test("details-value")).to_have_text("12")
+
+
+@pytest.mark.parametrize("where", ["near", "far away"])
+def test_an_emergency_stop_is_marked_on_the_map_and_told_of_wherever_it_is(log, start, screen, where):
+    vehicles(log, (1, 24.0, 60.0))
+    place = STOP if where == "near" else (25.4, 60.4)
+    shown = screen(start()).look_at(*place)
+    at = shown.place(*place)
+    bare = shown.colour(at)
+    stop_of(log, 5)
+    expect(shown.alerts).to_have_count(1)
+    if where == "near":
+        shown.sees(lambda: far(shown.colour(at, reach=1), bare) > 60, "a mark at the place")
+        red, green, blue = shown.colour(at, reach=1)
+        assert red > green, "in the colours of the layer's description, from yellow to dark red"
+        assert red > blue
+    else:
+        shown.until("() => window.tidewheel.view()['emergency-stop'] === 1")
+
+
+def test_alerts_of_a_layer_that_is_off_are_not_listed(log, start, screen):
+    stop_of(log, 5)
+    shown = screen(start()).look_at(*STOP)
+    expect(shown.alerts).to_have_count(1)
+    shown.toggle("emergency-stop")
+    expect(shown.alerts).to_have_count(0)
+    expect(shown.test("alerts")).to_contain_text("No layer with alerts is on.")
+    shown.toggle("emergency-stop")
+    expect(shown.alerts).to_have_count(1)

@@ -1,0 +1,72 @@
+"""Pause, rewind, and back to live; and the clock."""
+
+from __future__ import annotations
+
+import re
+
+from browser_support import centre
+from playwright.sync_api import expect
+from serve_support import CELLS, counts, hexadecimal, stop_of
+
+from tidewheel.model.time import now
+
+SECOND = 1_000_000
+HERE = CELLS["here"]
+KEY = hexadecimal(HERE)
+PLACE = centre(HERE)
+
+
+def test_rewinding_shows_the_past_and_live_is_a_click_away(log, start, screen):
+    shown = screen(start()).look_at(*PLACE)
+    end = now() // SECOND * SECOND
+    counts(log, {HERE: 3}, end=end)
+    shown.shows("vehicle-distribution", {KEY: 3})
+    told = shown.tell("() => window.tidewheel.app.clock.now()")
+    shown.until("since => window.tidewheel.app.clock.now() > since + 3000", told)
+    counts(log, {HERE: 9}, end=end + 5 * SECOND)
+    shown.shows("vehicle-distribution", {KEY: 9})
+
+    shown.test("slider").focus()
+    back = shown.tell("told => Math.ceil((window.tidewheel.app.clock.now() - told - 1500) / 1000)", told)
+    for _ in range(back):
+        shown.page.keyboard.press("ArrowLeft")
+    shown.shows("vehicle-distribution", {KEY: 3})
+    expect(shown.page.locator("html")).to_have_attribute("data-moment", "past")
+    expect(shown.test("moment")).to_contain_text("ago")
+    shown.until(r"() => /[#&]t=\d+/.test(location.hash)")
+    shown.shoot("past")
+
+    counts(log, {HERE: 5}, end=end + 10 * SECOND)
+    stop_of(log, 1)
+    expect(shown.page.locator("[data-test=alerts] li, [data-test=alerts] .empty").first).to_be_attached()
+    shown.shows("vehicle-distribution", {KEY: 3})  # what is new does not disturb
+    shown.test("live").click()
+    shown.shows("vehicle-distribution", {KEY: 5})
+    expect(shown.page.locator("html")).to_have_attribute("data-moment", "live")
+    expect(shown.alerts).to_have_count(1)
+    shown.until("() => !/[#&]t=/.test(location.hash)")
+
+
+def test_pause_holds_what_is_seen_and_before_there_was_nothing(log, start, screen):
+    end = now() // SECOND * SECOND
+    counts(log, {HERE: 3}, end=end)
+    shown = screen(start()).look_at(*PLACE)
+    shown.shows("vehicle-distribution", {KEY: 3})
+    shown.page.keyboard.press("Space")
+    expect(shown.page.locator("html")).to_have_attribute("data-moment", "past")
+    expect(shown.test("play")).to_have_attribute("aria-label", "Play")
+    counts(log, {HERE: 9}, end=end + 5 * SECOND)
+    shown.page.keyboard.press(",")
+    shown.shows("vehicle-distribution", {})
+    shown.page.keyboard.press("Home")
+    shown.shows("vehicle-distribution", {KEY: 9})
+
+
+def test_the_strip_tells_event_time_watermark_and_rates(log, start, screen):
+    end = now() // SECOND * SECOND
+    counts(log, {HERE: 3}, end=end, watermark=end)
+    shown = screen(start(speed=1.0)).look_at(*PLACE)
+    expect(shown.test("clock")).to_have_text(re.compile(r"^\d\d:\d\d:\d\d$"))
+    expect(shown.test("watermark")).to_contain_text("watermark −")
+    expect(shown.test("results")).to_contain_text("/s")
+    expect(shown.test("dead")).to_have_text("0")
