@@ -8,7 +8,7 @@ TEST_WORKERS ?= 2
 BENCH_ARGS ?=
 CASES ?= ../shared/conformance
 
-.PHONY: help demo test check format bench conformance clean setup web
+.PHONY: help demo test check format bench conformance clean setup web picture
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -47,6 +47,9 @@ format: setup ## let ruff format and mend
 
 bench: setup ## the figures, as a table and as JSON in build/bench/
 	@$(BIN)/python -m tidewheel.bench $(BENCH_ARGS)
+
+picture: setup web ## the picture of the README, docs/map.png, from the demo (needs Chromium; three minutes)
+	@$(BIN)/python tests/browser/picture.py docs/map.png
 
 conformance: setup ## others' test cases on the reference and on Spark (CASES=folder of the same layout)
 	@$(BIN)/python -m tests.conformance --cases $(CASES) --runner reference,spark

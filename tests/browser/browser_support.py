@@ -109,8 +109,8 @@ class Screen:
     def tell(self, script: str, argument: Any = None) -> Any:
         return self.page.evaluate(script, argument)
 
-    def until(self, script: str, argument: Any = None) -> None:
-        self.page.wait_for_function(script, arg=argument, polling=50, timeout=PATIENCE * 1_000)
+    def until(self, script: str, argument: Any = None, *, patience: float = PATIENCE) -> None:
+        self.page.wait_for_function(script, arg=argument, polling=50, timeout=patience * 1_000)
 
     def shows(self, layer: str, values: Mapping[str, Any]) -> None:
         """Wait until these items, with these values, and no others are in the page's view, and drawn."""
