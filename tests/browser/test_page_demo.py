@@ -8,6 +8,38 @@ import pytest
 from browser_support import Screen
 from cli_support import Running
 from playwright.sync_api import expect
+from serve_support import put
+
+from tidewheel.apps.transit.transit_pb2 import EmergencyStop, VehiclePosition
+from tidewheel.model.time import Instant, now
+from tidewheel.transport import codec
+from tidewheel.transport.log import Log, open_log
+
+SECOND = 1_000_000
+STOP = (24.9414, 60.1719)
+SPEEDS = (14.0, 9.0, 4.0, 0.0)
+
+
+def hard_stop(log: Log) -> None:
+    """A vehicle that nobody else is brakes from 14 m/s to a standstill; just now, or it would be late."""
+    first = now()
+    times = [first + step * SECOND // 10 for step in range(len(SPEEDS))]
+    same = {"mode": "tram", "operator": 99, "vehicle": 9_999, "lat": STOP[1], "lon": STOP[0], "event": "vp"}
+    same |= {"journey": "journey", "temporal": "ongoing", "route": "4", "direction": 1}
+    columns = {name: [value] * len(SPEEDS) for name, value in same.items()}
+    columns |= {"speed": SPEEDS, "acc": [-0.5, -5.0, -5.0, 0.0]}
+    put(log, VehiclePosition, "input.vehicle-position", columns, times=times, keys=[b"99/9999"] * len(SPEEDS))
+
+
+def result_of(log: Log, vehicle: int) -> Instant:
+    """When the emergency stop of a vehicle was appended."""
+    for batch in log.read("analytics.emergency-stop", 0, 0):
+        decoded = codec.decode_columns(EmergencyStop, batch.records["value"])
+        stamps = batch.records["append_time"].take(decoded.rows)
+        for row, stamp in zip(decoded.columns.to_pylist(), stamps, strict=True):
+            if row["vehicle"] == vehicle:
+                return int(stamp.value)
+    raise AssertionError(f"no result tells of vehicle {vehicle}")
 
 
 def address(running: Running) -> str:
@@ -28,7 +60,7 @@ _PLACES = "() => Object.fromEntries([...window.tidewheel.app.store.items('vehicl
 
 
 @pytest.mark.slow
-def test_the_demo_is_on_the_map_and_moves(tmp_path, screen):
+def test_the_demo_is_on_the_map_and_an_injected_emergency_stop_in_the_list(tmp_path, screen, record_property):
     path = tmp_path / "demo.tw"
     jobs = ["--job", "vehicle-distribution", "--job", "emergency-stop"]
     with Running("demo", *jobs, "--rate", 300, "--port", 0, "--no-open", "--log", path) as demo:
@@ -41,4 +73,15 @@ def test_the_demo_is_on_the_map_and_moves(tmp_path, screen):
         expect(shown.test("watermark")).to_contain_text("watermark −")
         at = shown.place(24.94, 60.19)
         shown.sees(lambda: shown.pixels(at, reach=100).std(axis=(0, 1)).max() > 10, "more than bare water")
+        with open_log(path) as log:
+            hard_stop(log)
+            entry = shown.page.locator("[data-test=alerts] li", has_text="vehicle 9999")
+            expect(entry).to_have_count(1, timeout=60_000)
+            seen = now()
+            appended = result_of(log, 9_999)
+        took = (seen - appended) / SECOND
+        record_property("append to list, s", round(took, 2))
+        print(f"from the result of the injected stop to the list: {took:.2f} s")
         shown.shoot("demo")
+        entry.get_by_role("button").click()
+        shown.until("lon => Math.abs(window.tidewheel.app.map.camera.value.lon - lon) < 1e-4", STOP[0])
