@@ -1,4 +1,4 @@
-"""Clients of the live view in a process of their own: `python -m tidewheel.bench.serve_clients URL COUNT KIND`.
+"""Clients of the live view in a process of their own: `python -m tidewheel.bench.serve_clients URL COUNT KIND EXPIRY`.
 
 They subscribe to the vehicles: KIND `same` all to the same, `own` each to a region of its own. A line on standard
 input begins the measurement, the next one ends it; then a line of JSON tells what was received. So that a thousand of
