@@ -96,7 +96,7 @@ class SlicedOperator:
             slices.add(rows)
         if tick.watermark is not None and (tick.before is None or tick.watermark > tick.before):
             panes += self._on_time_panes(slices, tick.before, tick.watermark)
-            self._forget(store, slices, tick.watermark)
+            self._forget(store, slices, tick.before, tick.watermark)
         slices.save()
         return {RESULTS: pl.concat(panes)} if panes else {}
 
@@ -227,12 +227,15 @@ class SlicedOperator:
     def _merge(self, frame: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
         return frame.group_by(by, maintain_order=True).agg(self._merging)
 
-    def _forget(self, store: Store, slices: _Slices, watermark: Instant) -> None:
+    def _forget(self, store: Store, slices: _Slices, before: Instant | None, watermark: Instant) -> None:
         limit = watermark - self.windowing.lateness
         size, every, offset = self.windows.size, self.windows.every, self.windows.offset
         for start in slices.starts():
-            if (start - offset) // every * every + offset + size < limit:
+            last = (start - offset) // every * every + offset + size
+            if last < limit:
                 slices.forget(start)
+            elif last <= watermark and (before is None or last > before):
+                slices.settle(start)
         if _LATE_PANES in store.names():
             known = store.get(_LATE_PANES)
             assert known is not None
@@ -264,6 +267,7 @@ class _Slices:
             pieces.sort()
         self._fresh: dict[Instant, pl.DataFrame] = {}
         self._read: dict[Instant, list[pl.DataFrame]] = {}
+        self._settled: set[Instant] = set()
         self._sorted: list[Instant] | None = None
 
     def starts(self) -> list[Instant]:
@@ -298,12 +302,17 @@ class _Slices:
         for piece in self._pieces.pop(start, []):
             self._store.remove(f"s{start}.{piece}")
 
+    def settle(self, start: Instant) -> None:
+        """Only late events are still to come for it: it is kept in one piece, since it may be kept for long."""
+        if len(self._pieces.get(start, [])) + (start in self._fresh) > 1:
+            self._settled.add(start)
+
     def save(self) -> None:
         """Write what is new; many pieces of a slice become one."""
-        for start, frame in self._fresh.items():
+        for start in sorted(self._settled | self._fresh.keys()):
             pieces = self._pieces.get(start, [])
-            if len(pieces) < _MOST_PIECES:
-                self._store.put(f"s{start}.{pieces[-1] + 1 if pieces else 0}", frame)
+            if start not in self._settled and len(pieces) < _MOST_PIECES:
+                self._store.put(f"s{start}.{pieces[-1] + 1 if pieces else 0}", self._fresh[start])
                 continue
             whole = self._operator._merge(pl.concat(self.frames(start)), self._operator.keys)
             for piece in pieces:
