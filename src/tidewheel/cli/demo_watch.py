@@ -14,7 +14,7 @@ import polars as pl
 from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition
 from tidewheel.cli.attending import Rate
 from tidewheel.errors import TopicNotFoundError
-from tidewheel.ingest.pipeline import read_reports
+from tidewheel.ingest.pipeline import Reports
 from tidewheel.model.time import Duration, Instant, now
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import IngestReport
@@ -85,6 +85,8 @@ class Watch:
         self._in, self._done = Rate(), Rate()
         self._by_topic: dict[str, Rate] = {}
         self._waiting = _no_rows()
+        self.reports = Reports(log)
+        """The ingestion's account."""
         self.results = 0
         """How many results have come."""
         self._measured: deque[_Times] = deque()
@@ -118,10 +120,6 @@ class Watch:
         """How many positions the jobs have not finished."""
         done = self._log.committed(self._group)
         return sum(end - done.get(part, 0) for part, end in self._ends(INPUT).items())
-
-    def reports(self) -> list[IngestReport]:
-        """The ingestion's account."""
-        return read_reports(self._log)
 
     def latency(self, *, ingested_since: Instant) -> Quantiles | None:
         """From ingestion to the result in the log, of what has come in since then."""

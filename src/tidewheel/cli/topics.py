@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from tidewheel.ingest.pipeline import Reports
     from tidewheel.transport.event_pb2 import IngestReport
     from tidewheel.transport.log import Log, TopicInfo
 
@@ -63,20 +64,23 @@ def topics(
         tidewheel topics --watch
         tidewheel topics --json | jq '.groups[] | select(.lag > 10000)'
     """
+    from tidewheel.ingest.pipeline import Reports
+
     with existing_log(log) as opened, stoppable() as stop:
+        reports = Reports(opened)
         if as_json:
             while True:
-                print_json(_as_json(opened, everything))
+                print_json(_as_json(opened, reports, everything))
                 if not watch or stop.wait(1.0):
                     return
         if not watch:
-            out().print(_tables(opened, everything))
+            out().print(_tables(opened, reports, everything))
             return
         from rich.live import Live
 
         with Live(console=out(), refresh_per_second=2, screen=False) as live:
             while not stop.is_set():
-                live.update(_tables(opened, everything))
+                live.update(_tables(opened, reports, everything))
                 stop.wait(1.0)
 
 
@@ -127,13 +131,7 @@ def _lags(log: Log) -> list[_Lag]:
     return found
 
 
-def _reports(log: Log) -> list[IngestReport]:
-    from tidewheel.ingest.pipeline import read_reports
-
-    return read_reports(log)
-
-
-def _as_json(log: Log, everything: bool) -> dict[str, Any]:
+def _as_json(log: Log, reports: Reports, everything: bool) -> dict[str, Any]:
     listed = []
     for topic in _topics(log, everything):
         fields = asdict(topic)
@@ -157,7 +155,7 @@ def _as_json(log: Log, everything: bool) -> dict[str, Any]:
                 "repeated": report.repeated,
                 "adds_up": adds_up(report),
             }
-            for report in _reports(log)
+            for report in reports()
         ],
     }
 
@@ -168,7 +166,7 @@ def adds_up(report: IngestReport) -> bool:
     return report.received == sum(sum(part.values()) for part in parts)
 
 
-def _tables(log: Log, everything: bool) -> RenderableType:
+def _tables(log: Log, reports: Reports, everything: bool) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
@@ -179,9 +177,9 @@ def _tables(log: Log, everything: bool) -> RenderableType:
     lags = _lags(log)
     if lags:
         parts.append(_lag_table(lags))
-    reports = _reports(log)
-    if reports:
-        parts.append(_account_table(reports))
+    accounts = reports()
+    if accounts:
+        parts.append(_account_table(accounts))
     return Group(*parts)
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidewheel.errors import MalformedError, TopicNotFoundError, UnknownTypeError
+from tidewheel.errors import TopicNotFoundError
 from tidewheel.model.time import now
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import TypeDefinition
 from tidewheel.transport.log import Log, records
+from tidewheel.transport.message_topic import MessageTopic
 from tidewheel.transport.registry import TypeRegistry
 
 __all__ = ["TYPES_TOPIC", "load_types", "publish_types", "type_version"]
@@ -28,8 +29,7 @@ def publish_types(log: Log, registry: TypeRegistry, names: Iterable[str]) -> lis
             codec.encode(codec.pack(TypeDefinition(name=name, file_descriptor_set=wanted[name]), event_time=at))
             for name in changed
         ]
-        if not kept:
-            log.create_topic(TYPES_TOPIC, compact=True)
+        _topic(log).make()
         log.append(TYPES_TOPIC, records(values, keys=[name.encode() for name in changed]))
     return changed
 
@@ -53,19 +53,9 @@ def type_version(log: Log) -> tuple[str, int]:
 
 
 def _definitions(log: Log) -> dict[str, bytes]:
-    """The latest definition of each type that the log keeps; a record that cannot be read defines nothing."""
-    try:
-        info = log.topic_info(TYPES_TOPIC)
-    except TopicNotFoundError:
-        return {}
-    found: dict[str, bytes] = {}
-    for partition in range(info.partitions):
-        for batch in log.read(TYPES_TOPIC, partition, log.position(TYPES_TOPIC, partition, "earliest")):
-            for value in batch.records.column("value").to_pylist():
-                try:
-                    message = codec.unpack(codec.decode(value))
-                except (MalformedError, UnknownTypeError):
-                    continue
-                if isinstance(message, TypeDefinition):
-                    found[message.name] = message.file_descriptor_set
-    return found
+    """The latest definition of each type that the log keeps."""
+    return {message.name: message.file_descriptor_set for message in _topic(log).news()}
+
+
+def _topic(log: Log) -> MessageTopic[TypeDefinition]:
+    return MessageTopic(log, TYPES_TOPIC, TypeDefinition)
