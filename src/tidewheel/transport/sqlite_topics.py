@@ -12,7 +12,6 @@ from tidewheel.transport.log import Retention, TopicInfo
 
 __all__ = ["PartitionRow", "check_offset", "find_partition", "insert_topic", "topic_infos", "topic_names"]
 
-# What Kafka takes as well.
 _LISTED = 20
 
 
