@@ -129,6 +129,19 @@ def test_types_that_only_the_log_knows_are_decoded(tmp_path, inside):
     assert record["details"]["article"] == "tea"
 
 
+def test_types_that_come_later_are_decoded(small_log):
+    order, registry = custom_type(), TypeRegistry()
+    registry.register(order)
+    with Running("tail", "input.arrival", "--json", "--follow", "-n", "1", "--log", small_log) as running:
+        shown = running.objects()
+        assert next(shown)["offset"] == 4
+        with open_log(small_log) as log:
+            publish_types(log, registry, ["shop.Order"])
+            log.append("input.arrival", records([codec.encode(codec.pack(order(article="tea"), event_time=0))]))
+        assert next(shown)["details"]["article"] == "tea"
+        running.end(signal.SIGINT)
+
+
 def test_follow_goes_on_with_what_comes_until_ctrl_c(small_log):
     with Running("tail", "input.arrival", "--json", "--follow", "-n", "1", "--log", small_log) as running:
         shown = running.objects()

@@ -87,13 +87,14 @@ def tail(
     """
     from tidewheel.transport.aliases import Aliases
     from tidewheel.transport.registry import types
-    from tidewheel.transport.type_topic import load_types
+    from tidewheel.transport.type_topic import load_types, type_version
 
     begin = _start(start)
     with existing_log(log) as opened, stoppable() as stop:
         name, topic = topic, topic if as_is else Aliases(opened).topic(topic)
         info = opened.topic_info(topic)
         partitions = range(info.partitions) if partition is None else [partition]
+        known = type_version(opened)
         load_types(opened, types)
         show = _show_json if as_json else _show
         ends = {(topic, each): opened.position(topic, each, "latest") for each in partitions}
@@ -114,6 +115,9 @@ def tail(
                 numbers = range(opened.topic_info(topic).partitions) if partition is None else [partition]
                 ends = {(topic, each): opened.position(topic, each, "latest") for each in numbers}
             if opened.wait(ends, 0.2):
+                if type_version(opened) != known:
+                    known = type_version(opened)
+                    load_types(opened, types)
                 news = {part: opened.position(topic, part[1], "latest") for part in ends}
                 for record in _between(opened, ends, news):
                     show(record, types)

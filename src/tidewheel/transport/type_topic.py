@@ -12,7 +12,7 @@ from tidewheel.transport.log import Log, records
 from tidewheel.transport.message_topic import MessageTopic
 from tidewheel.transport.registry import TypeRegistry
 
-__all__ = ["TYPES_TOPIC", "load_types", "publish_types", "type_version"]
+__all__ = ["TYPES_TOPIC", "definitions", "load_types", "publish_types", "type_version"]
 
 TYPES_TOPIC = "__types"
 """A compacted topic of `TypeDefinition` events, keyed by the type's full name."""
@@ -20,7 +20,7 @@ TYPES_TOPIC = "__types"
 
 def publish_types(log: Log, registry: TypeRegistry, names: Iterable[str]) -> list[str]:
     """Write the definitions of these types to the log, where they are missing or differ; returns what was written."""
-    kept = _definitions(log)
+    kept = definitions(log)
     wanted = {name: registry.definition(name) for name in names}
     changed = sorted(name for name, definition in wanted.items() if kept.get(name) != definition)
     if changed:
@@ -35,10 +35,11 @@ def publish_types(log: Log, registry: TypeRegistry, names: Iterable[str]) -> lis
 
 
 def load_types(log: Log, registry: TypeRegistry) -> list[str]:
-    """Register the types that the log defines and the registry does not know; returns their names."""
+    """Register the types that the log defines and the registry does not know, or knows from another definition; what
+    the program has classes of stays. Returns their names."""
     added = []
-    for name, definition in _definitions(log).items():
-        if name not in registry:
+    for name, definition in definitions(log).items():
+        if name not in registry or registry.registered_definition(name) not in (None, definition):
             registry.register_definition(name, definition)
             added.append(name)
     return sorted(added)
@@ -52,7 +53,7 @@ def type_version(log: Log) -> tuple[str, int]:
         return log.identity, 0
 
 
-def _definitions(log: Log) -> dict[str, bytes]:
+def definitions(log: Log) -> dict[str, bytes]:
     """The latest definition of each type that the log keeps."""
     return {message.name: message.file_descriptor_set for message in _topic(log).news()}
 
