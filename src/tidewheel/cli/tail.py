@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,15 +24,13 @@ from tidewheel.cli.common import (
     say,
 )
 from tidewheel.errors import MalformedError
-from tidewheel.model.time import Instant, format_instant
+from tidewheel.model.time import Instant, as_datetime, format_instant
 
 if TYPE_CHECKING:
     from tidewheel.transport.log import Log, Start
     from tidewheel.transport.registry import TypeRegistry
 
 __all__ = ["tail"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +126,7 @@ def _start(text: str | None) -> Start | None:
         return text  # type: ignore[return-value]  # one of the three
     if text.isascii() and text.isdigit():
         return int(text)
-    return _EPOCH + timedelta(microseconds=parse_instant(text))
+    return as_datetime(parse_instant(text))
 
 
 def _last(log: Log, topic: str, ends: dict[tuple[str, int], int], count: int) -> list[_Record]:
@@ -192,6 +189,15 @@ def _show_json(record: _Record, types: TypeRegistry) -> None:
     print_json(fields | _decoded(record, types))
 
 
+def _when(record: _Record, fields: Mapping[str, Any], types: TypeRegistry) -> str:
+    from tidewheel.transport import codec
+
+    if "event_time" in fields:
+        return local_time(parse_instant(fields["event_time"]))
+    there = codec.decode(record.value, registry=types).HasField("event_time")
+    return "event time out of range" if there else "no event time"
+
+
 def _show(record: _Record, types: TypeRegistry) -> None:
     from rich.text import Text
 
@@ -202,8 +208,7 @@ def _show(record: _Record, types: TypeRegistry) -> None:
         line.append(f"  malformed: {fields['malformed']} ({len(record.value):,} bytes)", style="red")
         out().print(line)
         return
-    when = fields.get("event_time")
-    line.append(f"  {local_time(parse_instant(when)) if when else 'no event time'}", style="cyan")
+    line.append(f"  {_when(record, fields, types)}", style="cyan")
     if record.key is not None:
         line.append(f"  {record.key.decode(errors='replace')}", style="yellow")
     details = dict(fields.get("details", {}))

@@ -16,7 +16,7 @@ from tidewheel.ingest.connector import Delivered
 from tidewheel.ingest.ingest_pb2 import PipelineState
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Dead, Processed, Processor
-from tidewheel.model.time import Duration, Instant, duration, instant, now
+from tidewheel.model.time import EARLIEST, LATEST, Duration, Instant, duration, now
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import DeadLetter, IngestReport
 from tidewheel.transport.log import RECORDS, Log, Producer, Receipt, check_topic_name, records
@@ -29,7 +29,6 @@ __all__ = ["Pipeline", "Reports", "read_reports"]
 _logger = logging.getLogger(__name__)
 _ACCOUNTS = "ingested."
 """What the names of the topics begin with that hold the totals."""
-_EARLIEST, _LATEST = instant("0001-01-01T00:00:00Z"), instant("9999-12-31T23:59:59Z")
 
 
 class Pipeline:
@@ -193,7 +192,7 @@ class Pipeline:
         ingested_at = now()
         values, times = [], []
         for each in dead:
-            received_at = min(max(each.message.received_at, _EARLIEST), _LATEST)
+            received_at = min(max(each.message.received_at, EARLIEST), LATEST)
             letter = DeadLetter(
                 source=_text(self._processor.name),
                 reason=_text(each.reason),
