@@ -64,7 +64,7 @@ def test_all_is_kept_again(log_path, inside):
 
 @pytest.mark.parametrize("limit", ["much", "0s", "-1h", "0MB", "5"])
 def test_a_limit_that_makes_no_sense_is_refused(log_path, inside, limit):
-    said = inside("topics", "input.a", f"--keep={limit}", "--log", log_path, code=2).stderr
+    said = inside("topics", "input.a", "--keep", "1h", f"--keep={limit}", "--log", log_path, code=2).stderr
     assert "1h, 7d, 500MB, 2GiB or all" in " ".join(said.replace("│", " ").split())
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
@@ -49,16 +48,21 @@ def parse_limits(texts: Sequence[str]) -> Retention:
 
     limits: dict[str, int] = {}
     for text in texts:
+        if text == "all":
+            continue
         match = _SIZE.fullmatch(text)
-        if match:
-            power = " KMGT".index(match[2].upper() or " ")
-            limits["size"] = round(float(match[1]) * (1024 if match[3] else 1000) ** power)
-        elif text != "all":
-            with suppress(DefinitionError):
-                limits["age"] = duration(text)
-        if min(limits.values(), default=0) <= 0 and text != "all":
+        try:
+            limit = _bytes(*match.groups()) if match else duration(text)
+        except DefinitionError:
+            limit = 0
+        if limit <= 0:
             raise typer.BadParameter(f"--keep takes 1h, 7d, 500MB, 2GiB or all, got {text!r}")
+        limits["size" if match else "age"] = limit
     return Retention(**limits)
+
+
+def _bytes(number: str, power: str, binary: str) -> int:
+    return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(power.upper() or " "))
 
 
 def kept(retention: Retention) -> str:
