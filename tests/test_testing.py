@@ -126,6 +126,34 @@ def test_what_is_shown_could_be_typed_back():
         assert repr(eval(repr(shown))) == repr(shown)
 
 
+AWKWARD = ("first", "last", "index", "start", "end", "timing", "key", "aggregates")
+
+
+def awkward(events):
+    """Aggregates that are called what a pane's own fields are called."""
+    names = {name: tw.agg.sum("value") for name in AWKWARD}
+    return events.key_by("name").window(tw.windows.fixed("10 s")).aggregate(total=tw.agg.sum("value"), **names)
+
+
+def test_aggregates_may_be_called_like_the_fields_of_a_pane():
+    script = Script().add(at="12:00:01", name="a", value=5).watermark("12:00:10")
+    (found,) = script.run(awkward)
+    named = dict.fromkeys(AWKWARD, 5)
+    expected = pane("a", "12:00:00", "12:00:10", first=True, timing="ON_TIME", total=5, aggregates=named)
+    assert found == expected
+    assert found != pane("a", "12:00:00", "12:00:10", aggregates={"first": 6})
+    assert found != pane("a", "12:00:00", "12:00:10", first=False, aggregates=named)
+    assert pane("a", None, None, aggregates={"total": 5}) == pane("a", None, None, total=5)
+    assert eval(repr(found)) == found
+    assert repr(eval(repr(found))) == repr(found)
+
+
+def test_a_column_that_is_called_like_the_time_of_a_row_is_told():
+    script = Script().add(at="12:00:01", value=5).end()
+    with pytest.raises(DefinitionError, match=r"a column 'at'.*call it otherwise"):
+        script.run(lambda events: events.with_columns(at=pl.col("value")).deduplicate("value", horizon="1 min"))
+
+
 def chained(events):
     """The greatest of the totals, of those that are over."""
     first = events.key_by("key").window(tw.windows.fixed("10 s")).aggregate(total=tw.agg.sum("value"))

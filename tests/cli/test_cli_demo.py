@@ -9,10 +9,12 @@ import signal
 from cli_support import Running, eventually, identities, lines, tidewheel
 
 from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition
+from tidewheel.cli.demo import KEPT, keep_an_hour
 from tidewheel.cli.demo_watch import Watch
 from tidewheel.ingest.pipeline import read_reports
+from tidewheel.model.time import duration
 from tidewheel.transport import codec
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.log import Retention, open_log, records
 
 DEMO = ["demo", "--job", "vehicle-cell", "--port", 0]
 
@@ -93,8 +95,48 @@ def test_the_check_finds_what_is_missing_and_what_is_there_twice(tmp_path):
         log.append("input.vehicle-position", records([*map(position, [1, 2, 3, 3]), deadrun]))
         log.append("analytics.vehicle-cell", records([*map(result, [0, 1, 2, 3])]))
         check = watch.check()
-        assert (check.expected, check.missing, check.twice) == (4, 1, 0)
+        assert (check.expected, check.missing, check.twice, check.whole) == (4, 1, 0, True)
         log.append("analytics.vehicle-cell", records([result(3), result(1)]))
         check = watch.check()
         assert (check.expected, check.missing, check.twice) == (4, 0, 1)
         assert not check.passed
+
+
+def test_the_check_takes_what_retention_has_left(tmp_path):
+    def positions(seconds) -> list[bytes]:
+        message = VehiclePosition(operator=1, vehicle=2, lat=60.0, lon=25.0, journey="journey")
+        return [codec.encode(codec.pack(message, event_time=second, ingestion_time=second)) for second in seconds]
+
+    def results(seconds) -> list[bytes]:
+        message = VehicleCell(operator=1, vehicle=2)
+        return [codec.encode(codec.pack(message, event_time=second, ingestion_time=second)) for second in seconds]
+
+    with open_log(tmp_path / "log.tw") as log:
+        watch = Watch(log, begin={}, group="demo")
+        for some in (range(100), range(100, 150)):
+            log.append("input.vehicle-position", records(positions(some)))
+            log.append("analytics.vehicle-cell", records(results(some)))
+        log.create_topic("input.vehicle-position", retention=Retention(size=0))
+        log.maintain()
+        assert log.topic_info("input.vehicle-position").first_offsets == (100,)
+        check = watch.check()
+        assert (check.expected, check.missing, check.twice, check.passed) == (50, 0, 0, True)
+        assert not check.whole
+        assert watch.look(seconds=1.0, job={}).results == 150
+
+
+def test_the_topics_that_the_demo_makes_keep_an_hour(tmp_path):
+    with open_log(tmp_path / "log.tw") as log:
+        log.append("input.mine", records([b"x"]))
+        log.append("input.vehicle-position", records([b"x"]))
+        log.create_topic("ingested.hfp", compact=True)
+        log.create_topic("analytics.short", retention=Retention(age=5))
+        keep_an_hour(log, before={("input.mine", 0): 1})
+        kept = {info.name: info.retention for info in log.topics()}
+    assert kept == {
+        "input.mine": Retention(),
+        "input.vehicle-position": Retention(age=KEPT),
+        "ingested.hfp": Retention(),
+        "analytics.short": Retention(age=5),
+    }
+    assert duration("1 h") <= KEPT <= duration("90 min")

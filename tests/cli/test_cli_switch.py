@@ -45,6 +45,24 @@ def test_what_differs_is_told_and_ends_with_a_code_for_scripts(versions, inside)
     assert "stop=d" in words
 
 
+def test_a_version_that_is_behind_is_not_ready(tmp_path, inside):
+    with open_log(tmp_path / "city.tw") as log:
+        for topic, mark in (("analytics.x", 9), ("analytics.x.v2", 2)):
+            log.append(topic, arrivals(["a", "b", "c", "d", "e"][: mark + 1]))
+            log.append(topic, codec.punctuation(mark * 1_000_000))
+        log.append("analytics.x.v3", codec.punctuation(0))
+    pair = ("analytics.x", "analytics.x.v2", "--log", tmp_path / "city.tw")
+    said = inside("compare", *pair, code=1).stdout
+    assert "2 the same" in said
+    assert "analytics.x.v2 is behind: 3 results of analytics.x are final that it may still come to" in said
+    assert "--partial" in said
+    inside("compare", *pair, "--partial")
+    (told,) = lines(inside("compare", *pair, "--json", code=1))
+    assert (told["equal"], told["behind"]) == (True, 3)
+    said = inside("compare", "analytics.x", "analytics.x.v3", "--partial", *pair[2:], code=1).stdout
+    assert "nothing could be compared" in said
+
+
 def test_readers_are_switched_and_switched_back(versions, inside):
     assert stops(inside("tail", "analytics.x", "--json", "--log", versions)) == ["a", "b", "c"]
     said = inside("switch", "analytics.x", "analytics.x.v3", "--log", versions).stdout

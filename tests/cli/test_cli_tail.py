@@ -101,6 +101,16 @@ def test_after_compaction_the_last_records_are_found_behind_gaps(tmp_path, insid
     assert len(lines(inside("tail", "state", "--json", "--log", tmp_path / "log.tw"))) == kept
 
 
+def test_an_event_time_that_no_calendar_has_is_told_from_none(tmp_path, inside):
+    with open_log(tmp_path / "log.tw") as log:
+        times = (None, 10**18, 0)
+        log.append("odd", records([codec.encode(codec.pack(Arrival(stop="x"), event_time=time)) for time in times]))
+    none, absurd, fine = inside("tail", "odd", "--log", tmp_path / "log.tw").stdout.splitlines()
+    assert "no event time" in none
+    assert "event time out of range" in absurd
+    assert "event time" not in fine
+
+
 def test_what_cannot_be_decoded_is_shown_with_the_reason(tmp_path, inside):
     order = custom_type()(article="tea")
     with open_log(tmp_path / "log.tw") as log:
@@ -127,6 +137,19 @@ def test_types_that_only_the_log_knows_are_decoded(tmp_path, inside):
     assert "Order  article=tea" in inside("tail", "orders", "--log", tmp_path / "log.tw").stdout
     (record,) = lines(inside("tail", "orders", "--json", "--log", tmp_path / "log.tw"))
     assert record["details"]["article"] == "tea"
+
+
+def test_types_that_come_later_are_decoded(small_log):
+    order, registry = custom_type(), TypeRegistry()
+    registry.register(order)
+    with Running("tail", "input.arrival", "--json", "--follow", "-n", "1", "--log", small_log) as running:
+        shown = running.objects()
+        assert next(shown)["offset"] == 4
+        with open_log(small_log) as log:
+            publish_types(log, registry, ["shop.Order"])
+            log.append("input.arrival", records([codec.encode(codec.pack(order(article="tea"), event_time=0))]))
+        assert next(shown)["details"]["article"] == "tea"
+        running.end(signal.SIGINT)
 
 
 def test_follow_goes_on_with_what_comes_until_ctrl_c(small_log):

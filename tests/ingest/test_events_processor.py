@@ -82,6 +82,21 @@ def test_only_input_topics_can_be_reached_by_name(topic):
     assert "does not look like input.name" in dead.reason
 
 
+def test_only_so_many_topics_can_be_reached_by_name():
+    processor = EventProcessor(topics={Arrival: "input.arrival"}, max_topics=3)
+    bad = sent(event(at=None), topic="input.bad")
+    processed = processor.process([bad, *(sent(event(), topic=f"input.{n}") for n in range(5_000))])
+    assert sorted(processed.topics) == ["input.0", "input.1", "input.2"]
+    assert {dead.kind for dead in processed.dead[1:]} == {"bad-topic"}
+    assert "3 topics" in processed.dead[1].reason
+    again = [sent(event(), topic="input.1"), sent(event(Arrival()), topic="x"), sent(event(), topic="input.7")]
+    processed = processor.process(again)
+    assert sorted(processed.topics) == ["input.1", "input.arrival"]
+    assert [dead.message.topic for dead in processed.dead] == ["input.7"]
+    with pytest.raises(DefinitionError, match="max_topics"):
+        EventProcessor(max_topics=-1)
+
+
 def test_events_of_unknown_types_survive_as_they_are():
     unknown = event()
     unknown.details.type_url = "type.googleapis.com/shop.v7.Order"

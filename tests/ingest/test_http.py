@@ -109,6 +109,23 @@ def test_json_lines_are_in_the_log_when_they_are_answered(client: httpx.Client, 
     assert [(letter.topic, letter.raw) for letter in dead_letters(log)] == [("t", b"?")]
 
 
+def test_who_does_not_bring_the_token_is_refused(log: Log) -> None:
+    with served(Pipeline(log, NumberProcessor()), token="sesame") as client:
+        for given in ({}, {"Authorization": "Bearer sesam"}, {"Authorization": "sesame"}, {"Authorization": "Bearer"}):
+            answer = client.post(MESSAGES, content=lines(1), headers={**NDJSON, **given})
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert "Authorization: Bearer" in answer.json()["error"]
+            assert client.get("/v1/report", headers=given).status_code == 401
+        assert client.get("/healthz").status_code == 200
+        known = {"Authorization": "Bearer sesame"}
+        assert client.post(MESSAGES, content=lines(2), headers={**NDJSON, **known}).status_code == 200
+        assert client.get("/v1/report", headers=known).json()["received"] == 1
+    assert numbers_in(log) == [2]
+    with pytest.raises(DefinitionError, match="token"):
+        HttpConnector(token="")
+
+
 def test_protobuf_is_taken_as_well(client: httpx.Client, log: Log) -> None:
     body = delimited(
         RawMessage(topic="numbers/x", payload=b'{"n": 1}'),

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
+from ingest_support import eventually
 
 import tidewheel as tw
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
@@ -17,7 +18,7 @@ from tidewheel.errors import DefinitionError, FencedError
 from tidewheel.ingest.lookup import Asker, Limits, ProviderError
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import LookupOutcome
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.log import Retention, open_log, records
 
 S = 1_000_000
 TOPIC = "input.vehicle-position"
@@ -30,12 +31,12 @@ def log(tmp_path):
         yield log
 
 
-def put(log, vehicles, *, at=0):
+def put(log, vehicles, *, at=0, topic=TOPIC):
     """A position of each vehicle, at this second."""
     numbers = np.array(list(vehicles))
     frame = pl.DataFrame({"mode": ["bus"] * len(numbers), "operator": numbers % 3, "vehicle": numbers})
     times = pa.array(np.full(len(numbers), at * S))
-    log.append(TOPIC, records(codec.encode_columns(VehiclePosition, frame, event_time=times), event_times=times))
+    log.append(topic, records(codec.encode_columns(VehiclePosition, frame, event_time=times), event_times=times))
 
 
 class Depots:
@@ -101,6 +102,49 @@ def test_after_a_crash_events_are_read_again_but_answers_that_are_written_are_no
     provider = Depots()
     report = asker(log, provider).run(until_idle=True)
     assert (provider.asked, report.events) == ([], 10)
+
+
+def test_what_retention_took_while_nobody_asked_is_counted_and_the_rest_asked(log):
+    put(log, range(10))
+    asker(log, Depots()).run(until_idle=True)
+    for second in (1, 2, 3):
+        put(log, [10 * second, 10 * second + 1], at=second)
+    log.create_topic(TOPIC, retention=Retention(size=0))
+    log.maintain()
+    provider = Depots()
+    report = asker(log, provider).run(until_idle=True)
+    assert (sorted(provider.asked), report.events, report.lost) == ([30, 31], 2, 4)
+
+
+def test_the_limits_that_a_user_gave_the_topic_of_outcomes_stay(log):
+    put(log, [1])
+    asker(log, Depots()).run(until_idle=True)
+    assert log.topic_info(DEPOT.topic).compact
+    log.create_topic(DEPOT.topic, retention=Retention(age=10**15), compact=True)
+    put(log, [2])
+    asker(log, Depots()).run(until_idle=True)
+    assert log.topic_info(DEPOT.topic).retention == Retention(age=10**15)
+
+
+def test_a_topic_that_comes_while_questions_are_open_is_not_read_again(log):
+    asked = threading.Event()
+
+    class Silent:
+        async def ask(self, key):
+            asked.set()
+            await asyncio.sleep(3_600)
+
+    put(log, [1])
+    patient = Limits(timeout="60 s", attempt_timeout="60 s")
+    two = Asker(log, DEPOT, Silent(), topics=[TOPIC, "input.other"], type=VehiclePosition, limits=patient)
+    thread = threading.Thread(target=two.run)
+    thread.start()
+    assert asked.wait(30)
+    put(log, [1, 1, 1], at=1, topic="input.other")
+    eventually(lambda: two.report.events == 4, "the new topic is read")
+    two.stop()
+    thread.join(30)
+    assert log.committed(f"lookup.{DEPOT.name}") == {(TOPIC, 0): 0, ("input.other", 0): 3}
 
 
 def test_a_failure_is_tried_again_when_its_time_is_over_and_an_event_needs_it(log):

@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from ingest_support import NumberProcessor, dead_letters, eventually, number, nu
 from tidewheel.errors import DefinitionError, FencedError, LogError
 from tidewheel.ingest.connector import Deliver, run_all
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.pipeline import Pipeline, read_reports
+from tidewheel.ingest.pipeline import Pipeline, Reports, read_reports
 from tidewheel.ingest.processor import Processed
 from tidewheel.transport.event_pb2 import IngestReport
-from tidewheel.transport.log import Log, open_log, records
+from tidewheel.transport.log import Batch, Log, open_log, records
+from tidewheel.transport.sqlite import SqliteLog
 
 MALFORMED = Message("numbers/x", b"\xff\x00 not JSON", 5)
 SKIPPED = Message("numbers/x", b'{"skip": "deadrun"}', 6)
@@ -143,7 +145,7 @@ class Broken(NumberProcessor):
             return Processed(processed.topics, {"a": -1, "b": 1 + len(messages) - len(good)}, processed.dead)
         bad = {
             "wrong topic": {"no such/topic": records([b"x"])},
-            "reserved topic": {"metrics.numbers": records([b"x"])},
+            "reserved topic": {"ingested.numbers": records([b"x"])},
             "wrong columns": {"input.odd": pa.RecordBatch.from_pydict({"a": [1]})},
             "null value": {
                 "input.odd": records(pa.array([None], pa.binary())),
@@ -359,7 +361,48 @@ def test_connectors_run_side_by_side_and_one_failure_is_told(log: Log) -> None:
     assert numbers_in(log) == [1, 1, 2, 3]
 
 
-def test_reports_of_other_things_are_left_out(log: Log) -> None:
-    log.append("metrics.job", records([b"not an event", b"{}"], keys=[b"a", b"b"]))
+def test_what_is_no_report_is_left_out(log: Log) -> None:
+    log.append("ingested.job", records([b"not an event", b"{}"], keys=[b"a", b"b"]))
     Pipeline(log, NumberProcessor())([number(1)])
     assert [type(report) for report in read_reports(log)] == [IngestReport]
+
+
+class CountingLog(SqliteLog):
+    """Counts the records of each topic that are read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.seen: Counter[str] = Counter()
+
+    def read(
+        self, topic: str, partition: int, start: int, *, end: int | None = None, limit: int | None = None
+    ) -> Iterator[Batch]:
+        for batch in super().read(topic, partition, start, end=end, limit=limit):
+            self.seen[topic] += batch.records.num_rows
+            yield batch
+
+
+def test_reports_are_read_on_from_where_they_were_read(log: Log) -> None:
+    pipeline = Pipeline(log, NumberProcessor())
+    log.append("metrics.job", records([b"a batch of a job"] * 100))
+    for n in range(10):
+        pipeline([number(n)])
+    with CountingLog(Path(log.address)) as watched:
+        reports = Reports(watched)
+        assert [report.received for report in reports()] == [10]
+        assert watched.seen == {"ingested.numbers": 10}, "what jobs report is left alone, however much it is"
+        assert [report.received for report in reports()] == [10]
+        pipeline([number(10)])
+        assert [report.received for report in reports()] == [11]
+        assert watched.seen == {"ingested.numbers": 11}
+
+
+def test_reports_follow_a_topic_that_is_deleted_and_made_anew(log: Log) -> None:
+    reports = Reports(log)
+    pipeline = Pipeline(log, NumberProcessor())
+    pipeline([number(1)])
+    assert [report.received for report in reports()] == [1]
+    log.delete_topic(pipeline.account_topic)
+    assert reports() == []
+    pipeline([number(2)])
+    assert [report.received for report in read_reports(log)] == [2]

@@ -156,6 +156,45 @@ def test_a_message_whose_arrival_was_not_recorded_arrives_at_its_event_time(tmp_
     assert [when - sink.batches[0][0] for when, _ in sink.batches] == [0, 2 * SECOND]
 
 
+def without_arrivals(path: Path, seconds: Sequence[float]) -> Path:
+    lines = [encode_line(at(n)).replace(b'"received_at":"', b'"received_at":null,"_":"') for n in seconds]
+    path.write_bytes(b"\n".join(lines))
+    return path
+
+
+@pytest.mark.parametrize("wrong", [[0], [7], [19], [3, 4], [0, 1, 12]])
+@pytest.mark.parametrize("clock", [400_000_000, -1_000_000_000, 90])
+def test_a_wrong_clock_holds_nothing_up(tmp_path, wrong, clock):
+    times = [clock if n in wrong else n for n in range(20)]
+    sink = replayed(without_arrivals(tmp_path / "a.jsonl", times))
+    assert [message.payload for message in sink.messages] == [at(n).payload for n in times]
+    right = [n for n in range(20) if n not in wrong]
+    came = {message.payload: when for when, batch in sink.batches for message in batch}
+    assert [came[at(n).payload] - came[at(right[0]).payload] for n in right] == [(n - right[0]) * SECOND for n in right]
+    assert sink.batches[-1][0] - sink.batches[0][0] <= 20 * SECOND
+
+
+@pytest.mark.parametrize("clock", [400_000_000, -1_000_000_000])
+def test_a_wrong_clock_in_the_beginning_moves_nothing_astray(tmp_path, clock):
+    path = without_arrivals(tmp_path / "a.jsonl", [clock, *range(1, 20)])
+    start = instant("2027-05-05T08:00:00Z")
+    sink = replayed(path, clock=Clock(at=start), now=True)
+    times = [PROCESSOR.event_time(message) for message in sink.messages[1:]]
+    assert times == [start + n * SECOND for n in range(19)]
+
+
+def test_a_pause_stays_a_pause(tmp_path):
+    times = [*range(15), *range(20_000, 20_015)]
+    sink = replayed(without_arrivals(tmp_path / "a.jsonl", times))
+    assert [when - sink.batches[0][0] for when, _ in sink.batches] == [n * SECOND for n in times]
+
+
+def test_messages_far_from_each_other_keep_their_distance(tmp_path):
+    times = [n * 600 for n in range(30)]
+    sink = replayed(without_arrivals(tmp_path / "a.jsonl", times))
+    assert [when - sink.batches[0][0] for when, _ in sink.batches] == [n * SECOND for n in times]
+
+
 def test_recordings_are_merged_by_arrival(tmp_path):
     one = recorded(tmp_path / "one.jsonl", [at(n) for n in (1, 3, 5)])
     other = recorded(tmp_path / "other.jsonl.zst", [at(n, vehicle=9) for n in (0, 2, 4)])

@@ -125,6 +125,12 @@ def test_what_cannot_be_read_has_no_event_time(message):
     assert PROCESSOR.event_time(message) is None
 
 
+@pytest.mark.parametrize("seconds", [10**400, 10**12, -1])
+def test_seconds_that_no_clock_shows_are_no_event_time(seconds):
+    payload = b'{"VP":{"tsi":%d}}' % seconds
+    assert PROCESSOR.event_time(hfp().__class__(hfp().topic, payload, 0)) is None
+
+
 def test_times_that_would_leave_the_calendar_are_left():
     message = hfp(received_at=ARRIVED)
     assert PROCESSOR.moved(message, by=10**18, copy=0) is message

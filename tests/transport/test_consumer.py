@@ -122,6 +122,22 @@ def test_records_that_left_unread_are_an_error(log: Log) -> None:
         Consumer(log, "news", group="readers")
 
 
+def test_records_that_left_unread_are_passed_over_and_counted_if_they_may_be(log: Log) -> None:
+    log.append("news", records([b"%d" % n for n in range(4)]))
+    consumer = Consumer(log, "news", group="readers", start="earliest", skip_lost=True)
+    assert len(consumer.poll(0, limit=2)) == 1
+    consumer.commit()
+    for n in range(4, 8):
+        log.append("news", records([b"%d" % n]))
+    log.create_topic("news", retention=Retention(size=0))
+    log.maintain()
+    for each in (consumer, Consumer(log, "news", group="readers", start="latest", skip_lost=True)):
+        assert values(each.poll(0)) == [b"7"]
+        assert each.lost == 5
+    assert consumer.poll(0) == []
+    assert consumer.lost == 5
+
+
 def test_what_makes_no_sense_is_refused(log: Log) -> None:
     log.create_topic("news")
     with pytest.raises(DefinitionError, match="at least one topic"):

@@ -95,6 +95,30 @@ def test_windows_that_are_not_over_in_both_are_left_out(log):
     assert (found.same, found.open) == (1, 3)
 
 
+def test_tables_of_which_nothing_was_compared_are_not_equal(log):
+    panes(log, "a", *(("x", start, 1) for start in range(0, 100, 10)), mark=100)
+    log.append("b", punctuation(5_000_000))
+    found = compare(final_table(log, "a"), final_table(log, "b"))
+    assert (found.same, found.open, found.behind) == (0, 10, 10)
+    assert not found.equal
+
+
+def test_what_is_over_in_the_first_but_not_yet_in_the_second_is_counted(log):
+    panes(log, "a", ("x", 0, 1), ("x", 10, 4), ("x", 20, 4), mark=25)
+    panes(log, "b", ("x", 0, 1), mark=15)
+    panes(log, "c", ("x", 0, 1), ("x", 10, 4), mark=45)
+    behind = compare(final_table(log, "a"), final_table(log, "b"))
+    assert (behind.equal, behind.same, behind.open, behind.behind) == (True, 1, 2, 1)
+    assert compare(final_table(log, "b"), final_table(log, "a")).behind == 0
+    assert compare(final_table(log, "a"), final_table(log, "c")).behind == 0
+
+
+def test_a_second_table_is_behind_one_that_is_complete(log):
+    panes(log, "a", ("x", 0, 1), ("x", 10, 4))
+    panes(log, "b", ("x", 0, 1), mark=15)
+    assert compare(final_table(log, "a"), final_table(log, "b")).behind == 1
+
+
 def test_the_last_digits_of_fractions_do_not_matter_but_others_do(log):
     for topic, mean in (("a", 0.1 + 0.2), ("b", 0.3), ("c", 0.3001)):
         row = {

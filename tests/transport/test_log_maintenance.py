@@ -8,6 +8,7 @@ import pytest
 from log_reading import EPOCH, offsets, read, values
 
 from tidewheel.errors import DataLossError
+from tidewheel.model.summary import merge
 from tidewheel.model.time import now
 from tidewheel.transport.log import Log, Retention, open_log, records
 
@@ -135,6 +136,27 @@ class TestCompaction:
         assert (before.summary.count, after.summary.count) == (2, 1)
         assert after.summary.max_event_time == before.summary.max_event_time == 200
         assert after.summary.skew == before.summary.skew
+
+    def test_the_times_of_a_block_of_which_nothing_is_left_go_to_the_next(self, log: Log) -> None:
+        log.create_topic("state", compact=True)
+        log.append("state", records([b"1"], keys=[b"a"], event_times=[900], punctuations=[800]))
+        log.append("state", records([b"2"], keys=[b"a"], event_times=[50], punctuations=[40]))
+        log.append("state", records([b"3"], keys=[b"b"], event_times=[300]))
+        log.append("state", records([b"4"], keys=[b"a"], event_times=[400], punctuations=[700]))
+        before = merge(block.summary for block in log.blocks("state", 0, 0))
+        log.maintain()
+        blocks = log.blocks("state", 0, 0)
+        after = merge(block.summary for block in blocks)
+        assert [block.first_offset for block in blocks] == [2, 3]
+        for known in ("max_plausible", "min_event_time", "max_event_time"):
+            assert getattr(after, known) == getattr(before, known) is not None
+        assert max(after.punctuations) == 800
+        assert [block.summary.count for block in blocks] == [1, 1]
+        for _ in range(3):  # nothing adds up however often it goes on to the next
+            log.append("state", records([b"5", b"6"], keys=[b"a", b"b"], event_times=[500, 500], punctuations=[750, 1]))
+            log.maintain()
+        (block,) = log.blocks("state", 0, 0)
+        assert (block.summary.max_plausible, block.summary.punctuations) == (900, (1, 750, 800))
 
     def test_compaction_and_retention_go_together(self, log: Log) -> None:
         log.create_topic("state", compact=True, retention=Retention(size=0))

@@ -44,6 +44,11 @@ def remove(path: Path) -> None:
         file.unlink()
 
 
+def remove_log(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink()
+
+
 class TestOpening:
     def test_a_missing_file_is_made_and_an_existing_one_opened(self, path: Path) -> None:
         with open_log(path) as log:
@@ -168,9 +173,33 @@ class TestLife:
                 with pytest.raises(LogError, match="has been replaced by another log"):
                     log.topics()
 
+    def test_nothing_is_acknowledged_once_the_file_is_gone(self, path: Path, log: Log) -> None:
+        producer = log.producer("writer")
+        producer.append({"news": records([b"x"])})
+        remove(path)
+        for _ in range(2):
+            with pytest.raises(LogError, match="has been removed"):
+                producer.append({"news": records([b"y"])})
+            with pytest.raises(LogError, match="has been removed"):
+                log.topics()
+        assert not path.exists()
+
+    def test_nothing_is_acknowledged_into_a_file_that_was_replaced_by_an_older_copy(self, path: Path, log: Log) -> None:
+        log.append("news", records([b"x"]))
+        copy = path.with_suffix(".copy")
+        with sqlite3.connect(path) as source, sqlite3.connect(copy) as target:
+            source.backup(target)
+        source.close()
+        target.close()
+        log.append("news", records([b"y"]))
+        remove_log(path)
+        copy.rename(path)
+        with pytest.raises(LogError, match="has been replaced"):
+            log.append("news", records([b"z"]))
+
     def test_a_file_that_was_removed_is_not_made_again(self, path: Path, log: Log) -> None:
         remove(path)
-        with pytest.raises(LogError, match="unable to open"):
+        with pytest.raises(LogError, match="has been removed"):
             log.topics()
         assert not path.exists()
 

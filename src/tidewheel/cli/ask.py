@@ -108,11 +108,13 @@ def _status(report: Report) -> dict[str, Any]:
         "unknown": report.unknown,
         "failed": sum(report.failed.values()),
         "open": report.open,
+        "lost": report.lost,
     }
 
 
 def _line(status: Mapping[str, Any]) -> str:
+    lost = f", {status['lost']:,} events had left the log unread" if status["lost"] else ""
     return (
         f"{status['events']:,} events, {status['answered']:,} answers, {status['unknown']:,} without one, "
-        f"{status['failed']:,} failed, {status['open']:,} open"
+        f"{status['failed']:,} failed, {status['open']:,} open{lost}"
     )

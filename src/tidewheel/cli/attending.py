@@ -96,6 +96,7 @@ def attend(
 
     `status` tells how it is doing, and `line` puts that in words. On a terminal one line is kept up to date, elsewhere
     one is printed now and then; with `as_json` every status is printed as JSON. After `length` it is told to stop.
+    A status that cannot be told is no reason to end the work.
     """
     done = threading.Event()
     results: list[_T] = []
@@ -113,23 +114,35 @@ def attend(
     threading.Thread(target=do, name="work", daemon=True).start()
     console = out(stderr=True)
     live = console.is_terminal and not as_json
-    display: AbstractContextManager[Any] = console.status(_one_line(line(status()))) if live else nullcontext()
+    display: AbstractContextManager[Any] = console.status(_one_line(_told(status, line)[1])) if live else nullcontext()
     with display as shown:
         began = printed = time.monotonic()
         while not done.wait(_REFRESH):
             if length is not None and time.monotonic() - began >= length / 1_000_000:
                 stop.set()
-            now = status()
+            now, text = _told(status, line)
             if as_json:
-                print_json(now)
+                if now is not None:
+                    print_json(now)
             elif live:
-                shown.update(_one_line(("stopping ... " if stop.is_set() else "") + line(now)))
+                shown.update(_one_line(("stopping ... " if stop.is_set() else "") + text))
             elif time.monotonic() - printed >= _PLAIN_REFRESH:
-                say(line(now))
+                say(text)
                 printed = time.monotonic()
     if errors:
         raise errors[0]
     return results[0]
+
+
+def _told(
+    status: Callable[[], Mapping[str, Any]], line: Callable[[Mapping[str, Any]], str]
+) -> tuple[Mapping[str, Any] | None, str]:
+    """The status and its words; None if it cannot be told, and then the words say why."""
+    try:
+        now = status()
+        return now, line(now)
+    except Exception as error:
+        return None, f"how it is doing cannot be told: {error}"
 
 
 def print_json(value: Any) -> None:

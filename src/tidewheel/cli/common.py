@@ -46,6 +46,7 @@ __all__ = [
     "parse_instant",
     "parse_speed",
     "say",
+    "size",
     "taught",
 ]
 
@@ -118,6 +119,19 @@ def taught(function: Any) -> str:
         else:
             parts.append(" ".join(paragraph.split("\n")))
     return "\n\n".join(parts)
+
+
+def size(count: int) -> str:
+    """Bytes for people.
+
+    >>> size(512), size(1_536), size(5 << 30)
+    ('512 B', '1.5 KiB', '5.0 GiB')
+    """
+    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{count} B" if units[0] == "B" else f"{value:.1f} {units[0]}"
 
 
 def local_time(when: Instant) -> str:

@@ -22,13 +22,17 @@ def compare(
     second: Annotated[str, typer.Argument(metavar="TOPIC", help="The one to compare it with.", show_default=False)],
     log: ExistingLogOption = DEFAULT_LOG,
     examples: Annotated[int, typer.Option(min=0, help="How many rows of each kind to show.")] = 5,
+    partial: Annotated[
+        bool, typer.Option("--partial", help="Be content with what can be compared, though the second is behind.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare what two topics of results come to in the end.
 
     Of windows that is the last result of each key and window that was not taken back, in whatever panes it came; of
     other results all of them. Windows that are not over in one of the topics are left out, and counted. Ends with exit
-    code 1 if anything differs, so that a script may go on with tidewheel switch only if nothing does.
+    code 1 if anything differs, if nothing could be compared, or if the second topic has yet to come to what is final in
+    the first (unless --partial), so that a script may go on with tidewheel switch only if it is safe.
 
         tidewheel compare analytics.vehicle-distribution analytics.vehicle-distribution.v2
         tidewheel compare analytics.delays analytics.delays.v2 && tidewheel switch analytics.delays analytics.delays.v2
@@ -42,7 +46,7 @@ def compare(
         print_json(_as_json(found, examples))
     else:
         _show(found, first, second, examples)
-    if not found.equal:
+    if not found.equal or (found.behind and not partial):
         raise typer.Exit(ExitCode.FAILED)
 
 
@@ -52,6 +56,7 @@ def _as_json(found: Comparison, examples: int) -> dict[str, Any]:
         "equal": found.equal,
         "same": found.same,
         "open": found.open,
+        "behind": found.behind,
         "columns": list(found.columns),
         **{kind: frame.height for kind, frame in kinds.items()},
         "examples": {kind: [_plain(row) for row in _few(frame, examples)] for kind, frame in kinds.items()},
@@ -95,6 +100,13 @@ def _show(found: Comparison, first: str, second: str, examples: int) -> None:
         tell(f"not compared, since only one of them has it: {', '.join(found.columns)}")
     if found.open:
         tell(f"{found.open:,} left out: their windows are not over in both")
+    if found.behind:
+        tell(
+            f"{second} is behind: {found.behind:,} results of {first} are final that it may still come to; "
+            "compare again later, or only what is there with --partial"
+        )
+    if found.open and not (found.same or found.only_first.height or found.only_second.height or found.changed.height):
+        tell("so nothing could be compared")
 
 
 def _words(row: dict[str, Any]) -> str:

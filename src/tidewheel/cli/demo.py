@@ -26,12 +26,15 @@ from tidewheel.model.time import Duration, Instant, now
 if TYPE_CHECKING:
     from tidewheel.transport.log import Log, Positions
 
-__all__ = ["demo"]
+__all__ = ["KEPT", "demo", "keep_an_hour"]
 
 CELLS = "vehicle-cell"
 """The job that is always there: its results are checked, and are the vehicles on the map."""
 GROUP = "demo"
 """The name under which the jobs note how far they have come."""
+
+KEPT: Duration = 70 * 60 * 1_000_000
+"""How long the records of the demo's topics stay: the map rewinds an hour."""
 
 _PORT = 8080
 _LOOK_SECONDS = 1.0
@@ -69,6 +72,7 @@ def demo(
     the jobs are behind, how long a position takes from its ingestion to its result in the log, and the latest results.
     Ctrl-C ends it: the simulator first, then the jobs when they have finished what is there. At the end it tells what
     was processed, and checks that all of it is accounted for and that every position on a journey has its result, once.
+    It may go on for days: the topics that it makes keep about an hour.
 
         tidewheel demo
         tidewheel demo --for 30s --no-open
@@ -125,6 +129,7 @@ class _Demo:
         from tidewheel.cli.demo_watch import Watch
 
         self._log = log
+        self._begin = begin
         self._parts = parts
         self._simulator = parts["simulator"]
         self._job = parts["jobs"]
@@ -153,6 +158,7 @@ class _Demo:
         """Show it until it is to end. Its time counts from the first batch on: Spark takes a while to start."""
         while not self._stop.wait(_LOOK_SECONDS):
             self._parts.check()
+            keep_an_hour(self._log, before=self._begin)
             self._tell_of_the_map()
             status = self._job.status
             if self._ready is None and status.get("batches"):
@@ -218,6 +224,16 @@ class _Demo:
         console.print(told, soft_wrap=not console.is_terminal)
         console.print(f"The log stays until the next demo: tidewheel topics --log {self._log.address}", style="dim")
         return check.passed and all(adds_up(report) for report in reports)
+
+
+def keep_an_hour(log: Log, *, before: Positions) -> None:
+    """Limit the topics that nobody has limited; those that were there before stay as they are."""
+    from tidewheel.transport.log import Retention
+
+    theirs = {topic for topic, _ in before}
+    for info in log.topics():
+        if info.name not in theirs and info.retention == Retention() and not info.compact:
+            log.create_topic(info.name, retention=Retention(age=KEPT))
 
 
 def _has_screen() -> bool:

@@ -121,9 +121,10 @@ def summary(
     told = f"{job.get('events', 0):,} events in {job.get('batches', 0):,} batches, {job.get('results', 0):,} results"
     lines.append(f"processed:  {told}")
     wrong = f"{check.missing:,} missing, {check.twice:,} too many"
+    span = "" if check.whole else " that are still in the log,"
     lines.append(
-        f"results:    {results:,} of vehicle-cell; {check.expected:,} positions on a journey with a place, each has "
-        f"its result once  {_mark(check.passed, wrong)}"
+        f"results:    {results:,} of vehicle-cell; {check.expected:,} positions on a journey with a place,{span} each "
+        f"has its result once  {_mark(check.passed, wrong)}"
     )
     if latency is not None:
         lines.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -14,7 +14,7 @@ import polars as pl
 from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition
 from tidewheel.cli.attending import Rate
 from tidewheel.errors import TopicNotFoundError
-from tidewheel.ingest.pipeline import read_reports
+from tidewheel.ingest.pipeline import Reports
 from tidewheel.model.time import Duration, Instant, now
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import IngestReport
@@ -26,6 +26,7 @@ INPUT = "input.vehicle-position"
 RESULTS = "analytics.vehicle-cell"
 
 _Times: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
+_Extent: TypeAlias = Mapping[Partition, tuple[int, int]]
 _IDENTITY = ["operator", "vehicle", "event_time"]
 _RECENT: Duration = 10_000_000
 _MOST_MEASURED = 2_000_000
@@ -62,11 +63,13 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Whether each position on a journey with a place has its result, once."""
+    """Whether each position on a journey with a place has its result, once; `whole`: of all that came in, not only of
+    what is still in the log."""
 
     expected: int
     missing: int
     twice: int
+    whole: bool
 
     @property
     def passed(self) -> bool:
@@ -85,6 +88,8 @@ class Watch:
         self._in, self._done = Rate(), Rate()
         self._by_topic: dict[str, Rate] = {}
         self._waiting = _no_rows()
+        self.reports = Reports(log)
+        """The ingestion's account."""
         self.results = 0
         """How many results have come."""
         self._measured: deque[_Times] = deque()
@@ -104,7 +109,7 @@ class Watch:
             topics=topics,
             rates={topic: self._by_topic.setdefault(topic, Rate())(count) for topic, count in topics.items()},
             received=self._in(sum(count for topic, count in topics.items() if topic.startswith("input."))),
-            processed=self._done(sum(self._ends(INPUT).values()) - lag),
+            processed=self._done(sum(end for _, end in self._extent(INPUT).values()) - lag),
             lag=lag,
             latency=self._latency(lambda appended, _: appended >= now() - _RECENT),
             results=self.results,
@@ -117,44 +122,49 @@ class Watch:
     def lag(self) -> int:
         """How many positions the jobs have not finished."""
         done = self._log.committed(self._group)
-        return sum(end - done.get(part, 0) for part, end in self._ends(INPUT).items())
-
-    def reports(self) -> list[IngestReport]:
-        """The ingestion's account."""
-        return read_reports(self._log)
+        return sum(end - done.get(part, 0) for part, (_, end) in self._extent(INPUT).items())
 
     def latency(self, *, ingested_since: Instant) -> Quantiles | None:
         """From ingestion to the result in the log, of what has come in since then."""
         return self._latency(lambda _, ingested: ingested >= ingested_since)
 
     def check(self) -> Check:
-        """Compare all that came in since the beginning with the results since then."""
-        inputs = self._rows(INPUT, self._begin, self._ends(INPUT))
-        results = self._rows(RESULTS, self._begin, self._ends(RESULTS))
-        wanted = inputs.group_by(_IDENTITY).len("wanted")
-        found = results.group_by(_IDENTITY).len("found")
+        """Compare what came in since the beginning, as far as it is kept, with the results since then."""
+        inputs = self._fingerprints(INPUT)
+        wanted, times_wanted = np.unique(inputs, return_counts=True)
+        found, times_found = np.unique(self._fingerprints(RESULTS), return_counts=True)
         # Results of what had been left over in the log are nobody's fault: only what came in since is compared.
-        pairs = wanted.join(found, on=_IDENTITY, how="left").select(
-            surplus=pl.col("found").fill_null(0).cast(pl.Int64) - pl.col("wanted").cast(pl.Int64)
-        )["surplus"]
+        _, here, there = np.intersect1d(wanted, found, assume_unique=True, return_indices=True)
+        surplus = -times_wanted
+        surplus[here] += times_found[there]
         return Check(
-            expected=inputs.height,
-            missing=-int(pairs.filter(pairs < 0).sum()),
-            twice=int(pairs.filter(pairs > 0).sum()),
+            expected=len(inputs),
+            missing=-int(surplus[surplus < 0].sum()),
+            twice=int(surplus[surplus > 0].sum()),
+            whole=all(first <= self._begin.get(part, 0) for part, (first, _) in self._extent(INPUT).items()),
         )
 
-    def _ends(self, topic: str) -> dict[Partition, int]:
+    def _fingerprints(self, topic: str) -> npt.NDArray[np.uint64]:
+        """The identity of each row since the beginning, in 8 bytes: the rows themselves might not fit in memory."""
+        frames = self._frames(topic, self._begin, self._extent(topic))
+        each = [rows.select(_IDENTITY).hash_rows().to_numpy() for rows in frames]
+        return np.concatenate([np.empty(0, np.uint64), *each])
+
+    def _extent(self, topic: str) -> _Extent:
+        """From where to where the log has records."""
         try:
-            return {(topic, number): end for number, end in enumerate(self._log.topic_info(topic).next_offsets)}
+            info = self._log.topic_info(topic)
         except TopicNotFoundError:
             return {}
+        extents = enumerate(zip(info.first_offsets, info.next_offsets, strict=True))
+        return {(topic, number): extent for number, extent in extents}
 
     def _news(self, topic: str) -> pl.DataFrame:
         """The rows that came since the last time."""
-        ends = self._ends(topic)
-        rows = self._rows(topic, self._at, ends)
-        self._at.update(ends)
-        return rows
+        extent = self._extent(topic)
+        frames = list(self._frames(topic, self._at, extent))
+        self._at.update((part, end) for part, (_, end) in extent.items())
+        return pl.concat(frames) if frames else _no_rows()
 
     def _read_inputs(self) -> None:
         rows = self._news(INPUT)
@@ -181,12 +191,11 @@ class Watch:
         p50, p99 = np.quantile(taken, [0.5, 0.99]) / 1_000_000
         return Quantiles(float(p50), float(p99), len(taken))
 
-    def _rows(self, topic: str, starts: Positions, ends: Positions) -> pl.DataFrame:
-        """Inputs that must have a result, or results."""
+    def _frames(self, topic: str, starts: Positions, extent: _Extent) -> Iterator[pl.DataFrame]:
+        """Inputs that must have a result, or results: a block at a time, of what is kept from there on."""
         kind = VehiclePosition if topic == INPUT else VehicleCell
-        frames = []
-        for part, end in ends.items():
-            for batch in self._log.read(*part, starts.get(part, 0), end=end):
+        for part, (first, end) in extent.items():
+            for batch in self._log.read(*part, max(first, starts.get(part, 0)), end=end):
                 decoded = codec.decode_columns(kind, batch.records.column("value"))
                 times = batch.records.column("append_time").take(decoded.rows)
                 frame = pl.from_arrow(decoded.columns.append_column("append_time", times))
@@ -194,8 +203,7 @@ class Watch:
                 if topic == INPUT:
                     placed = pl.col("lat").is_between(-90, 90) & pl.col("lon").is_between(-180, 180)
                     frame = frame.filter((pl.col("journey") != "deadrun") & placed).select(_no_rows().columns)
-                frames.append(frame)
-        return pl.concat(frames) if frames else _no_rows()
+                yield frame
 
 
 def _no_rows() -> pl.DataFrame:

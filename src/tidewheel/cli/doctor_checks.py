@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from tidewheel import __version__
-from tidewheel.cli.topics import size
+from tidewheel.cli.common import size
 from tidewheel.errors import TidewheelError
 
 __all__ = ["QUICK_CHECKS", "Check", "Finding", "check_spark_starts"]

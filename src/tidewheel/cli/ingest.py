@@ -35,6 +35,10 @@ def ingest(
     http: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Take posted messages there: 127.0.0.1:8090.")
     ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(envvar="TIDEWHEEL_INGEST_TOKEN", metavar="TEXT", help="Only who brings it may post (--http)."),
+    ] = None,
     log: LogOption = DEFAULT_LOG,
     processor: ProcessorOption = "hfp",
     source: Annotated[
@@ -61,7 +65,8 @@ def ingest(
     A message is acknowledged to its sender only when the log has it, and is in the log once, also after a crash. The
     processor turns it into a record of an input topic, or filters it by a named rule; what is malformed goes to the
     dead letters (dead.PROCESSOR) with the reason. When the log is slow the senders are slowed down. Several processes
-    can share a subscription, each with a part of it and a --source of its own.
+    can share a subscription, each with a part of it and a --source of its own. Who can reach --http can write to the
+    input topics: let it listen on this machine only, or give it a --token.
 
         tidewheel ingest --mqtt mqtts://broker.example.org
         tidewheel ingest --mqtt localhost:1883 --http 127.0.0.1:8090
@@ -87,7 +92,7 @@ def ingest(
             pairs.append((connector, Pipeline(opened, chosen, source=f"{source}-mqtt")))
             say(f"{', '.join(connector.subscriptions)} of {connector.name} to {log}")
         if http is not None:
-            listener = _listener(http)
+            listener = _listener(http, token)
             pairs.append((listener, Pipeline(opened, chosen, source=f"{source}-http")))
             say(f"what is posted to {listener.name}/v1/messages to {log}")
         bring(pairs, stop=stop, length=length, as_json=as_json)
@@ -95,10 +100,10 @@ def ingest(
             stop.unfinished()
 
 
-def _listener(address: str) -> HttpConnector:
+def _listener(address: str, token: str | None) -> HttpConnector:
     from tidewheel.ingest.http import HttpConnector
 
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit():
         raise DefinitionError(f"--http needs an address such as 127.0.0.1:8090, got {address!r}")
-    return HttpConnector(host=host.strip("[]"), port=int(port))
+    return HttpConnector(host=host.strip("[]"), port=int(port), token=token)

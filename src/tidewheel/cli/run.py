@@ -6,7 +6,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +26,7 @@ from tidewheel.cli.common import (
     say,
     taught,
 )
-from tidewheel.errors import DefinitionError
+from tidewheel.errors import DataLossError, DefinitionError
 from tidewheel.model.time import format_duration, format_instant, now
 
 if TYPE_CHECKING:
@@ -402,8 +402,9 @@ class _Count:
         for info in self._log.topics():
             for number, end in enumerate(info.next_offsets if info.name in self._topics else ()):
                 start = max(self._at.get((info.name, number), 0), info.first_offsets[number])
-                for block in self._log.blocks(info.name, number, start, end=end) if end > start else ():
-                    self._count += block.summary.count - len(block.summary.punctuations)
+                with suppress(DataLossError):  # they have just left by retention, uncounted
+                    for block in self._log.blocks(info.name, number, start, end=end) if end > start else ():
+                        self._count += block.summary.count - len(block.summary.punctuations)
                 self._at[info.name, number] = end
         return self._count
 

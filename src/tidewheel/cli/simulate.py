@@ -65,7 +65,7 @@ def simulate(
     Buses, trams and the rest send a position each second and an event at every stop, door and traffic light, as
     Helsinki's vehicles do (HFP v2): with delays that spread, disorder, duplicates, tunnels and noise. What goes to the
     log is what the processor hfp makes of the messages; what goes to a broker are the messages themselves. It goes on
-    until Ctrl-C or for as long as --for says.
+    until Ctrl-C or for as long as --for says. The log grows until it is limited (tidewheel topics --keep).
 
         tidewheel simulate
         tidewheel simulate --rate 5000 --steady --for 10min

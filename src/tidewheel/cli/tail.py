@@ -5,9 +5,8 @@ from __future__ import annotations
 import base64
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,15 +24,13 @@ from tidewheel.cli.common import (
     say,
 )
 from tidewheel.errors import MalformedError
-from tidewheel.model.time import Instant, format_instant
+from tidewheel.model.time import Instant, as_datetime, format_instant
 
 if TYPE_CHECKING:
     from tidewheel.transport.log import Log, Start
     from tidewheel.transport.registry import TypeRegistry
 
 __all__ = ["tail"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +84,14 @@ def tail(
     """
     from tidewheel.transport.aliases import Aliases
     from tidewheel.transport.registry import types
-    from tidewheel.transport.type_topic import load_types
+    from tidewheel.transport.type_topic import load_types, type_version
 
     begin = _start(start)
     with existing_log(log) as opened, stoppable() as stop:
         name, topic = topic, topic if as_is else Aliases(opened).topic(topic)
         info = opened.topic_info(topic)
         partitions = range(info.partitions) if partition is None else [partition]
+        known = type_version(opened)
         load_types(opened, types)
         show = _show_json if as_json else _show
         ends = {(topic, each): opened.position(topic, each, "latest") for each in partitions}
@@ -114,6 +112,9 @@ def tail(
                 numbers = range(opened.topic_info(topic).partitions) if partition is None else [partition]
                 ends = {(topic, each): opened.position(topic, each, "latest") for each in numbers}
             if opened.wait(ends, 0.2):
+                if type_version(opened) != known:
+                    known = type_version(opened)
+                    load_types(opened, types)
                 news = {part: opened.position(topic, part[1], "latest") for part in ends}
                 for record in _between(opened, ends, news):
                     show(record, types)
@@ -125,7 +126,7 @@ def _start(text: str | None) -> Start | None:
         return text  # type: ignore[return-value]  # one of the three
     if text.isascii() and text.isdigit():
         return int(text)
-    return _EPOCH + timedelta(microseconds=parse_instant(text))
+    return as_datetime(parse_instant(text))
 
 
 def _last(log: Log, topic: str, ends: dict[tuple[str, int], int], count: int) -> list[_Record]:
@@ -188,6 +189,15 @@ def _show_json(record: _Record, types: TypeRegistry) -> None:
     print_json(fields | _decoded(record, types))
 
 
+def _when(record: _Record, fields: Mapping[str, Any], types: TypeRegistry) -> str:
+    from tidewheel.transport import codec
+
+    if "event_time" in fields:
+        return local_time(parse_instant(fields["event_time"]))
+    there = codec.decode(record.value, registry=types).HasField("event_time")
+    return "event time out of range" if there else "no event time"
+
+
 def _show(record: _Record, types: TypeRegistry) -> None:
     from rich.text import Text
 
@@ -198,8 +208,7 @@ def _show(record: _Record, types: TypeRegistry) -> None:
         line.append(f"  malformed: {fields['malformed']} ({len(record.value):,} bytes)", style="red")
         out().print(line)
         return
-    when = fields.get("event_time")
-    line.append(f"  {local_time(parse_instant(when)) if when else 'no event time'}", style="cyan")
+    line.append(f"  {_when(record, fields, types)}", style="cyan")
     if record.key is not None:
         line.append(f"  {record.key.decode(errors='replace')}", style="yellow")
     details = dict(fields.get("details", {}))

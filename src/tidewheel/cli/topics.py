@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from tidewheel.cli.attending import print_json, stoppable
-from tidewheel.cli.common import DEFAULT_LOG, ExistingLogOption, JsonOption, existing_log, local_time, out
-from tidewheel.model.time import Duration, Instant, format_instant, now
+from tidewheel.cli.common import DEFAULT_LOG, ExistingLogOption, JsonOption, existing_log, local_time, out, size
+from tidewheel.cli.topic_changes import as_fields, chosen, delete, forget, keep, kept, parse_limits
+from tidewheel.errors import DataLossError
+from tidewheel.model.time import Duration, Instant, as_datetime, format_instant, now
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
     from tidewheel.transport.event_pb2 import IngestReport
-    from tidewheel.transport.log import Log, TopicInfo
+    from tidewheel.transport.log import Log, Retention, TopicInfo
 
-__all__ = ["adds_up", "size", "topics"]
+__all__ = ["adds_up", "topics"]
 
+_T = TypeVar("_T")
 _RATE_OVER = 60.0
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class _Topic:
     first: Instant | None
     last: Instant | None
     compact: bool
+    retention: Retention
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,49 +52,93 @@ class _Lag:
 
 
 def topics(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC]...", help="Only these; * stands for anything: 'input.*'.", show_default=False),
+    ] = None,
     log: ExistingLogOption = DEFAULT_LOG,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Keep the tables up to date, until Ctrl-C.")] = False,
     everything: Annotated[bool, typer.Option("-a", "--all", help="Also the log's own topics (__types).")] = False,
+    limits: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep",
+            metavar="LIMIT",
+            help="Keep records up to this age (1h, 7d) or size of a partition (500MB), or all; may be given for both.",
+            show_default=False,
+        ),
+    ] = None,
+    remove: Annotated[bool, typer.Option("--delete", help="Delete the topics with all that is in them.")] = False,
+    group: Annotated[
+        str | None,
+        typer.Option("--forget", metavar="GROUP", help="Forget how far this group has come.", show_default=False),
+    ] = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Delete or forget without a question.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the topics of the log: how much is in them, how fast they grow, who is behind.
+    """List the topics of the log: how much is in them, how fast they grow, who is behind. Limit and delete them.
 
     Three tables: the topics, with the rate of the last minute; the consumer groups (every job is one), each with its
     lag, the records that it has not finished; and the ingestion's account: what came in is in a topic, was filtered
     by a named rule, or is a dead letter. Times are when a record was appended, as the clock here shows it.
 
+    A log grows until it is limited: --keep lets the oldest records of the topics go, now and from now on. A job that
+    has not read them by then fails, so keep more than it may ever be behind. --delete takes whole topics away; one that
+    a group reads is refused (stop the job, then forget the group), and so is one that a name stands for.
+
         tidewheel topics
         tidewheel topics --watch
         tidewheel topics --json | jq '.groups[] | select(.lag > 10000)'
+        tidewheel topics 'input.*' 'analytics.*' --keep 7d --keep 2GB
+        tidewheel topics analytics.delays.v1 --delete
     """
-    with existing_log(log) as opened, stoppable() as stop:
+    if (limits is not None) + remove + (group is not None) > 1:
+        raise typer.BadParameter("give one of --keep, --delete and --forget at a time")
+    if (limits or remove) and not names:
+        raise typer.BadParameter("name the topics, such as input.arrival or 'input.*'")
+    with existing_log(log) as opened:
+        if limits:
+            keep(opened, chosen(opened, names or (), everything=False), parse_limits(limits), as_json=as_json)
+        elif remove:
+            delete(opened, chosen(opened, names or (), everything=False), yes=yes, as_json=as_json)
+        elif group is not None:
+            forget(opened, group, yes=yes, as_json=as_json)
+        else:
+            _list(opened, names or (), everything=everything, watch=watch, as_json=as_json)
+
+
+def _list(log: Log, names: Sequence[str], *, everything: bool, watch: bool, as_json: bool) -> None:
+    from tidewheel.ingest.pipeline import Reports
+
+    reports = Reports(log)
+
+    def listed(form: Callable[[Log, list[TopicInfo], list[IngestReport]], _T]) -> _T:
+        return form(log, chosen(log, names, everything=everything), reports())
+
+    with stoppable() as stop:
         if as_json:
             while True:
-                print_json(_as_json(opened, everything))
+                print_json(listed(_as_json))
                 if not watch or stop.wait(1.0):
                     return
         if not watch:
-            out().print(_tables(opened, everything))
+            out().print(listed(_tables))
             return
         from rich.live import Live
 
         with Live(console=out(), refresh_per_second=2, screen=False) as live:
             while not stop.is_set():
-                live.update(_tables(opened, everything))
+                live.update(listed(_tables))
                 stop.wait(1.0)
-
-
-def _topics(log: Log, everything: bool) -> list[_Topic]:
-    return [_topic(log, info, now()) for info in log.topics() if everything or not info.name.startswith("__")]
 
 
 def _topic(log: Log, info: TopicInfo, at: Instant) -> _Topic:
     firsts, appended = [], 0
-    since = _EPOCH + timedelta(microseconds=at - int(_RATE_OVER * 1e6))
+    since = as_datetime(at - int(_RATE_OVER * 1e6))
     for partition, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
-        if end > first:
+        with suppress(DataLossError):  # they have just left by retention
             firsts += [block.summary.append_time for block in log.blocks(info.name, partition, first, limit=1)]
-            appended += end - min(end, log.position(info.name, partition, since))
+        appended += end - min(end, log.position(info.name, partition, since))
     first_append = min(firsts, default=None)
     # A topic of a few seconds has not had a minute to fill.
     seconds = _RATE_OVER if first_append is None else min(_RATE_OVER, max(1.0, (at - first_append) / 1e6))
@@ -103,16 +151,19 @@ def _topic(log: Log, info: TopicInfo, at: Instant) -> _Topic:
         first=first_append,
         last=info.last_append,
         compact=info.compact,
+        retention=info.retention,
     )
 
 
-def _lags(log: Log) -> list[_Lag]:
-    ends = {info.name: info.next_offsets for info in log.topics()}
+def _lags(log: Log, topics: list[TopicInfo]) -> list[_Lag]:
+    ends = {info.name: info.next_offsets for info in topics}
     found = []
     for group in log.groups():
         lag: dict[str, int] = {}
         oldest: dict[str, Instant] = {}
         for (topic, partition), position in log.committed(group).items():
+            if topic not in ends:
+                continue
             missing = max(0, ends[topic][partition] - position)
             lag[topic] = lag.get(topic, 0) + missing
             if missing:
@@ -127,16 +178,11 @@ def _lags(log: Log) -> list[_Lag]:
     return found
 
 
-def _reports(log: Log) -> list[IngestReport]:
-    from tidewheel.ingest.pipeline import read_reports
-
-    return read_reports(log)
-
-
-def _as_json(log: Log, everything: bool) -> dict[str, Any]:
+def _as_json(log: Log, topics: list[TopicInfo], reports: list[IngestReport]) -> dict[str, Any]:
     listed = []
-    for topic in _topics(log, everything):
-        fields = asdict(topic)
+    for topic in (_topic(log, info, now()) for info in topics):
+        fields = {**asdict(topic), **as_fields(topic.retention)}
+        del fields["retention"]
         for name in ("first", "last"):
             fields[name] = None if fields[name] is None else format_instant(fields[name])
         listed.append(fields)
@@ -145,7 +191,7 @@ def _as_json(log: Log, everything: bool) -> dict[str, Any]:
         "topics": listed,
         "groups": [
             {"group": lag.group, "topic": lag.topic, "lag": lag.lag, "behind_seconds": round(lag.behind / 1e6, 3)}
-            for lag in _lags(log)
+            for lag in _lags(log, topics)
         ],
         "ingest": [
             {
@@ -157,7 +203,7 @@ def _as_json(log: Log, everything: bool) -> dict[str, Any]:
                 "repeated": report.repeated,
                 "adds_up": adds_up(report),
             }
-            for report in _reports(log)
+            for report in reports
         ],
     }
 
@@ -168,18 +214,16 @@ def adds_up(report: IngestReport) -> bool:
     return report.received == sum(sum(part.values()) for part in parts)
 
 
-def _tables(log: Log, everything: bool) -> RenderableType:
+def _tables(log: Log, topics: list[TopicInfo], reports: list[IngestReport]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    listed = _topics(log, everything)
-    if not listed:
+    if not topics:
         return Text(f"{log.address} has no topics yet; fill it with: tidewheel simulate --log {log.address}")
-    parts: list[RenderableType] = [_topic_table(listed)]
-    lags = _lags(log)
+    parts: list[RenderableType] = [_topic_table([_topic(log, info, now()) for info in topics])]
+    lags = _lags(log, topics)
     if lags:
         parts.append(_lag_table(lags))
-    reports = _reports(log)
     if reports:
         parts.append(_account_table(reports))
     return Group(*parts)
@@ -191,7 +235,7 @@ def _topic_table(listed: list[_Topic]) -> RenderableType:
         table.caption = "* keeps only the latest record of each key"
         table.caption_justify = "left"
     table.add_column("topic", style="bold", no_wrap=True)
-    for name in ("parts", "records", "size", "per second", "first", "last"):
+    for name in ("parts", "records", "size", "per second", "first", "last", "keeps"):
         table.add_column(name, justify="right")
     for topic in listed:
         table.add_row(
@@ -201,6 +245,7 @@ def _topic_table(listed: list[_Topic]) -> RenderableType:
             size(topic.bytes),
             f"{topic.rate:,.1f}",
             *("" if when is None else local_time(when).rpartition(".")[0] for when in (topic.first, topic.last)),
+            kept(topic.retention) or "all",
         )
     return table
 
@@ -240,16 +285,3 @@ def _table(title: str) -> Table:
     from rich.table import Table
 
     return Table(title=title, title_justify="left", title_style="bold cyan", box=box.SIMPLE_HEAD, pad_edge=False)
-
-
-def size(count: int) -> str:
-    """Bytes for people.
-
-    >>> size(512), size(1_536), size(5 << 30)
-    ('512 B', '1.5 KiB', '5.0 GiB')
-    """
-    value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
-        value /= 1024
-        units.pop(0)
-    return f"{count} B" if units[0] == "B" else f"{value:.1f} {units[0]}"

@@ -47,10 +47,10 @@ from tidewheel.model.time import Duration, now
 from tidewheel.model.watermarks import Bounded, Strategy
 from tidewheel.model.windowing import Windowing
 from tidewheel.transport.codec import ENVELOPE_COLUMNS
-from tidewheel.transport.dynamic import MADE, define_message
+from tidewheel.transport.dynamic import MADE, define_message, made_name
 from tidewheel.transport.log import Log, Topic
 from tidewheel.transport.registry import TypeRegistry, type_name, types
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.type_topic import definitions, publish_types
 
 if TYPE_CHECKING:
     from tidewheel.engine.result import Result
@@ -403,13 +403,15 @@ def check(results: Mapping[Result, Mapping[str, Target]], log: Log) -> list[str]
 def _targets(results: Mapping[Result, Mapping[str, Target]], log: Log) -> dict[tuple[str, str], ParcelTarget]:
     found: dict[tuple[str, str], ParcelTarget] = {}
     made = TypeRegistry()
+    written = {made_name(info.name) for info in log.topics() if info.count}
+    earlier = {name: definition for name, definition in definitions(log).items() if name in written}
     for result, targets in results.items():
         schemas = result.schemas()
         keys = result.stages[-1].keys
         for port, target in targets.items():
             fields = [field for field in schemas[port] if field.name not in (*ENVELOPE_COLUMNS, *METADATA.names)]
             if target.type is None:
-                kind = define_message(made, target.topic.name, pa.schema(fields))
+                kind = define_message(made, target.topic.name, pa.schema(fields), earlier=earlier)
                 columns = tuple(field.name for field in fields)
             else:
                 if not isinstance(target.type, str):

@@ -32,13 +32,14 @@ class EventProcessor:
 
     An event goes to the topic that `topics` names for its message type; otherwise to the one that its message was
     published to, or whose name is the last level of that: `input.order` and `shop/input.order` are the same. Only
-    topics that begin with `input.` can be reached so: the others are written by jobs and pipelines.
+    topics that begin with `input.` can be reached so: the others are written by jobs and pipelines. And only the first
+    `max_topics` of them: whoever may send events must not be able to fill the log with topics.
 
     Events of known types must be whole; those of unknown types, and fields of a newer version, are kept as they are.
     An event without an ingestion time gets the time of its arrival. Records have no key.
 
     >>> EventProcessor(topics={Punctuation: "input.marks"})
-    EventProcessor(topics={'tidewheel.v1.Punctuation': 'input.marks'}, subscriptions=('tidewheel/+',))
+    EventProcessor(topics={'tidewheel.v1.Punctuation': 'input.marks'}, subscriptions=('tidewheel/+',), max_topics=100)
     """
 
     name = "events"
@@ -48,10 +49,15 @@ class EventProcessor:
         *,
         topics: Mapping[type[ProtobufMessage], str] | None = None,
         subscriptions: Sequence[str] = ("tidewheel/+",),
+        max_topics: int = 100,
         registry: TypeRegistry = types,
     ) -> None:
         if isinstance(subscriptions, str):
             raise DefinitionError(f"subscriptions must be a list of MQTT topic filters, got {subscriptions!r}")
+        if max_topics < 0:
+            raise DefinitionError(f"max_topics must not be negative, got {max_topics!r}")
+        self.max_topics = max_topics
+        self._reached: set[str] = set()
         self.subscriptions: Sequence[str] = tuple(subscriptions)
         self.types: Sequence[type[ProtobufMessage]] = tuple(topics or ())
         self._topics = {type_name(of): topic for of, topic in (topics or {}).items()}
@@ -82,6 +88,9 @@ class EventProcessor:
                 refused[place] = ("bad-event", "the event has no event_time")
             elif name not in self._topics and not _INPUT.fullmatch(topic):
                 refused[place] = ("bad-topic", f"no topic for {name}: {topic!r:.200} does not look like input.name")
+            elif name not in self._topics and not self._reach(topic):
+                reason = f"no topic for {name}: {self.max_topics} topics were reached by name already"
+                refused[place] = ("bad-topic", f"{reason}, and no more are; {topic!r:.200} is another")
             else:
                 of_type.setdefault(name, []).append(place)
                 of_topic.setdefault(topic, []).append(row)
@@ -98,6 +107,11 @@ class EventProcessor:
                 )
         dead = [Dead(messages[place], *why) for place, why in sorted(refused.items())]
         return Processed(topics=appended, dead=dead)
+
+    def _reach(self, topic: str) -> bool:
+        if topic not in self._reached and len(self._reached) < self.max_topics:
+            self._reached.add(topic)
+        return topic in self._reached
 
     def _binary(self, place: int, message: Message, refused: dict[int, tuple[str, str]]) -> bytes:
         """The event in binary; one that is no event as JSON is refused."""
@@ -126,7 +140,10 @@ class EventProcessor:
             refused |= {places[row]: ("bad-details", reason) for row, reason in errors}
 
     def __repr__(self) -> str:
-        return f"EventProcessor(topics={self._topics!r}, subscriptions={self.subscriptions!r})"
+        return (
+            f"EventProcessor(topics={self._topics!r}, subscriptions={self.subscriptions!r}, "
+            f"max_topics={self.max_topics})"
+        )
 
 
 def _stamped(value: bytes, ingestion_time: Instant | None, message: Message) -> bytes:

@@ -12,11 +12,9 @@ from tidewheel.errors import MalformedError
 from tidewheel.ingest.ingest_pb2 import RawMessage
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.recording import BadLine, read_line
-from tidewheel.model.time import Instant, instant
+from tidewheel.model.time import EARLIEST, LATEST, Instant
 
 __all__ = ["Gunzip", "TooLargeError", "parse_json_lines", "parse_protobuf"]
-
-_EARLIEST, _LATEST = instant("0001-01-01T00:00:00Z"), instant("9999-12-31T23:59:59Z")
 
 
 class TooLargeError(MalformedError):
@@ -100,7 +98,7 @@ def parse_protobuf(body: bytes, *, max_message: int, received_at: Instant) -> li
         if stream.tell() - begin > max_message:
             raise TooLargeError(f"{place}: it has {stream.tell() - begin} bytes, at most {max_message} are taken")
         at = raw.received_at if raw.HasField("received_at") else received_at
-        if not _EARLIEST <= at <= _LATEST:
+        if not EARLIEST <= at <= LATEST:
             raise MalformedError(f"{place}: received_at must be microseconds since 1970 up to the year 9999, got {at}")
         messages.append(Message(raw.topic, raw.payload, at))
     return messages

@@ -5,7 +5,8 @@ ingest.proto, each after its length as a varint), also with `Content-Encoding: g
 nothing; its answer counts what became of the messages, and those a processor refused are dead letters, not errors:
 
     200  the log has them            400  cannot be taken apart; the place is told, nothing was appended
-    408  the body took too long      409  this sequence number was used for something else (see below)
+    401  without the token           408  the body took too long
+    409  this sequence number was used for something else (see below)
     413  body or message too large   415  neither of the two content types, or an unknown encoding
     429  too many requests wait      503  the log cannot be written: both with Retry-After
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import logging
 import queue
 import re
@@ -92,7 +94,8 @@ class HttpConnector:
 
     Port 0 takes any free port; `port` tells it once `ready` is set. At most `max_waiting` requests are read or wait
     for the log at a time, each with at most `max_body` bytes (also when decompressed) and messages of at most
-    `max_message` bytes; a body must have come within `body_timeout`.
+    `max_message` bytes; a body must have come within `body_timeout`. With a `token` only those are answered who bring
+    it (`Authorization: Bearer TOKEN`); `/healthz` needs none.
     """
 
     def __init__(
@@ -105,7 +108,10 @@ class HttpConnector:
         max_waiting: int = 32,
         max_producers: int = 256,
         body_timeout: str | timedelta | Duration = "30 s",
+        token: str | None = None,
     ) -> None:
+        if token == "":
+            raise DefinitionError("the token must not be empty; leave it out, or give one that nobody guesses")
         if not 0 <= port <= 65_535:
             raise DefinitionError(f"port must be from 0 to 65535, got {port}")
         limits = {"max_body": max_body, "max_message": max_message, "max_waiting": max_waiting}
@@ -120,6 +126,7 @@ class HttpConnector:
         self.max_waiting = max_waiting
         self.max_producers = max_producers
         self.body_timeout = duration(body_timeout, what="body_timeout")
+        self.token = token
 
     @property
     def name(self) -> str:
@@ -269,7 +276,19 @@ class _Run:
             del clients[next(iter(clients))]
         return HttpState(clients=clients.values()).SerializeToString()
 
+    def _stranger(self, request: Request) -> JSONResponse | None:
+        """The answer to a request that does not bring the token."""
+        token = self._connector.token
+        given = request.headers.get("authorization", "").encode(errors="replace")
+        if token is None or hmac.compare_digest(given, f"Bearer {token}".encode()):
+            return None
+        told = {"error": "this server wants a token: Authorization: Bearer TOKEN"}
+        return JSONResponse(told, 401, headers={"WWW-Authenticate": "Bearer"})
+
     async def _messages(self, request: Request) -> JSONResponse:
+        stranger = self._stranger(request)
+        if stranger is not None:
+            return stranger
         if self._waiting >= self._connector.max_waiting:
             return _Answer(429, {"error": f"{self._waiting} requests wait already"}, retry_after=1).response()
         self._waiting += 1
@@ -318,7 +337,10 @@ class _Run:
             opener.end()
         return b"".join(parts)
 
-    async def _report(self, _: Request) -> JSONResponse:
+    async def _report(self, request: Request) -> JSONResponse:
+        stranger = self._stranger(request)
+        if stranger is not None:
+            return stranger
         report = self._deliver.report()
         return JSONResponse(
             {

@@ -11,29 +11,31 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from tidewheel.errors import DefinitionError, FencedError, LogError, MalformedError, UnknownTypeError
+from tidewheel.errors import DefinitionError, FencedError, LogError
 from tidewheel.ingest.connector import Delivered
 from tidewheel.ingest.ingest_pb2 import PipelineState
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Dead, Processed, Processor
-from tidewheel.model.time import Duration, Instant, duration, instant, now
+from tidewheel.model.time import EARLIEST, LATEST, Duration, Instant, duration, now
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import DeadLetter, IngestReport
 from tidewheel.transport.log import RECORDS, Log, Producer, Receipt, check_topic_name, records
+from tidewheel.transport.message_topic import MessageTopic
 from tidewheel.transport.registry import TypeRegistry, type_name, types
 from tidewheel.transport.type_topic import TYPES_TOPIC, publish_types
 
-__all__ = ["Pipeline", "read_reports"]
+__all__ = ["Pipeline", "Reports", "read_reports"]
 
 _logger = logging.getLogger(__name__)
-_EARLIEST, _LATEST = instant("0001-01-01T00:00:00Z"), instant("9999-12-31T23:59:59Z")
+_ACCOUNTS = "ingested."
+"""What the names of the topics begin with that hold the totals."""
 
 
 class Pipeline:
     """Takes messages through a processor to the log. It is what a connector delivers to (see `Deliver`).
 
     Every delivery is one append, all or nothing: the processor's records, the dead letters (`dead.<processor>`, with
-    the reason and the raw bytes) and the running totals (`metrics.<processor>`, key: the source). So
+    the reason and the raw bytes) and the running totals (`ingested.<processor>`, key: the source). So
     received = topics + filtered + dead holds in the log at every moment, also after a crash.
 
     `source` names this instance: processes that ingest side by side need different ones, and one that starts under
@@ -56,7 +58,7 @@ class Pipeline:
     ) -> None:
         self.name = f"{processor.name}:{source}"
         self.dead_topic = f"dead.{processor.name}"
-        self.metrics_topic = f"metrics.{processor.name}"
+        self.account_topic = f"{_ACCOUNTS}{processor.name}"
         self._log = log
         self._processor = processor
         self._key = source.encode()
@@ -65,8 +67,7 @@ class Pipeline:
         self._certain = True
         registry.register(*processor.types)
         publish_types(log, registry, [type_name(each) for each in processor.types])
-        if self.metrics_topic not in {topic.name for topic in log.topics()}:
-            log.create_topic(self.metrics_topic, compact=True)
+        MessageTopic(log, self.account_topic, IngestReport).make()
         self._producer = log.producer(f"ingest:{self.name}")
         self._load(self._producer)
 
@@ -112,7 +113,7 @@ class Pipeline:
             batches = {topic: processed.topics[topic] for topic in topics}
             if processed.dead:
                 batches[self.dead_topic] = self._dead_letters(processed.dead)
-            batches[self.metrics_topic] = self._metrics(report)
+            batches[self.account_topic] = self._account(report)
             receipt = self._append(batches, kept.SerializeToString(deterministic=True))
             self._report, self._connector_state, self._sequence = report, kept.connector, receipt.sequence
         return Delivered(receipt, topics, filtered, dict(dead))
@@ -175,7 +176,7 @@ class Pipeline:
         if any(count < 0 for count in processed.filtered.values()):
             return f"it filtered less than nothing: {dict(processed.filtered)}"
         for topic, batch in processed.topics.items():
-            if topic in (self.dead_topic, self.metrics_topic, TYPES_TOPIC):
+            if topic in (self.dead_topic, self.account_topic, TYPES_TOPIC):
                 return f"it writes to {topic}, which is the pipeline's"
             if batch.schema.names != RECORDS.names or batch.schema.types != RECORDS.types:
                 return f"its records for {topic} do not have the columns of RECORDS; make them with records(...)"
@@ -191,7 +192,7 @@ class Pipeline:
         ingested_at = now()
         values, times = [], []
         for each in dead:
-            received_at = min(max(each.message.received_at, _EARLIEST), _LATEST)
+            received_at = min(max(each.message.received_at, EARLIEST), LATEST)
             letter = DeadLetter(
                 source=_text(self._processor.name),
                 reason=_text(each.reason),
@@ -203,33 +204,35 @@ class Pipeline:
             times.append(received_at)
         return records(values, event_times=times)
 
-    def _metrics(self, report: IngestReport) -> pa.RecordBatch:
+    def _account(self, report: IngestReport) -> pa.RecordBatch:
         at: Instant = now()
         return records(
             [codec.encode(codec.pack(report, event_time=at, ingestion_time=at))], keys=[self._key], event_times=[at]
         )
 
 
+class Reports:
+    """The latest totals of every source that ever ingested into the log, by name (`<processor>:<source>`): call it as
+    often as you like, it reads only what is new."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._topics: dict[str, MessageTopic[IngestReport]] = {}
+        self._latest: dict[str, dict[str, IngestReport]] = {}
+
+    def __call__(self) -> list[IngestReport]:
+        """The totals now."""
+        names = [topic.name for topic in self._log.topics() if topic.name.startswith(_ACCOUNTS)]
+        for name in names:
+            topic = self._topics.setdefault(name, MessageTopic(self._log, name, IngestReport))
+            self._latest.setdefault(name, {}).update((report.source, report) for report in topic.news())
+        found = [report for name in names for report in self._latest[name].values()]
+        return sorted(found, key=lambda report: report.source)
+
+
 def read_reports(log: Log) -> list[IngestReport]:
-    """The latest totals of every source that ever ingested into the log, by name (`<processor>:<source>`)."""
-    latest: dict[tuple[str, bytes], bytes] = {}
-    for topic in log.topics():
-        if not topic.name.startswith("metrics."):
-            continue
-        for partition in range(topic.partitions):
-            for batch in log.read(topic.name, partition, log.position(topic.name, partition, "earliest")):
-                columns = batch.records
-                for key, value in zip(columns["key"].to_pylist(), columns["value"].to_pylist(), strict=True):
-                    latest[topic.name, key] = value
-    found = []
-    for value in latest.values():
-        try:
-            message = codec.unpack(codec.decode(value))
-        except (MalformedError, UnknownTypeError):
-            continue
-        if isinstance(message, IngestReport):
-            found.append(message)
-    return sorted(found, key=lambda report: report.source)
+    """The latest totals, once (see `Reports`)."""
+    return Reports(log)()
 
 
 def _joined(parts: Sequence[Processed]) -> Processed:

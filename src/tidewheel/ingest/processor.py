@@ -44,7 +44,7 @@ class Processor(Protocol):
     """Turns messages into records. Never raises for what a message holds; keeps no state between calls."""
 
     name: str
-    """Names the dead-letter topic (`dead.<name>`) and the report (`metrics.<name>`)."""
+    """Names the dead-letter topic (`dead.<name>`) and the account (`ingested.<name>`)."""
     subscriptions: Sequence[str]
     """What to subscribe to, as MQTT topic filters."""
     types: Sequence[type[ProtobufMessage]]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from tidewheel.errors import DefinitionError
+from tidewheel.ingest.believable import believable
 from tidewheel.ingest.connector import Deliver
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pacing import Pacer
@@ -33,8 +34,9 @@ _Due: TypeAlias = tuple[Instant, Duration, Message | BadLine]
 class Replay:
     """Brings the messages of recordings, in the order of their arrival and at the time of it.
 
-    The recordings are merged. A message whose arrival was not recorded arrives at its event time. What cannot be read
-    is brought too, once, as a message whose topic says what is wrong with it: so it becomes a dead letter.
+    The recordings are merged. A message whose arrival was not recorded arrives at its event time, or with the one
+    before it if its clock is plainly wrong (see `believable`). What cannot be read is brought too, once, as a message
+    whose topic says what is wrong with it: so it becomes a dead letter.
 
     - `speed`: 1 is the original timing, 10 is ten times as fast, "max" as fast as the log takes them.
     - `loop`: endlessly, each round later than the one before by the recording's length (in whole seconds).
@@ -159,32 +161,38 @@ class Replay:
     def _read(self, path: Path, start: Instant) -> Iterator[tuple[Instant, Message | BadLine]]:
         """The messages of a recording with their arrival, which never goes back."""
         arrival = start
-        for item in read_recording(path):
+        for item, known in self._arrivals(path):
+            arrival = arrival if known is None else max(arrival, known)
             if isinstance(item, BadLine):
                 yield arrival, item
             else:
-                known = self._arrival(item)
-                arrival = arrival if known is None else max(arrival, known)
                 yield arrival, Message(item.topic, item.payload, arrival if known is None else known)
 
     def _beginning(self) -> tuple[Instant, Instant | None]:
         """The first arrival of all recordings, and (if it is needed) the first event time of the recording with it."""
         found = []
         for path in self._paths:
-            arrival = event = None
-            for item in read_recording(path):
-                if isinstance(item, Recorded):
-                    arrival = self._arrival(item) if arrival is None else arrival
-                    event = self._event_time(item) if event is None else event
-                    if arrival is not None and (event is not None or not self._now):
-                        found.append((arrival, event))
-                        break
+            arrival = _first(self._arrivals(path))
+            event = _first(believable(read_recording(path), self._event_time)) if self._now else None
+            if arrival is not None:
+                found.append((arrival, event))
         return min(found, key=itemgetter(0), default=(0, None))
 
-    def _arrival(self, item: Recorded) -> Instant | None:
-        return item.received_at if item.received_at is not None else self._event_time(item)
+    def _arrivals(self, path: Path) -> Iterator[tuple[Recorded | BadLine, Instant | None]]:
+        """What is in a recording, each with its arrival: as recorded, else its event time, if that can be believed."""
+        for item, time in believable(read_recording(path), self._arrival):
+            recorded = None if isinstance(item, BadLine) else item.received_at
+            yield item, time if recorded is None else recorded
 
-    def _event_time(self, item: Recorded) -> Instant | None:
-        if self._replayable is None:
+    def _arrival(self, item: Recorded | BadLine) -> Instant | None:
+        recorded = None if isinstance(item, BadLine) else item.received_at
+        return self._event_time(item) if recorded is None else recorded
+
+    def _event_time(self, item: Recorded | BadLine) -> Instant | None:
+        if self._replayable is None or isinstance(item, BadLine):
             return None
         return self._replayable.event_time(Message(item.topic, item.payload, 0))
+
+
+def _first(timed: Iterable[tuple[Recorded | BadLine, Instant | None]]) -> Instant | None:
+    return next((time for _, time in timed if time is not None), None)

@@ -8,7 +8,18 @@ from datetime import datetime, timedelta, timezone
 
 from tidewheel.errors import DefinitionError
 
-__all__ = ["Duration", "Instant", "duration", "format_duration", "format_instant", "instant", "now"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "Duration",
+    "Instant",
+    "as_datetime",
+    "duration",
+    "format_duration",
+    "format_instant",
+    "instant",
+    "now",
+]
 
 Instant = int
 """Microseconds since 1970-01-01T00:00:00Z."""
@@ -91,12 +102,24 @@ def instant(value: str | datetime | int, *, what: str = "time") -> Instant:
     return (value - _EPOCH) // timedelta(microseconds=1)
 
 
+EARLIEST, LATEST = instant(datetime.min), instant(datetime.max.replace(microsecond=0))
+"""The instants between which a calendar can tell them."""
+
 # Python 3.10 reads only three or six digits of a second's fraction.
 _ISO_FRACTION = re.compile(r"(?<=:\d\d)\.(\d+)")
 
 
 def _six_digits(match: re.Match[str]) -> str:
     return "." + match[1][:6].ljust(6, "0")
+
+
+def as_datetime(value: Instant) -> datetime:
+    """An instant as a datetime in UTC.
+
+    >>> as_datetime(1_500_000)
+    datetime.datetime(1970, 1, 1, 0, 0, 1, 500000, tzinfo=datetime.timezone.utc)
+    """
+    return _EPOCH + timedelta(microseconds=value)
 
 
 def format_instant(value: Instant) -> str:
@@ -106,7 +129,7 @@ def format_instant(value: Instant) -> str:
     '1970-01-01T00:00:01.500000Z'
     """
     try:
-        moment = _EPOCH + timedelta(microseconds=value)
+        moment = as_datetime(value)
     except OverflowError:
         return f"{value} µs"
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment.year >= 1000 else f"{value} µs"

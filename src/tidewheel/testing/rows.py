@@ -16,6 +16,9 @@ MIDNIGHT: Instant = instant(f"{_DAY}T00:00:00Z")
 """Where scripts begin."""
 
 Time = str | datetime | int
+_OWN = ("key", "start", "end", "timing", "index", "first", "last", "event_time", "retraction", "aggregates")
+_AGGREGATE = "aggregate "
+"""What is put before the name of an aggregate that is called like a field of panes."""
 _ENDS = ("match_start", "match_end")
 
 
@@ -73,6 +76,9 @@ class Row:
             leading = [repr(shown.pop("key")), *(repr(_bound(shown.pop(name))) for name in ("start", "end"))]
             if not shown["retraction"]:
                 del shown["retraction"]
+            awkward = {name[len(_AGGREGATE) :]: shown.pop(name) for name in self._fields if name.startswith(_AGGREGATE)}
+            if awkward:
+                shown["aggregates"] = awkward
         told = [f"{name}={_told(name, value)!r}" for name, value in shown.items()]
         return f"{self._kind}({', '.join([*leading, *told])})"
 
@@ -88,10 +94,12 @@ def pane(
     last: bool | None = None,
     event_time: Time | None = None,
     retraction: bool = False,
-    **values: Any,
+    aggregates: Mapping[str, Any] | None = None,
+    **more: Any,
 ) -> Row:
-    """The result of a window: its key (a tuple of several, None of none), bounds (None: it has none), and aggregates.
-    What is not given is not compared, but a retraction must be called one.
+    """The result of a window: its key (a tuple of several, None of none), bounds (None: it has none), and aggregates
+    (in `aggregates` those that are called like another argument). What is not given is not compared, but a retraction
+    must be called one.
 
     >>> pane("a", "12:00:00", "12:00:10", total=5) == pane("a", "12:00", "12:00:10", total=5, timing="ON_TIME")
     True
@@ -100,7 +108,8 @@ def pane(
         "key": key[0] if isinstance(key, tuple) and len(key) == 1 else key if key != () else None,
         "start": None if start is None else at_time(start, "start of the window"),
         "end": None if end is None else at_time(end, "end of the window"),
-        **values,
+        **{f"{_AGGREGATE}{name}" if name in _OWN else name: value for name, value in (aggregates or {}).items()},
+        **more,
         "timing": None if timing is None else Timing(timing).value,
         "index": index,
         "first": first,

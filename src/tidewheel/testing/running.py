@@ -180,7 +180,7 @@ def _pane(found: Pane) -> Row:
         last=found.last,
         event_time=found.event_time,
         retraction=found.retraction,
-        **found.values,
+        aggregates=found.values,
     )
 
 
@@ -317,7 +317,7 @@ def _shown(values: Mapping[str, Any], keys: Iterable[str], names: Iterable[str])
         last=values["pane_last"],
         event_time=micros(values["event_time"]),
         retraction=values["retraction"],
-        **{name: values[name] for name in names},
+        aggregates={name: values[name] for name in names},
     )
 
 
@@ -328,6 +328,8 @@ def _late(values: Mapping[str, Any], reason: str, by: int | None) -> Row:
 def _row(values: Mapping[str, Any]) -> Row:
     hidden = (*_OURS, "event_time")
     kept = {name: value for name, value in values.items() if name not in hidden and not name.startswith("__")}
+    if "at" in kept:
+        raise DefinitionError("Script.run: a column 'at' cannot be told from the time of a row; call it otherwise")
     return row(at=micros(values["event_time"]), **kept)
 
 

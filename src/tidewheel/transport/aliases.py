@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidewheel.errors import MalformedError, TopicNotFoundError, UnknownTypeError
 from tidewheel.model.time import now
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import Alias
 from tidewheel.transport.log import Log, check_topic_name, records
+from tidewheel.transport.message_topic import MessageTopic
 
 __all__ = ["ALIASES_TOPIC", "Aliases"]
 
@@ -49,30 +49,14 @@ class Aliases:
         before = self.topic(name)
         if before != topic:
             at = now()
-            try:
-                self.log.topic_info(ALIASES_TOPIC)
-            except TopicNotFoundError:
-                self.log.create_topic(ALIASES_TOPIC, compact=True)
+            MessageTopic(self.log, ALIASES_TOPIC, Alias).make()
             event = codec.pack(Alias(name=name, topic=topic), event_time=at, ingestion_time=at)
             self.log.append(ALIASES_TOPIC, records([codec.encode(event)], keys=[name.encode()], event_times=[at]))
         return before
 
     def all(self) -> Mapping[str, str]:
         """The topics by the names that stand for another than their own."""
-        try:
-            info = self.log.topic_info(ALIASES_TOPIC)
-        except TopicNotFoundError:
-            return {}
-        found: dict[str, str] = {}
-        for partition, first in enumerate(info.first_offsets):
-            for batch in self.log.read(ALIASES_TOPIC, partition, first):
-                for value in batch.records.column("value").to_pylist():
-                    try:
-                        message = codec.unpack(codec.decode(value))
-                    except (MalformedError, UnknownTypeError):
-                        continue  # says nothing
-                    if isinstance(message, Alias):
-                        found[message.name] = message.topic
+        found = {each.name: each.topic for each in MessageTopic(self.log, ALIASES_TOPIC, Alias).news()}
         return {name: topic for name, topic in sorted(found.items()) if topic != name}
 
     def __repr__(self) -> str:

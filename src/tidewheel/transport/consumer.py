@@ -20,7 +20,8 @@ class Consumer:
 
     It begins where its `group` last committed, and elsewhere at `start`, which is looked up when the consumer is
     made. A topic that is not there yet is read from its beginning once it appears. `partitions` restricts it to
-    these numbers, for several consumers that share a topic; nobody shares the partitions out by itself.
+    these numbers, for several consumers that share a topic; nobody shares the partitions out by itself. Records that
+    left by retention before they were read are a `DataLossError`; with `skip_lost` they are passed over and counted.
     A consumer belongs to one thread.
 
     >>> import tempfile
@@ -43,11 +44,15 @@ class Consumer:
         group: str | None = None,
         start: Start = "latest",
         partitions: Sequence[int] | None = None,
+        skip_lost: bool = False,
     ) -> None:
         self.log = log
         self.group = group
         self._start = start
         self._partitions = partitions
+        self._skip_lost = skip_lost
+        self.lost = 0
+        """How many records were passed over because they had left."""
         self._positions: dict[Partition, int] = {}
         self._awaited = [topics] if isinstance(topics, str) else list(dict.fromkeys(topics))
         if not self._awaited:
@@ -85,8 +90,16 @@ class Consumer:
                     yield batch
 
     def _available(self, limit: int) -> Iterator[Batch]:
-        for (topic, partition), position in self.positions.items():
-            yield from self.log.read(topic, partition, position, limit=limit)
+        for part, position in self.positions.items():
+            yield from self.log.read(*part, self._kept(part, position), limit=limit)
+
+    def _kept(self, part: Partition, position: int) -> int:
+        """From where on there is something to read."""
+        first = self.log.position(*part, "earliest") if self._skip_lost else position
+        if first > position:
+            self.lost += first - position
+            self._positions[part] = first
+        return max(first, position)
 
     def _advance(self, batch: Batch) -> None:
         self._positions[batch.topic, batch.partition] = batch.records.column("offset")[-1].as_py() + 1
@@ -113,6 +126,8 @@ class Consumer:
                 continue
             committed = {} if self.group is None else self.log.committed(self.group)
             for number in range(count) if self._partitions is None else self._partitions:
-                at = committed.get((topic, number))
-                self._positions[topic, number] = self.log.position(topic, number, start if at is None else at)
+                at: Start = committed.get((topic, number), start)
+                if isinstance(at, int):
+                    at = self._kept((topic, number), at)
+                self._positions[topic, number] = self.log.position(topic, number, at)
         self._awaited = missing

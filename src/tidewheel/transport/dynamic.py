@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, duration_pb2, timestamp_pb2
@@ -11,7 +12,7 @@ from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.registry import TypeRegistry
 
-__all__ = ["MADE", "define_message"]
+__all__ = ["MADE", "define_message", "made_name"]
 
 MADE = "tidewheel.results."
 """What the names of such types begin with."""
@@ -37,18 +38,21 @@ _SCALARS: list[tuple[object, int]] = [
 ]
 
 
-def define_message(registry: TypeRegistry, name: str, schema: pa.Schema) -> str:
+def define_message(
+    registry: TypeRegistry, name: str, schema: pa.Schema, *, earlier: Mapping[str, bytes] | None = None
+) -> str:
     """Register a message type with these columns as its fields, numbered in their order; returns its full name.
 
-    Nulls are kept: every scalar field is optional.
+    Nulls are kept: every scalar field is optional. `earlier` are definitions by type name of what was written before:
+    the fields of the type's earlier definition keep their numbers, and those without a column stay, so that old events
+    are read rightly. A column that has another type than its field is refused.
 
     >>> registry = TypeRegistry()
     >>> define_message(registry, "vehicle-count", pa.schema({"cell": pa.uint64(), "count": pa.int64()}))
     'tidewheel.results.VehicleCount'
     """
-    short = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", name) if part)
-    if not short or short[0].isdigit():
-        short = f"Result{short}"
+    full = made_name(name)
+    short = full.removeprefix(MADE)
     file = FileDescriptorProto(
         name=f"tidewheel/results/{short}.proto",
         package=_PACKAGE,
@@ -57,9 +61,56 @@ def define_message(registry: TypeRegistry, name: str, schema: pa.Schema) -> str:
     )
     _fill(file.message_type.add(name=short), schema, where=name)
     needed = [_file_of(timestamp_pb2), _file_of(duration_pb2), file]
-    full = f"{_PACKAGE}.{short}"
     registry.register_definition(full, FileDescriptorSet(file=needed).SerializeToString(deterministic=True))
+    if earlier and full in earlier:
+        # Compared as the registry tells it, where names are whole.
+        files = FileDescriptorSet.FromString(registry.definition(full))
+        before = FileDescriptorSet.FromString(earlier[full]).file[-1].message_type[0]
+        _continue(before, files.file[-1].message_type[0], where=name)
+        files.file[-1].message_type[0].CopyFrom(before)
+        registry.register_definition(full, files.SerializeToString(deterministic=True))
     return full
+
+
+def made_name(name: str) -> str:
+    """The full name of the type that is made under a name, such as a topic's.
+
+    >>> made_name("analytics.busy-routes")
+    'tidewheel.results.AnalyticsBusyRoutes'
+    """
+    short = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", name) if part)
+    return MADE + (f"Result{short}" if not short or short[0].isdigit() else short)
+
+
+def _continue(message: DescriptorProto, made: DescriptorProto, *, where: str) -> None:
+    """Add to a message the fields that only the other one has; those that both have must be of one type."""
+    known = {field.name: field for field in message.field}
+    parts = {part.name: part for part in message.nested_type}
+    made_parts = {part.name: part for part in made.nested_type}
+    number = max((field.number for field in message.field), default=0)
+    for field in made.field:
+        there = known.get(field.name)
+        part = field.type_name.rpartition(".")[2]
+        if there is None:
+            number += 1
+            added = message.field.add()
+            added.CopyFrom(field)
+            added.number = number
+            if field.proto3_optional:
+                added.oneof_index = len(message.oneof_decl)
+                message.oneof_decl.add(name=f"_{field.name}")
+            if part in made_parts:
+                message.nested_type.add().CopyFrom(made_parts[part])
+        elif _kind(there) != _kind(field) or parts.get(part) != made_parts.get(part):
+            raise DefinitionError(
+                f"{where}: the log holds results whose column {field.name!r} is of another type, and they could not be "
+                "read any more; write to another topic (tidewheel run --version v2), or delete this one first "
+                "(tidewheel topics --delete)"
+            )
+
+
+def _kind(field: FieldDescriptorProto) -> tuple[object, ...]:
+    return field.type, field.type_name, field.label
 
 
 def _fill(message: DescriptorProto, schema: pa.Schema | pa.StructType, *, where: str) -> None:

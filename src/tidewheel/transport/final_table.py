@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -52,19 +52,22 @@ class FinalTable:
 class Comparison:
     """How two final tables differ: rows that are the same, those that only one has, and those of one key and window
     that have other values (the other's in columns that end in `_other`). `open` rows were left out: their windows are
-    not over in both. `columns`: those that only one table has, which were not compared."""
+    not over in both. `behind` is how many of these are final in the first table and not yet in the second. `columns`:
+    those that only one table has, which were not compared."""
 
     same: int
     only_first: pl.DataFrame
     only_second: pl.DataFrame
     changed: pl.DataFrame
-    open: int
+    open: int = 0
+    behind: int = 0
     columns: tuple[str, ...] = ()
 
     @property
     def equal(self) -> bool:
-        """Are they the same?"""
-        return not (self.only_first.height or self.only_second.height or self.changed.height or self.columns)
+        """Are they the same, as far as they were compared, and was anything?"""
+        differ = self.only_first.height or self.only_second.height or self.changed.height or self.columns
+        return not differ and (self.same > 0 or self.open == 0)
 
 
 def final_table(log: Log, topic: str) -> FinalTable:
@@ -88,6 +91,7 @@ def compare(first: FinalTable, second: FinalTable) -> Comparison:
     until = min(marks, default=None)
     one, two = first.finished(until), second.finished(until)
     left_out = first.rows.height - one.height + second.rows.height - two.height
+    behind = first.finished(first.until).height - one.height
     if one.height and two.height and first.windowed != second.windowed:
         raise DefinitionError(
             f"{(first if first.windowed else second).topic} holds results of windows and "
@@ -97,14 +101,13 @@ def compare(first: FinalTable, second: FinalTable) -> Comparison:
     both = [name for name in one.columns if name in two.columns] if one.height and two.height else []
     columns = tuple(sorted({*one.columns} ^ {*two.columns})) if both else ()
     if not both:
-        return Comparison(0, one, two, one.clear(), left_out)
+        return Comparison(0, one, two, one.clear(), left_out, behind)
     one, two = one.select(both), two.select(both)
-    if first.windowed:
-        return _of_windows(one, two, left_out, columns)
-    return _of_rows(one, two, left_out, columns)
+    found = _of_windows(one, two) if first.windowed else _of_rows(one, two)
+    return replace(found, open=left_out, behind=behind, columns=columns)
 
 
-def _of_windows(one: pl.DataFrame, two: pl.DataFrame, left_out: int, columns: tuple[str, ...]) -> Comparison:
+def _of_windows(one: pl.DataFrame, two: pl.DataFrame) -> Comparison:
     by = [KEY, *_WINDOW]
     values = [name for name in one.columns if name not in by]
     met = one.join(two, on=by, suffix="_other", nulls_equal=True)
@@ -115,12 +118,10 @@ def _of_windows(one: pl.DataFrame, two: pl.DataFrame, left_out: int, columns: tu
         only_first=_sorted(one.join(two, on=by, how="anti", nulls_equal=True)),
         only_second=_sorted(two.join(one, on=by, how="anti", nulls_equal=True)),
         changed=_sorted(changed),
-        open=left_out,
-        columns=columns,
     )
 
 
-def _of_rows(one: pl.DataFrame, two: pl.DataFrame, left_out: int, columns: tuple[str, ...]) -> Comparison:
+def _of_rows(one: pl.DataFrame, two: pl.DataFrame) -> Comparison:
     """Rows that are equal are told apart by their number: the same row may be there twice."""
     by = one.columns
     numbered = [
@@ -134,8 +135,6 @@ def _of_rows(one: pl.DataFrame, two: pl.DataFrame, left_out: int, columns: tuple
         only_first=_sorted(left.drop("__number")),
         only_second=_sorted(right.drop("__number")),
         changed=one.clear(),
-        open=left_out,
-        columns=columns,
     )
 
 
@@ -186,5 +185,5 @@ def frames_of(log: Log, topic: str) -> Iterator[pl.DataFrame]:
                 frame = pl.from_arrow(decoded.columns)
                 assert isinstance(frame, pl.DataFrame)
                 keys = pl.Series(KEY, batch.records.column("key").take(decoded.rows).to_pylist(), pl.Binary)
-                # Two types in one topic: their rows stand side by side, and their order within a key stays.
+                # Two types in one block: their rows come one type after the other, each in its order.
                 yield frame.with_columns(keys.cast(pl.String, strict=False))

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
-from tidewheel.errors import DefinitionError, MalformedError, TopicNotFoundError, UnknownTypeError
+from tidewheel.errors import DefinitionError
 from tidewheel.model.time import now
 from tidewheel.patterns.pattern import Pattern
 from tidewheel.patterns.pattern_json import pattern_from_json, pattern_to_json
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import PatternDefinition
 from tidewheel.transport.log import Topic, records
+from tidewheel.transport.message_topic import MessageTopic
 
 __all__ = ["BookEntry", "PatternBook", "name_fault"]
 
@@ -110,27 +111,11 @@ class PatternBook:
     def _latest(self) -> dict[str, PatternDefinition]:
         """The last sound definition of each name."""
         found: dict[str, PatternDefinition] = {}
-        for message in self._messages():
+        for message in MessageTopic(self.topic.log, self.topic.name, PatternDefinition).news():
             known = found.get(message.name)
             if (known is None or message.version > known.version) and _sound(message):
                 found[message.name] = message
         return found
-
-    def _messages(self) -> Iterator[PatternDefinition]:
-        log, topic = self.topic.log, self.topic.name
-        try:
-            info = log.topic_info(topic)
-        except TopicNotFoundError:
-            return
-        for partition in range(info.partitions):
-            for batch in log.read(topic, partition, info.first_offsets[partition]):
-                for value in batch.records.column("value").to_pylist():
-                    try:
-                        message = codec.unpack(codec.decode(value))
-                    except (MalformedError, UnknownTypeError):
-                        continue  # jobs make a dead letter of it
-                    if isinstance(message, PatternDefinition):
-                        yield message
 
     def __repr__(self) -> str:
         return f"PatternBook({self.topic!r})"

@@ -51,6 +51,7 @@ class TypeRegistry:
         self._handlers: dict[str, Any] = {}
         self._event_handlers: dict[str, dict[frozenset[str] | None, Any]] = {}
         self._schemas: dict[str, pa.Schema] = {}
+        self._definitions: dict[str, bytes] = {}
         self._group = entry_point_group
         self._lock = threading.RLock()
 
@@ -77,6 +78,11 @@ class TypeRegistry:
             pool.Add(file)
         with self._lock:
             self._add(message_factory.GetMessageClass(pool.FindMessageTypeByName(name)))
+            self._definitions[name] = file_descriptor_set
+
+    def registered_definition(self, name: str) -> bytes | None:
+        """The definition that a type was registered with; None if it was registered as a class."""
+        return self._definitions.get(name)
 
     def definition(self, name: str) -> bytes:
         """A `FileDescriptorSet` with all that is needed to know the type elsewhere."""
@@ -147,6 +153,7 @@ class TypeRegistry:
             self._handlers.pop(name, None)
             self._event_handlers.pop(name, None)
             self._schemas.pop(name, None)
+            self._definitions.pop(name, None)
 
     def _load_entry_points(self) -> None:
         with self._lock:

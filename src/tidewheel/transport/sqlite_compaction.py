@@ -6,15 +6,18 @@ which says that the key is gone, stays as the latest of its key. The newest bloc
 occur twice in it.
 
 A changed block keeps its place and its append time, and its header goes on to tell the times of all that was
-appended (only the count is what is left): the watermark of a reader does not depend on when compaction ran.
+appended (only the count is what is left). A block of which nothing is left goes, and the header of the next one tells
+the extent of its times and its last marker. So the watermark of a reader does not depend on when compaction ran.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from dataclasses import replace
 
 import pyarrow as pa
 
+from tidewheel.model.summary import merge
 from tidewheel.transport.block import decode_header, encode_header, encode_payload
 from tidewheel.transport.sqlite_blocks import StoredBlock, block_after, remove_blocks
 from tidewheel.transport.sqlite_database import Database
@@ -96,8 +99,8 @@ def _rewrite(
     header = encode_header(replace(decode_header(block.header), count=kept.num_rows))
     with database.writing() as connection:
         same = connection.execute(
-            "SELECT count FROM block WHERE topic = ? AND partition = ? AND first_offset = ? AND payload = ?",
-            (topic, partition, block.first_offset, block.payload),
+            "SELECT 1 FROM block WHERE topic = ? AND partition = ? AND first_offset = ? AND payload = ? AND header = ?",
+            (topic, partition, block.first_offset, block.payload, block.header),
         ).fetchone()
         if same is None:
             return False
@@ -114,8 +117,32 @@ def _rewrite(
             size = len(data)
         else:
             remove_blocks(connection, topic, [(partition, block.first_offset, block.payload)])
+            _hand_on(connection, topic, partition, block)
         connection.execute(
             "UPDATE partition SET count = count - ?, size = size - ? WHERE topic = ? AND number = ?",
             (records.num_rows - kept.num_rows, len(block.data) - size, topic, partition),
         )
     return True
+
+
+def _hand_on(connection: sqlite3.Connection, topic: int, partition: int, block: StoredBlock) -> None:
+    """Let the block after a removed one tell its times. There is one: the newest is never changed."""
+    first, header = connection.execute(
+        "SELECT first_offset, header FROM block WHERE topic = ? AND partition = ? AND first_offset > ? "
+        "ORDER BY first_offset LIMIT 1",
+        (topic, partition, block.first_offset),
+    ).fetchone()
+    gone, following = decode_header(block.header), decode_header(header)
+    both = merge((gone, following))
+    # Not the skews: who has read the block already would count them twice. All of these are the same told twice.
+    told = replace(
+        following,
+        min_event_time=both.min_event_time,
+        max_event_time=both.max_event_time,
+        max_plausible=both.max_plausible,
+        punctuations=tuple(sorted({*following.punctuations, *gone.punctuations[-1:]})),
+    )
+    connection.execute(
+        "UPDATE block SET header = ? WHERE topic = ? AND partition = ? AND first_offset = ?",
+        (encode_header(told), topic, partition, first),
+    )

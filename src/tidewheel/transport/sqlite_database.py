@@ -95,6 +95,7 @@ class Database:
         self.path = path
         self._sync = sync
         self._wal = Path(f"{path}-wal")
+        self._replaced = f"{path} has been replaced by another log; open it again with open_log"
         self._checkpoint_at = _CHECKPOINT_BYTES
         self._closed = False
         self._idle: list[sqlite3.Connection] = []
@@ -158,6 +159,7 @@ class Database:
                 with _transaction(connection, writing=True):
                     if not self._recognise(connection):  # another process may have been quicker
                         self._make(connection)
+            self._file = self._place()
             return _identity(connection)
 
     def _recognise(self, connection: sqlite3.Connection) -> bool:
@@ -206,8 +208,20 @@ class Database:
         connection = self._connect()
         with _closed_on_error(connection):
             if _identity(connection) != self.identity:
-                raise LogError(f"{self.path} has been replaced by another log; open it again with open_log")
+                raise LogError(self._replaced)
         return connection
+
+    def _check_place(self) -> None:
+        """Whoever writes to a file that has no name any more loses it all, without an error of SQLite's."""
+        try:
+            if self._place() != self._file:
+                raise LogError(self._replaced)
+        except FileNotFoundError:
+            raise LogError(f"{self.path} has been removed while it was open; open it again with open_log") from None
+
+    def _place(self) -> tuple[int, int]:
+        status = self.path.stat()
+        return status.st_dev, status.st_ino
 
     @contextmanager
     def _connection(self) -> Iterator[sqlite3.Connection]:
@@ -220,6 +234,7 @@ class Database:
             connection = self._idle.pop() if self._idle else None
         try:
             with self._errors():
+                self._check_place()
                 connection = connection or self._connect_again()
                 yield connection
         finally:

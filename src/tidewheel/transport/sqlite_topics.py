@@ -12,7 +12,6 @@ from tidewheel.transport.log import Retention, TopicInfo
 
 __all__ = ["PartitionRow", "check_offset", "find_partition", "insert_topic", "topic_infos", "topic_names"]
 
-# What Kafka takes as well.
 _LISTED = 20
 
 
@@ -59,8 +58,8 @@ def check_offset(row: PartitionRow, topic: str, partition: int, offset: int) -> 
     if offset < row.first_offset:
         raise DataLossError(
             f"{topic!r} partition {partition}: records {offset} to {row.first_offset - 1} have left the log by "
-            f"retention before they were read. Go on from {row.first_offset} (start at 'earliest') if they may be "
-            f"missed, and give the topic a longer retention."
+            f"retention before they were read. Go on from {row.first_offset} (start at 'earliest'; a group must be "
+            f"forgotten first: tidewheel topics --forget) if they may be missed, and give the topic a longer retention."
         )
 
 

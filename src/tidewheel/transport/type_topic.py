@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidewheel.errors import MalformedError, TopicNotFoundError, UnknownTypeError
+from tidewheel.errors import TopicNotFoundError
 from tidewheel.model.time import now
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import TypeDefinition
 from tidewheel.transport.log import Log, records
+from tidewheel.transport.message_topic import MessageTopic
 from tidewheel.transport.registry import TypeRegistry
 
-__all__ = ["TYPES_TOPIC", "load_types", "publish_types", "type_version"]
+__all__ = ["TYPES_TOPIC", "definitions", "load_types", "publish_types", "type_version"]
 
 TYPES_TOPIC = "__types"
 """A compacted topic of `TypeDefinition` events, keyed by the type's full name."""
@@ -19,7 +20,7 @@ TYPES_TOPIC = "__types"
 
 def publish_types(log: Log, registry: TypeRegistry, names: Iterable[str]) -> list[str]:
     """Write the definitions of these types to the log, where they are missing or differ; returns what was written."""
-    kept = _definitions(log)
+    kept = definitions(log)
     wanted = {name: registry.definition(name) for name in names}
     changed = sorted(name for name, definition in wanted.items() if kept.get(name) != definition)
     if changed:
@@ -28,17 +29,17 @@ def publish_types(log: Log, registry: TypeRegistry, names: Iterable[str]) -> lis
             codec.encode(codec.pack(TypeDefinition(name=name, file_descriptor_set=wanted[name]), event_time=at))
             for name in changed
         ]
-        if not kept:
-            log.create_topic(TYPES_TOPIC, compact=True)
+        _topic(log).make()
         log.append(TYPES_TOPIC, records(values, keys=[name.encode() for name in changed]))
     return changed
 
 
 def load_types(log: Log, registry: TypeRegistry) -> list[str]:
-    """Register the types that the log defines and the registry does not know; returns their names."""
+    """Register the types that the log defines and the registry does not know, or knows from another definition; what
+    the program has classes of stays. Returns their names."""
     added = []
-    for name, definition in _definitions(log).items():
-        if name not in registry:
+    for name, definition in definitions(log).items():
+        if name not in registry or registry.registered_definition(name) not in (None, definition):
             registry.register_definition(name, definition)
             added.append(name)
     return sorted(added)
@@ -52,20 +53,10 @@ def type_version(log: Log) -> tuple[str, int]:
         return log.identity, 0
 
 
-def _definitions(log: Log) -> dict[str, bytes]:
-    """The latest definition of each type that the log keeps; a record that cannot be read defines nothing."""
-    try:
-        info = log.topic_info(TYPES_TOPIC)
-    except TopicNotFoundError:
-        return {}
-    found: dict[str, bytes] = {}
-    for partition in range(info.partitions):
-        for batch in log.read(TYPES_TOPIC, partition, log.position(TYPES_TOPIC, partition, "earliest")):
-            for value in batch.records.column("value").to_pylist():
-                try:
-                    message = codec.unpack(codec.decode(value))
-                except (MalformedError, UnknownTypeError):
-                    continue
-                if isinstance(message, TypeDefinition):
-                    found[message.name] = message.file_descriptor_set
-    return found
+def definitions(log: Log) -> dict[str, bytes]:
+    """The latest definition of each type that the log keeps."""
+    return {message.name: message.file_descriptor_set for message in _topic(log).news()}
+
+
+def _topic(log: Log) -> MessageTopic[TypeDefinition]:
+    return MessageTopic(log, TYPES_TOPIC, TypeDefinition)

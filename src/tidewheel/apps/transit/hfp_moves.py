@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
+from tidewheel.apps.transit.hfp_payload import Seconds
 from tidewheel.apps.transit.hfp_topic import parse_topic, with_vehicle
 from tidewheel.ingest.message import Message
 from tidewheel.model.time import Duration, Instant
@@ -27,7 +28,7 @@ _DAY: Final = timedelta(days=1)
 
 class _Times(Struct, gc=False):
     tst: datetime | None = None
-    tsi: int | None = None
+    tsi: Seconds | None = None
 
 
 _TIMES: Final = Decoder(dict[str, _Times])

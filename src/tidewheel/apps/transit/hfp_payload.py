@@ -13,11 +13,12 @@ from tidewheel.apps.transit.hfp_topic import BadMessageError
 from tidewheel.apps.transit.topics import EVENTS
 from tidewheel.apps.transit.transit_pb2 import Arrival, Departure, Door
 
-__all__ = ["Body", "StopBody", "read_payload"]
+__all__ = ["Body", "Seconds", "StopBody", "read_payload"]
 
 Int32: TypeAlias = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 # Wide enough for any broken sensor, and narrow enough for a 32-bit float.
 Reading: TypeAlias = Annotated[float, Meta(ge=-1e6, le=1e6)]
+Seconds: TypeAlias = Annotated[int, Meta(ge=0, le=7_289_654_399)]  # to the end of 2200
 Time: TypeAlias = Annotated[datetime, Meta(tz=True)]
 
 EARLIEST_YEAR: Final = 1970
@@ -28,7 +29,7 @@ class Body(Struct, gc=False):
     """The fields of every event type. A missing one and null are the same."""
 
     tst: Time | None = None
-    tsi: Annotated[int, Meta(ge=0, le=7_289_654_399)] | None = None  # to the end of 2200
+    tsi: Seconds | None = None
     oper: Int32 | None = None
     veh: Int32 | None = None
     lat: Annotated[float, Meta(ge=-90, le=90)] | None = None

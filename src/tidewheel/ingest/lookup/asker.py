@@ -12,13 +12,14 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import polars as pl
 import pyarrow as pa
 from google.protobuf.message import Message
 
-from tidewheel.errors import DefinitionError, MalformedError, UnknownTypeError
+from tidewheel.errors import DefinitionError, MalformedError
 from tidewheel.ingest.lookup.cache import Cache, Kind
 from tidewheel.ingest.lookup.limits import Limits
 from tidewheel.ingest.lookup.provider import Provider
@@ -29,6 +30,7 @@ from tidewheel.transport import codec
 from tidewheel.transport.consumer import Consumer
 from tidewheel.transport.event_pb2 import LookupOutcome
 from tidewheel.transport.log import Batch, Log, Partition, Start, records
+from tidewheel.transport.message_topic import MessageTopic
 from tidewheel.transport.registry import types
 from tidewheel.transport.type_topic import publish_types
 
@@ -54,11 +56,13 @@ class Report:
     attempts: int = 0
     open: int = 0
     """Questions that wait or are being asked."""
+    lost: int = 0
+    """Events that had left the log by retention before they were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """A question, the event time of the event that raised it, and where the batch began that it was in."""
+    """A question, the event time of the event that raised it, and where the batches began that it was among."""
 
     key: Key
     seen: Instant
@@ -69,8 +73,8 @@ class Asker:
     """Asks for the keys of a lookup that come up in topics of events of one type.
 
     `columns` makes key columns that the events do not have by that name. A new asker begins at `start`; one that is
-    started again, where the last one left off. Of several askers of one lookup and log only the newest goes on; the
-    others stop with `FencedError`.
+    started again, where the last one left off, or after what has left the log since then, which is counted. Of several
+    askers of one lookup and log only the newest goes on; the others stop with `FencedError`.
 
     >>> import tempfile
     >>> import tidewheel as tw
@@ -82,7 +86,7 @@ class Asker:
     >>> depot = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, gives={"depot": pl.String})
     >>> asker = Asker(log, depot, Depots(), topics="input.vehicle-position", type=VehiclePosition)
     >>> asker.run(until_idle=True)
-    Report(events=0, settled=0, answered=0, unknown=0, failed={}, attempts=0, open=0)
+    Report(events=0, settled=0, answered=0, unknown=0, failed={}, attempts=0, open=0, lost=0)
     """
 
     def __init__(
@@ -110,6 +114,7 @@ class Asker:
         self._start = start
         self._clock = clock
         self._needed = _needed(lookup, type, self._columns)
+        self._outcomes = MessageTopic(log, lookup.topic, LookupOutcome)
         self._questioner = Questioner(lookup, provider, self._limits)
         self._cache = Cache(self._limits)
         self._open: dict[Key, _Raised] = {}
@@ -129,6 +134,7 @@ class Asker:
             dict(self._failed),
             counts["attempts"],
             len(self._open),
+            counts["lost"],
         )
 
     def stop(self) -> None:
@@ -140,12 +146,12 @@ class Asker:
         return asyncio.run(self._run(until_idle))
 
     async def _run(self, until_idle: bool) -> Report:
-        self._log.create_topic(self._lookup.topic, compact=True)
+        self._outcomes.make()
         publish_types(self._log, types, [LookupOutcome.DESCRIPTOR.full_name])
         producer = self._log.producer(f"lookup:{self._lookup.name}")
         await asyncio.to_thread(self._recall)
         group = f"lookup.{self._lookup.name}"
-        consumer = Consumer(self._log, list(self._topics), group=group, start=self._start)
+        consumer = Consumer(self._log, list(self._topics), group=group, start=self._start, skip_lost=True)
         questions: asyncio.Queue[_Raised] = asyncio.Queue()
         settled: asyncio.Queue[tuple[_Raised, Outcome]] = asyncio.Queue()
         committed_at = self._clock()
@@ -174,9 +180,9 @@ class Asker:
                 if len(self._open) >= self._limits.waiting:
                     await asyncio.sleep(_POLL_SECONDS / 10)
                     continue
-                before = consumer.positions
                 batches = await asyncio.to_thread(consumer.poll, _POLL_SECONDS, limit=_READ_AT_ONCE)
-                for raised in self._raised(batches, before):
+                self._counts["lost"] = consumer.lost
+                for raised in self._raised(batches):
                     self._open[raised.key] = raised
                     questions.put_nowait(raised)
                 if self._clock() - committed_at >= _COMMIT_EVERY:
@@ -193,29 +199,20 @@ class Asker:
 
     def _recall(self) -> None:
         """Remember what is written down: nothing of it is asked again before its time."""
-        topic = self._lookup.topic
-        info = self._log.topic_info(topic)
-        for partition in range(info.partitions):
-            for batch in self._log.read(topic, partition, info.first_offsets[partition]):
-                for value in batch.records.column("value").to_pylist():
-                    try:
-                        event = codec.decode(value)
-                        message = codec.unpack(event)
-                        assert isinstance(message, LookupOutcome)
-                        key = self._lookup.read_key(message.key)
-                    except (MalformedError, UnknownTypeError, AssertionError):
-                        continue  # jobs make a dead letter of it
-                    known_at, seen = (
-                        time.seconds * 1_000_000 + time.nanos // 1_000
-                        for time in (event.ingestion_time, event.event_time)
-                    )
-                    self._cache.put(key, _kind(message), now=known_at, seen=seen)
+        for event, message in self._outcomes.events():
+            with suppress(MalformedError):  # jobs make a dead letter of it
+                known_at, seen = (
+                    time.seconds * 1_000_000 + time.nanos // 1_000 for time in (event.ingestion_time, event.event_time)
+                )
+                self._cache.put(self._lookup.read_key(message.key), _kind(message), now=known_at, seen=seen)
 
-    def _raised(self, batches: Sequence[Batch], before: Mapping[Partition, int]) -> list[_Raised]:
+    def _raised(self, batches: Sequence[Batch]) -> list[_Raised]:
         """The questions that events raise, each once."""
         keys = list(self._lookup.keys)
         found: dict[Key, Instant] = {}
+        before: dict[Partition, int] = {}
         for batch in batches:
+            before.setdefault((batch.topic, batch.partition), batch.records.column("offset")[0].as_py())
             values = batch.records.column("value")
             decoded = codec.decode_columns(self._type, values, only=self._needed)
             frame = pl.DataFrame(pl.from_arrow(decoded.columns)).with_columns(**self._columns)
@@ -256,8 +253,8 @@ class Asker:
         """Where all that comes before is settled."""
         found = dict(positions)
         for raised in self._open.values():
-            for part in found:
-                found[part] = min(found[part], raised.before.get(part, 0))
+            for part, first in raised.before.items():
+                found[part] = min(found[part], first)
         return found
 
 

@@ -1,0 +1,69 @@
+"""A job whose columns change goes on writing what can be read, or is refused."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import tidewheel as tw
+from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel.engine.launch import Target, prepared_targets
+from tidewheel.errors import DefinitionError
+from tidewheel.transport.codec import decode_columns, encode_columns
+from tidewheel.transport.log import open_log, records
+from tidewheel.transport.registry import TypeRegistry
+from tidewheel.transport.type_topic import load_types
+
+TOPIC = "analytics.speeds"
+
+
+@pytest.fixture
+def log(tmp_path):
+    with open_log(tmp_path / "city.tw") as opened:
+        yield opened
+
+
+def prepare(log, **aggregates):
+    """What is done before a job with these aggregates starts; returns the type of its results."""
+    positions = tw.stream(
+        log, "input.vehicle-position", type=VehiclePosition, watermark=tw.watermarks.bounded("1 s")
+    ).key_by("vehicle")
+    result = positions.window(tw.windows.fixed("10 s")).aggregate(**aggregates).named("speeds")
+    (target,) = prepared_targets(
+        {result: {"results": Target(log.topic(TOPIC))}}, log, ["input.vehicle-position"]
+    ).values()
+    return target.type
+
+
+def registry(log):
+    made = TypeRegistry()
+    load_types(log, made)
+    return made
+
+
+def write(log, kind, **columns):
+    frame = pl.DataFrame({name: [value] for name, value in columns.items()})
+    values = encode_columns(kind, frame, event_time=pl.Series([0]).to_arrow(), registry=registry(log))
+    log.append(TOPIC, records(values))
+
+
+def test_columns_in_another_order_are_read_as_they_were_written(log):
+    kind = prepare(log, count=tw.agg.count(), delay=tw.agg.sum("delay"))
+    write(log, kind, count=5, delay=-300)
+    kind = prepare(log, delay=tw.agg.sum("delay"), top=tw.agg.max("speed"), count=tw.agg.count())
+    write(log, kind, count=7, delay=-10, top=2.5)
+    values = pa.concat_arrays([batch.records.column("value") for batch in log.read(TOPIC, 0, 0)])
+    read = pl.DataFrame(decode_columns(kind, values, registry=registry(log)).columns)
+    assert read.select("count", "delay", "top").rows() == [(5, -300, None), (7, -10, 2.5)]
+
+
+def test_another_type_of_a_column_is_refused_as_long_as_results_are_there(log):
+    prepare(log, value=tw.agg.count())
+    prepare(log, value=tw.agg.max("speed"))  # nothing is written yet
+    kind = prepare(log, value=tw.agg.count())
+    write(log, kind, value=5)
+    with pytest.raises(DefinitionError, match=r"analytics\.speeds: .*'value'.*of another type"):
+        prepare(log, value=tw.agg.max("speed"))
+    log.delete_topic(TOPIC)
+    prepare(log, value=tw.agg.max("speed"))
