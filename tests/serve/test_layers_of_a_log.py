@@ -149,6 +149,57 @@ def test_the_period_of_windows_is_seen_and_sessions_have_none(log):
     assert (layer.period, layer.expiry) == (5_000, 10_000)
 
 
+def test_a_layer_that_was_made_from_the_first_results_learns_from_the_next(log):
+    """A server that was there before the job ends with the layer of one that came later."""
+    end = now() // SECOND * SECOND
+    catalogue, known = made(log), []
+    for step in range(25):
+        counts(log, {CELLS["here"]: step + 1}, end=end + step * 5 * SECOND)
+        catalogue.refresh(log.topics())
+        (layer,) = catalogue.layers.values()
+        known.append((layer.period, layer.expiry, layer.scale.domain[1]))
+    assert known[:3] == [(None, 35_000, 1.0), (5_000, 10_000, 2.0), (5_000, 10_000, 3.0)]
+    assert known[-1] == known[19] == (5_000, 10_000, 20.0)  # and then it stays
+
+
+def test_a_layer_learns_across_markers_and_after_a_switch(log):
+    end = now() // SECOND * SECOND
+    catalogue = Catalogue(log, installed=[])
+    for step in range(3):
+        counts(log, {CELLS["here"]: 1}, end=end + step * 60 * SECOND)
+        for _ in range(30):
+            log.append("analytics.vehicle-distribution", codec.punctuation(end))
+        catalogue.refresh(log.topics())
+    assert catalogue.layers["vehicle-distribution"].period == 30_000  # no more than the window is long
+    put(log, FinalStopCount, "analytics.vehicle-distribution.v2", {"cell": [CELLS["here"]], "vehicles": [3]})
+    Aliases(log).switch("analytics.vehicle-distribution", "analytics.vehicle-distribution.v2")
+    catalogue.refresh(log.topics())
+    assert catalogue.layers["vehicle-distribution"].period is None
+
+
+def test_an_identity_is_made_of_fields_only_if_no_others_could_be_meant(log):
+    registry = TypeRegistry()
+    schema = pa.schema({"vehicles": pa.int64(), "line": pa.int64()})
+    kind = define_message(registry, "lines", schema)
+    publish_types(log, registry, [kind])
+
+    def result(line, vehicles):
+        values = codec.encode_columns(
+            kind,
+            pl.DataFrame({"vehicles": [vehicles], "line": [line]}),
+            event_time=pa.array([now()]),
+            registry=registry,
+        )
+        log.append("analytics.lines", records(values, keys=[str(line).encode()]))
+
+    result(7, 7)
+    catalogue = made(log)
+    assert catalogue.layers["lines"].key == ()  # it is the record's key, which is always right
+    result(8, 3)
+    catalogue.refresh(log.topics())
+    assert (catalogue.layers["lines"].key, catalogue.layers["lines"].value.field) == (("line",), "vehicles")
+
+
 def test_a_topic_without_results_has_no_layer_yet(log):
     log.create_topic("analytics.empty")
     log.append("analytics.marked", codec.punctuation(5))

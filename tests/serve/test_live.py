@@ -214,6 +214,20 @@ def test_a_switched_name_is_followed(log, start):
         page.until(lambda: set(page.layers["vehicles"]) == {"1/7"}, "and back again")
 
 
+def test_a_layer_that_is_described_anew_is_shown_anew(log, start):
+    """Here the second window tells the period: what was shown for as long as a window is too old by that measure."""
+    at, later = now() // SECOND * SECOND, [0]
+    with viewer(start(clock=lambda: now() + later[0])) as page:
+        page.subscribe("counts")
+        counts(log, {CELLS["here"]: 1}, end=at, topic="analytics.counts")
+        page.until(lambda: len(page.layers.get("counts", {})) == 1, "the first window")
+        assert page.hello["layers"][0]["expiry"] == 35_000
+        later[0] = 20 * SECOND
+        counts(log, {CELLS["there"]: 1}, end=at + 5 * SECOND, topic="analytics.counts")
+        page.until(lambda: page.hello["layers"][0]["expiry"] == 10_000, "the new description")
+        page.until(lambda: page.layers["counts"] == {}, "the first window is gone")
+
+
 def test_a_user_s_own_layer_goes_before_the_installed_one(log, start):
     vehicles(log, (7, 24.9, 60.2))
     own = Layer(topic="analytics.vehicle-cell", name="mine", key=["vehicle"], geometry=Point(), show="points")

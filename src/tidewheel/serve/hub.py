@@ -166,12 +166,13 @@ class Hub:
     def tick(self) -> None:
         """What has changed since the last tick, to all."""
         now = self._clock()
-        view = self._feed.view
+        view, version = self._feed.view, self._feed.version
+        for client in self._clients:  # another description shows other results
+            client.fresh |= client.version != version and client.subscription is not None
         with self._feed.lock:
             view.expire(now)
             changes = view.changes()
             bodies = self._snapshots(now)
-        version = self._feed.version
         hello = self.hello() if any(client.version != version for client in self._clients) else None
         shared = self._status(now)
         pools = {name: _pools(pairs) for name, pairs in changes.items()}

@@ -23,7 +23,8 @@ def infer(topic: str, sample: pl.DataFrame) -> Layer:
     `neighbour` arrows, `lat` and `lon` points; without any of these they are a table."""
     fields = own_fields(sample)
     geometry, show = _geometry(fields)
-    key = _key(sample, fields)
+    unkeyed = sample["@key"].null_count() > 0
+    key = [] if unkeyed else _key(sample, fields)
     place = {"cell", "neighbour", "lat", "lon", "heading"}
     told = [name for name in fields if name not in _COURSE | place | {*key}]
     numbers = [name for name in told if sample.schema[name].is_numeric()]
@@ -33,7 +34,7 @@ def infer(topic: str, sample: pl.DataFrame) -> Layer:
     return Layer(
         topic=topic,
         about=f"Results of {topic}; the layer was made from their fields.",
-        key=key or (["cell"] if isinstance(geometry, (Cell, Edge)) else []),
+        key=["cell"] if unkeyed and isinstance(geometry, (Cell, Edge)) else key,
         geometry=geometry,
         show=show,
         value=value,
@@ -67,11 +68,9 @@ def _geometry(fields: list[str]) -> tuple[Geometry, Show]:
 
 
 def _key(sample: pl.DataFrame, fields: list[str]) -> list[str]:
-    """The fields that the records' keys in the log are made of, or none if they are made of anything else."""
-    keys = sample["@key"].to_list()
-    if not keys or None in keys:
-        return []
-    parts = [key.decode("utf-8", "replace").split("/") for key in keys]
+    """The fields that the records' keys in the log are made of; none if that cannot be told (yet), for the key itself
+    is an identity too."""
+    parts = [key.decode("utf-8", "replace").split("/") for key in sample["@key"].to_list()]
     count = len(parts[0])
     if any(len(part) != count for part in parts):
         return []
@@ -83,11 +82,11 @@ def _key(sample: pl.DataFrame, fields: list[str]) -> list[str]:
     found: list[str] = []
     for position in range(count):
         wanted = [part[position] for part in parts]
-        match = next((name for name, text in texts.items() if name not in found and text == wanted), None)
-        if match is None:
+        fitting = [name for name, text in texts.items() if text == wanted]
+        if len(fitting) != 1:
             return []
-        found.append(match)
-    return found
+        found += fitting
+    return found if len({*found}) == count else []
 
 
 def _windows(sample: pl.DataFrame) -> tuple[int | None, int | None]:

@@ -1,0 +1,66 @@
+"""A sample: the results of a topic from which its layer is made."""
+
+from __future__ import annotations
+
+import logging
+
+import polars as pl
+
+from tidewheel.errors import LogError
+from tidewheel.serve.rows import Decoder
+from tidewheel.transport.log import Log, TopicInfo
+from tidewheel.transport.registry import TypeRegistry
+
+__all__ = ["Sample"]
+
+_logger = logging.getLogger(__name__)
+_BLOCKS = 20
+_ROWS = 200
+
+
+class Sample:
+    """Some rows of each of the last few blocks. It grows with the topic: one that began with the first block ends as if
+    it had begun later."""
+
+    def __init__(self, log: Log, registry: TypeRegistry) -> None:
+        self._log = log
+        self._decode = Decoder(registry)
+        self._at: dict[int, int] = {}
+        self._frames: list[pl.DataFrame] = []
+
+    @property
+    def full(self) -> bool:
+        """Is there enough of it?"""
+        return len(self._frames) >= _BLOCKS
+
+    @property
+    def rows(self) -> pl.DataFrame:
+        """The results so far, of the type that the last of them has."""
+        if not self._frames:
+            return pl.DataFrame()
+        kind = self._frames[-1].schema
+        return pl.concat([frame for frame in self._frames if frame.schema == kind])
+
+    def grow(self, info: TopicInfo) -> bool:
+        """Look at what has come to the topic since the last time. Was there a result?"""
+        before = self._frames
+        for number, end in enumerate(info.next_offsets):
+            try:
+                self._read(info, number, end)
+            except LogError as error:  # it left while it was read: the next time there is another beginning
+                _logger.info("%s: %s", info.name, error)
+                self._at.pop(number, None)
+        return self._frames is not before
+
+    def _read(self, info: TopicInfo, number: int, end: int) -> None:
+        start = self._at.get(number)
+        if start is None:
+            blocks = self._log.blocks(info.name, number, info.first_offsets[number], end=end)
+            # Most blocks of a job that seldom finds something hold nothing but a marker.
+            filled = [block.first_offset for block in blocks if block.summary.count > len(block.summary.punctuations)]
+            start = filled[-_BLOCKS:][0] if filled else end
+        if start < end:
+            for batch in self._log.read(info.name, number, start, end=end):
+                for frame in self._decode(batch).frames:
+                    self._frames = [*self._frames, frame.tail(_ROWS)][-_BLOCKS:]
+        self._at[number] = end
