@@ -204,7 +204,10 @@ def test_a_log_that_cannot_be_read_is_told_and_the_view_stays(log, start):
     assert answer.json()["healthy"] is False
     assert answer.json()["reasons"][0]
     assert get(server, "/api/view").status_code == 200
-    assert get(server, "/api/topics").status_code in (400, 500)
+    refused = get(server, "/api/topics")
+    assert refused.status_code == 503  # it is not the client's mistake, and the log's place is none of its business
+    assert refused.json() == {"error": "the log cannot be read now; /api/health and this server's own log tell why"}
+    assert get(server, "/api/view?region=1").status_code == 400
 
 
 def test_the_background_is_what_was_given(log, start):

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidewheel.errors import TidewheelError
+from tidewheel.errors import DefinitionError, LogError
 from tidewheel.serve.api import json_response
 from tidewheel.serve.hub import Hub
 from tidewheel.serve.page import NOT_BUILT, Page
@@ -52,7 +52,12 @@ def make_app(routes: list[BaseRoute], *, hub: Hub, guard: Guard, page: Page, til
 
     application = Starlette(
         routes=[*routes, Route("/{path:path}", file)],
-        exception_handlers={HTTPException: _refused, TidewheelError: _wrong, Exception: _broken},
+        exception_handlers={
+            HTTPException: _refused,
+            DefinitionError: _wrong,
+            LogError: _unreadable,
+            Exception: _broken,
+        },
         lifespan=lifespan,
     )
     guarded = _Guarded(application, guard, security_headers(tiles=tiles))
@@ -69,6 +74,11 @@ def _refused(_: Request, error: Exception) -> Response:
 
 def _wrong(_: Request, error: Exception) -> Response:
     return json_response({"error": str(error)}, 400)
+
+
+def _unreadable(request: Request, error: Exception) -> Response:
+    _logger.warning("%s: %s", request.scope["path"], error)
+    return json_response({"error": "the log cannot be read now; /api/health and this server's own log tell why"}, 503)
 
 
 def _broken(request: Request, error: Exception) -> Response:
