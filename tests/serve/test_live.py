@@ -141,12 +141,12 @@ def test_a_large_append_is_several_blocks_whose_watermark_comes_last(log, start)
     for timing, until in (("ON_TIME", end), ("EARLY", end + 5 * SECOND)):
         counts(log, many, end=until, watermark=end, pane_timing=timing)
         assert len(log.blocks("analytics.vehicle-distribution", 0, 0)) > 3
-        shown = server.feed.view["vehicle-distribution"]
-        eventually(lambda shown=shown, until=until: _all_end_at(shown, until, len(many)), timing)
+        eventually(lambda until=until: _all_end_at(server.feed, until, len(many)), timing)
 
 
-def _all_end_at(shown, end, count):
-    items = list(shown.items.values())
+def _all_end_at(feed, end, count):
+    with feed.lock:
+        items = list(feed.view["vehicle-distribution"].items.values())
     return len(items) == count and all(item.window[1] == end for item in items)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tidewheel.errors import DefinitionError
-from tidewheel.serve.inference import infer, version_of
+from tidewheel.serve.inference import infer, timed, version_of
 from tidewheel.serve.layer import PREFIX, Layer, parse_layers
 from tidewheel.serve.sample import Sample
 from tidewheel.transport.aliases import ALIASES_TOPIC, Aliases
@@ -55,7 +55,7 @@ class Catalogue:
         given = installed_layers() if installed is None else installed
         self._described = [*own, *(layer for layer in given if not {layer.name, layer.topic} & taken)]
         self._samples: dict[tuple[str, str], Sample] = {}
-        self._inferred: dict[tuple[str, str], Layer] = {}
+        self._known: dict[tuple[str, str], Layer] = {}
         """By name and topic."""
         self._aliases: Mapping[str, str] = {}
         self._versions: dict[str, int] = {}
@@ -76,17 +76,19 @@ class Catalogue:
         topics: dict[str, str] = {}
         for layer in self._described:
             topic = self._aliases.get(layer.topic, layer.topic)
-            if topic in there or layer in self._own:
-                layers[layer.name] = layer
             if topic in there:
+                layers[layer.name] = self._learned(layer.name, layer, there[topic]) or timed(layer, None)
                 topics[layer.name] = topic
+            elif layer in self._own:
+                layers[layer.name] = timed(layer, None)
         shown = {*topics.values(), *(layer.topic for layer in self._described)}
         names = {*there, *self._aliases}
+        by_topic = {layer.topic: layer for layer in self._described}
         for name in sorted(name for name in names if name.startswith(PREFIX) and name not in shown):
             topic = self._aliases.get(name, name)
             if topic not in there or topic in topics.values():
                 continue
-            made = self._made(name, there[topic])
+            made = self._learned(name, version_of(name, by_topic), there[topic])
             if made is not None and made.name not in layers:
                 layers[made.name] = made
                 topics[made.name] = topic
@@ -101,14 +103,14 @@ class Catalogue:
         self._versions[info.name] = end
         return moved
 
-    def _made(self, name: str, info: TopicInfo) -> Layer | None:
-        """The layer of a topic that nobody described; None as long as there is no result in it. The first results do
-        not tell everything: with those that follow it is made anew, until there are enough."""
-        made = version_of(name, {layer.topic: layer for layer in self._described})
-        if made is not None:
-            return made
+    def _learned(self, name: str, described: Layer | None, info: TopicInfo) -> Layer | None:
+        """A layer with all that its description leaves open: everything, if there is none. The first results do not
+        tell it all, so with those that follow it is made anew, until there are enough; None as long as there are none.
+        """
+        if described is not None and described.expiry is not None:
+            return described
         shown = (name, info.name)
         sample = self._samples.setdefault(shown, Sample(self._log, self.registry))
         if not sample.full and sample.grow(info):
-            self._inferred[shown] = infer(name, sample.rows)
-        return self._inferred.get(shown)
+            self._known[shown] = timed(described or infer(name, sample.rows), sample.rows)
+        return self._known.get(shown)

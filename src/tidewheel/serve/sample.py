@@ -16,6 +16,7 @@ __all__ = ["Sample"]
 _logger = logging.getLogger(__name__)
 _BLOCKS = 20
 _ROWS = 200
+_REACH = 4_096
 
 
 class Sample:
@@ -55,12 +56,21 @@ class Sample:
     def _read(self, info: TopicInfo, number: int, end: int) -> None:
         start = self._at.get(number)
         if start is None:
-            blocks = self._log.blocks(info.name, number, info.first_offsets[number], end=end)
-            # Most blocks of a job that seldom finds something hold nothing but a marker.
-            filled = [block.first_offset for block in blocks if block.summary.count > len(block.summary.punctuations)]
-            start = filled[-_BLOCKS:][0] if filled else end
+            start = self._beginning(info.name, number, info.first_offsets[number], end)
         if start < end:
             for batch in self._log.read(info.name, number, start, end=end):
                 for frame in self._decode(batch).frames:
                     self._frames = [*self._frames, frame.tail(_ROWS)][-_BLOCKS:]
         self._at[number] = end
+
+    def _beginning(self, topic: str, number: int, first: int, end: int) -> int:
+        """Where the last few blocks begin that hold more than a marker, found from behind: there may be many, and most
+        of those of a job that seldom finds something hold nothing else."""
+        reach = _REACH
+        while True:
+            start = max(first, end - reach)
+            blocks = self._log.blocks(topic, number, start, end=end) if start < end else []
+            filled = [block.first_offset for block in blocks if block.summary.count > len(block.summary.punctuations)]
+            if len(filled) >= _BLOCKS or start == first:
+                return max(first, filled[-_BLOCKS:][0]) if filled else end
+            reach *= 8

@@ -14,7 +14,7 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import Duration, Instant
 from tidewheel.serve.item import Item, items_of
-from tidewheel.serve.layer import Layer
+from tidewheel.serve.layer import EXPIRY, Layer
 from tidewheel.serve.rows import shown_early
 
 __all__ = ["Change", "LayerView", "View"]
@@ -28,7 +28,7 @@ class LayerView:
 
     def __init__(self, layer: Layer, *, speed: float = 1.0) -> None:
         self.layer = layer
-        self.expiry: Duration = max(1, round(layer.expiry * 1_000 / speed))
+        self.expiry: Duration = max(1, round((layer.expiry or EXPIRY) * 1_000 / speed))
         self.items: dict[str, Item] = {}
         self._before: dict[str, Item | None] = {}
         self._due: list[tuple[Instant, str]] = []
