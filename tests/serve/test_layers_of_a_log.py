@@ -229,7 +229,6 @@ def test_an_identity_is_made_of_fields_only_if_no_others_could_be_meant(log):
 def test_a_topic_without_results_has_no_layer_yet(log):
     log.create_topic("analytics.empty")
     log.append("analytics.marked", codec.punctuation(5))
-    log.append("analytics.strange", records([b"\xff"]))
     catalogue = made(log)
     assert catalogue.layers == {}
     put(log, FinalStopCount, "analytics.empty", {"cell": [CELLS["here"]]})

@@ -367,6 +367,20 @@ def test_a_block_that_a_layer_cannot_take_is_counted_and_the_feed_goes_on(log, s
     assert server.feed.health() == []
 
 
+def test_results_are_counted_that_nobody_can_decode_and_shown_once_somebody_can(log, start):
+    log.append("analytics.strange", records([b"\xff", b"{}"]))
+    server = start()
+    with viewer(server) as page:
+        page.until(lambda: page.status.get("bad") == 2, "they are counted")
+        assert [(layer["name"], layer["show"], layer["figures"]) for layer in page.hello["layers"]] == [
+            ("strange", "table", [])
+        ]
+        counts(log, {CELLS["here"]: 3}, end=now(), topic="analytics.strange")
+        page.subscribe("strange")
+        page.until(lambda: [item["v"] for item in page.layers["strange"].values()] == [3], "a result")
+        assert page.status["bad"] == 2
+
+
 def test_the_server_ends_at_once_though_clients_look_on(log, start):
     vehicles(log, (7, 24.9, 60.2))
     server = start()

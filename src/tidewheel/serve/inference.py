@@ -35,7 +35,7 @@ def infer(topic: str, sample: pl.DataFrame) -> Layer:
     `neighbour` arrows, `lat` and `lon` points; without any of these they are a table."""
     fields = own_fields(sample)
     geometry, show = _geometry(fields)
-    unkeyed = sample["@key"].null_count() > 0
+    unkeyed = sample.is_empty() or sample["@key"].null_count() > 0
     key = [] if unkeyed else _key(sample, fields)
     place = {"cell", "neighbour", "lat", "lon", "heading"}
     told = [name for name in fields if name not in _COURSE | place | {*key}]

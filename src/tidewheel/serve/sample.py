@@ -28,6 +28,7 @@ class Sample:
         self._decode = Decoder(registry)
         self._at: dict[int, int] = {}
         self._frames: list[pl.DataFrame] = []
+        self._seen = 0
 
     @property
     def full(self) -> bool:
@@ -36,22 +37,22 @@ class Sample:
 
     @property
     def rows(self) -> pl.DataFrame:
-        """The results so far, of the type that the last of them has."""
+        """The results so far, of the type that the last of them has; none if none could be decoded."""
         if not self._frames:
             return pl.DataFrame()
         kind = self._frames[-1].schema
         return pl.concat([frame for frame in self._frames if frame.schema == kind])
 
     def grow(self, info: TopicInfo) -> bool:
-        """Look at what has come to the topic since the last time. Was there a result?"""
-        before = self._frames
+        """Look at what has come to the topic since the last time. Was there a result, or what should have been one?"""
+        before = self._seen
         for number, end in enumerate(info.next_offsets):
             try:
                 self._read(info, number, end)
             except LogError as error:  # it left while it was read: the next time there is another beginning
                 _logger.info("%s: %s", info.name, error)
                 self._at.pop(number, None)
-        return self._frames is not before
+        return self._seen > before
 
     def _read(self, info: TopicInfo, number: int, end: int) -> None:
         start = self._at.get(number)
@@ -59,8 +60,9 @@ class Sample:
             start = self._beginning(info.name, number, info.first_offsets[number], end)
         if start < end:
             for batch in self._log.read(info.name, number, start, end=end):
-                for frame in self._decode(batch).frames:
-                    self._frames = [*self._frames, frame.tail(_ROWS)][-_BLOCKS:]
+                found = self._decode(batch)
+                self._frames = [*self._frames, *(frame.tail(_ROWS) for frame in found.frames)][-_BLOCKS:]
+                self._seen += len(found.frames) + found.bad
         self._at[number] = end
 
     def _beginning(self, topic: str, number: int, first: int, end: int) -> int:
