@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import httpx
 import pyarrow as pa
@@ -200,6 +201,19 @@ def test_a_topic_that_appears_gets_its_layer_without_a_restart(log, start):
         page.until(lambda: "1/7" in page.layers.get("vehicles", {}), "the layer that was asked for is there")
         page.until(lambda: page.hello["layers"], "the layers are told anew")
         assert [layer["name"] for layer in page.hello["layers"]] == ["vehicles"]
+
+
+def test_how_it_is_doing_is_told_between_two_steps_of_the_reader_not_during_one(log, start):
+    vehicles(log, (7, 24.9, 60.2))
+    server = start()
+    told = []
+    asking = threading.Thread(target=lambda: told.append(server.status()))
+    with server.feed.lock:  # as the reader does while it adds a layer
+        asking.start()
+        asking.join(0.3)
+        assert not told
+    asking.join(20)
+    assert told[0]["shown"] == 1
 
 
 def test_a_switched_name_is_followed(log, start):
