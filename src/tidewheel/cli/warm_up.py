@@ -13,7 +13,7 @@ def warm_up() -> None:
     """Let Spark start faster on this machine from now on.
 
     Most of the time that Spark takes to start is spent on loading its classes. This loads them once and keeps them in
-    a file in your cache folder (about 150 MB), which Java maps when it starts. Do it again after Spark or Java was
+    a file in your cache folder (about 180 MB), which Java maps when it starts. Do it again after Spark or Java was
     replaced: until then it starts as if there were no such file.
 
         tidewheel warm-up
