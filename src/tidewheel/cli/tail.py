@@ -7,7 +7,6 @@ import heapq
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,15 +24,13 @@ from tidewheel.cli.common import (
     say,
 )
 from tidewheel.errors import MalformedError
-from tidewheel.model.time import Instant, format_instant
+from tidewheel.model.time import Instant, format_instant, moment
 
 if TYPE_CHECKING:
     from tidewheel.transport.log import Log, Start
     from tidewheel.transport.registry import TypeRegistry
 
 __all__ = ["tail"]
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +122,7 @@ def _start(text: str | None) -> Start | None:
         return text  # type: ignore[return-value]  # one of the three
     if text.isascii() and text.isdigit():
         return int(text)
-    return _EPOCH + timedelta(microseconds=parse_instant(text))
+    return moment(parse_instant(text))
 
 
 def _last(log: Log, topic: str, ends: dict[tuple[str, int], int], count: int) -> list[_Record]:

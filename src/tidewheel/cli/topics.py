@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidewheel.cli.attending import print_json, stoppable
 from tidewheel.cli.common import DEFAULT_LOG, ExistingLogOption, JsonOption, existing_log, local_time, out
-from tidewheel.model.time import Duration, Instant, format_instant, now
+from tidewheel.model.time import Duration, Instant, format_instant, moment, now
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["adds_up", "size", "topics"]
 
 _RATE_OVER = 60.0
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ def _topics(log: Log, everything: bool) -> list[_Topic]:
 
 def _topic(log: Log, info: TopicInfo, at: Instant) -> _Topic:
     firsts, appended = [], 0
-    since = _EPOCH + timedelta(microseconds=at - int(_RATE_OVER * 1e6))
+    since = moment(at - int(_RATE_OVER * 1e6))
     for partition, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
         if end > first:
             firsts += [block.summary.append_time for block in log.blocks(info.name, partition, first, limit=1)]

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 from tidewheel.errors import DefinitionError
 
-__all__ = ["Duration", "Instant", "duration", "format_duration", "format_instant", "instant", "now"]
+__all__ = ["Duration", "Instant", "duration", "format_duration", "format_instant", "instant", "moment", "now"]
 
 Instant = int
 """Microseconds since 1970-01-01T00:00:00Z."""
@@ -99,6 +99,15 @@ def _six_digits(match: re.Match[str]) -> str:
     return "." + match[1][:6].ljust(6, "0")
 
 
+def moment(value: Instant) -> datetime:
+    """The datetime of an instant, in UTC: what `instant` takes back. `OverflowError` outside the years 1 to 9999.
+
+    >>> moment(1_500_000)
+    datetime.datetime(1970, 1, 1, 0, 0, 1, 500000, tzinfo=datetime.timezone.utc)
+    """
+    return _EPOCH + timedelta(microseconds=value)
+
+
 def format_instant(value: Instant) -> str:
     """ISO text of an instant; instants beyond the year 9999 are given as a number.
 
@@ -106,10 +115,10 @@ def format_instant(value: Instant) -> str:
     '1970-01-01T00:00:01.500000Z'
     """
     try:
-        moment = _EPOCH + timedelta(microseconds=value)
+        when = moment(value)
     except OverflowError:
         return f"{value} µs"
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment.year >= 1000 else f"{value} µs"
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if when.year >= 1000 else f"{value} µs"
 
 
 def format_duration(value: Duration) -> str:
