@@ -61,7 +61,7 @@ class Catalogue:
         self._versions: dict[str, int] = {}
         self.registry = TypeRegistry(entry_point_group="tidewheel.types")
         self.registry.register(*(types.message_class(name) for name in types.names()))
-        self.layers: Mapping[str, Layer] = {layer.name: layer for layer in own}
+        self.layers: Mapping[str, Layer] = {layer.name: timed(layer, None) for layer in own}
         self.topics: Mapping[str, str] = {}
         """Of each layer the topic that it shows now; a layer that is not in it has none yet."""
 
