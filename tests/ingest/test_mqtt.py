@@ -459,6 +459,22 @@ def test_a_wrong_password_is_a_clear_error(guarded: Mosquitto, log: Log, passwor
         publisher.publish([number(1)])
 
 
+def test_a_message_that_the_broker_refuses_is_not_published(guarded: Mosquitto) -> None:
+    address = Broker("127.0.0.1", guarded.port, username="anna", password="secret")
+    with MqttPublisher(address) as publisher, pytest.raises(SetupError, match=r"refused a message.*Not authorized"):
+        publisher.publish([number(1, topic="letters/x")])
+
+
+def test_a_broker_that_promises_less_than_it_was_asked_for_is_told(
+    tmp_path: Path, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    with mosquitto(tmp_path / "broker", "max_qos 0") as broker:
+        pipeline = Pipeline(log, NumberProcessor())
+        with running(connector(broker.port), pipeline):
+            eventually(lambda: pipeline.state != b"", "connected")
+    assert "gives 'numbers/#' with QoS 0 only: what it sends while the connection is broken is lost" in caplog.text
+
+
 def test_a_publisher_without_a_broker_says_so() -> None:
     with (
         MqttPublisher(Broker("127.0.0.1", free_port()), timeout="300 ms") as publisher,

@@ -51,7 +51,15 @@ def vehicles(log: Log, *each: tuple[int, float, float], time: Instant | None = N
     put(log, VehicleCell, "analytics.vehicle-cell", columns, times=time)
 
 
-def counts(log: Log, cells: Mapping[int, int], *, end: Instant, watermark: Instant | None = None, **more: Any) -> None:
+def counts(
+    log: Log,
+    cells: Mapping[int, int],
+    *,
+    end: Instant,
+    watermark: Instant | None = None,
+    topic: str = "analytics.vehicle-distribution",
+    **more: Any,
+) -> None:
     """Vehicles per cell in the window of 30 s that ends then."""
     size = len(cells)
     stamps = pl.Series([end], dtype=pl.Datetime("us", "UTC"))
@@ -63,7 +71,7 @@ def counts(log: Log, cells: Mapping[int, int], *, end: Instant, watermark: Insta
         "pane_timing": ["ON_TIME"] * size,
         **{name: [value] * size for name, value in more.items()},
     }
-    put(log, VehicleCount, "analytics.vehicle-distribution", columns, times=end - 1, watermark=watermark)
+    put(log, VehicleCount, topic, columns, times=end - 1, watermark=watermark)
 
 
 def stop_of(log: Log, vehicle: int, *, time: Instant | None = None, mode: str = "bus") -> None:

@@ -47,7 +47,7 @@ def made(log, **options):
         ({"topic": "x", "geometry": {"kind": "sphere"}}, "sphere"),
         ({"topic": "x", "geometry": {"kind": "cell", "cell": 5}}, "Expected `str`"),
         ({"topic": "x", "expiry": 0}, ">= 1"),
-        ({"topic": "x", "expiry": "10 s"}, "Expected `int`"),
+        ({"topic": "x", "expiry": "10 s"}, "Expected `int"),
         ({"topic": "x", "key": ["a", "a"]}, "key has 'a' twice"),
         ({"topic": "x", "key": ["a-b"]}, "$[0].key[0]"),
         ({"topic": "x", "scale": {"kind": "sequential", "domain": [0, 1], "colours": ["#000000", "#ffffff"]}}, "value"),
@@ -110,7 +110,33 @@ def test_every_transit_job_has_a_layer_that_names_fields_of_its_message():
         named = {*layer.key, *layer.filters, *geometry, *(figure.field for figure in layer.figures)}
         assert named | ({layer.value.field} if layer.value else set()) <= fields, layer.name
         if "window_end" in fields and layer.name != "journeys":
-            assert (layer.period, layer.expiry) == (5_000, 10_000)
+            assert (layer.period, layer.expiry) == (None, None)  # the windows tell
+
+
+def test_results_expire_by_the_windows_that_the_job_was_told_to_make(log):
+    end = now() // SECOND * SECOND
+    topics = {"analytics.vehicle-distribution": 20, "analytics.vehicle-distribution.v2": 5}
+    catalogue = Catalogue(log)
+    for step in range(3):
+        for topic, every in topics.items():
+            counts(log, {CELLS["here"]: 1}, end=end + step * every * SECOND, topic=topic)
+        catalogue.refresh(log.topics())
+    layers = catalogue.layers
+    assert (layers["vehicle-distribution"].period, layers["vehicle-distribution"].expiry) == (20_000, 25_000)
+    beside = layers["vehicle-distribution.v2"]
+    assert (beside.title, beside.period, beside.expiry) == ("Vehicles per cell (v2)", 5_000, 10_000)
+
+
+def test_an_expiry_that_was_given_stays_and_one_that_nothing_tells_is_30_seconds(log):
+    given = Layer(topic="analytics.vehicle-distribution", name="given", expiry=7_000)
+    waiting = Layer(topic="analytics.later", name="waiting")
+    end = now() // SECOND * SECOND
+    for step in range(3):
+        counts(log, {CELLS["here"]: 1}, end=end + step * 5 * SECOND)
+    vehicles(log, (1, 24.0, 60.0))
+    layers = made(log, own=[given, waiting]).layers
+    known = {name: (layer.period, layer.expiry) for name, layer in layers.items()}
+    assert known == {"given": (None, 7_000), "waiting": (None, 30_000), "vehicle-cell": (None, 30_000)}
 
 
 def test_a_topic_that_nobody_described_gets_a_layer_from_its_fields(log):
@@ -149,10 +175,60 @@ def test_the_period_of_windows_is_seen_and_sessions_have_none(log):
     assert (layer.period, layer.expiry) == (5_000, 10_000)
 
 
+def test_a_layer_that_was_made_from_the_first_results_learns_from_the_next(log):
+    """A server that was there before the job ends with the layer of one that came later."""
+    end = now() // SECOND * SECOND
+    catalogue, known = made(log), []
+    for step in range(25):
+        counts(log, {CELLS["here"]: step + 1}, end=end + step * 5 * SECOND)
+        catalogue.refresh(log.topics())
+        (layer,) = catalogue.layers.values()
+        known.append((layer.period, layer.expiry, layer.scale.domain[1]))
+    assert known[:3] == [(None, 35_000, 1.0), (5_000, 10_000, 2.0), (5_000, 10_000, 3.0)]
+    assert known[-1] == known[19] == (5_000, 10_000, 20.0)  # and then it stays
+
+
+def test_a_layer_learns_across_markers_and_after_a_switch(log):
+    end = now() // SECOND * SECOND
+    catalogue = Catalogue(log, installed=[])
+    for step in range(3):
+        counts(log, {CELLS["here"]: 1}, end=end + step * 60 * SECOND)
+        for _ in range(30):
+            log.append("analytics.vehicle-distribution", codec.punctuation(end))
+        catalogue.refresh(log.topics())
+    assert catalogue.layers["vehicle-distribution"].period == 30_000  # no more than the window is long
+    put(log, FinalStopCount, "analytics.vehicle-distribution.v2", {"cell": [CELLS["here"]], "vehicles": [3]})
+    Aliases(log).switch("analytics.vehicle-distribution", "analytics.vehicle-distribution.v2")
+    catalogue.refresh(log.topics())
+    assert catalogue.layers["vehicle-distribution"].period is None
+
+
+def test_an_identity_is_made_of_fields_only_if_no_others_could_be_meant(log):
+    registry = TypeRegistry()
+    schema = pa.schema({"vehicles": pa.int64(), "line": pa.int64()})
+    kind = define_message(registry, "lines", schema)
+    publish_types(log, registry, [kind])
+
+    def result(line, vehicles):
+        values = codec.encode_columns(
+            kind,
+            pl.DataFrame({"vehicles": [vehicles], "line": [line]}),
+            event_time=pa.array([now()]),
+            registry=registry,
+        )
+        log.append("analytics.lines", records(values, keys=[str(line).encode()]))
+
+    result(7, 7)
+    catalogue = made(log)
+    assert catalogue.layers["lines"].key == ()  # it is the record's key, which is always right
+    result(8, 3)
+    catalogue.refresh(log.topics())
+    assert (catalogue.layers["lines"].key, catalogue.layers["lines"].value.field) == (("line",), "vehicles")
+
+
 def test_a_topic_without_results_has_no_layer_yet(log):
     log.create_topic("analytics.empty")
     log.append("analytics.marked", codec.punctuation(5))
-    log.append("analytics.strange", records([b"\xff"]))
     catalogue = made(log)
     assert catalogue.layers == {}
     put(log, FinalStopCount, "analytics.empty", {"cell": [CELLS["here"]]})

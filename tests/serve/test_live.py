@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import httpx
 import pyarrow as pa
@@ -141,12 +142,12 @@ def test_a_large_append_is_several_blocks_whose_watermark_comes_last(log, start)
     for timing, until in (("ON_TIME", end), ("EARLY", end + 5 * SECOND)):
         counts(log, many, end=until, watermark=end, pane_timing=timing)
         assert len(log.blocks("analytics.vehicle-distribution", 0, 0)) > 3
-        shown = server.feed.view["vehicle-distribution"]
-        eventually(lambda shown=shown, until=until: _all_end_at(shown, until, len(many)), timing)
+        eventually(lambda until=until: _all_end_at(server.feed, until, len(many)), timing)
 
 
-def _all_end_at(shown, end, count):
-    items = list(shown.items.values())
+def _all_end_at(feed, end, count):
+    with feed.lock:
+        items = list(feed.view["vehicle-distribution"].items.values())
     return len(items) == count and all(item.window[1] == end for item in items)
 
 
@@ -202,6 +203,19 @@ def test_a_topic_that_appears_gets_its_layer_without_a_restart(log, start):
         assert [layer["name"] for layer in page.hello["layers"]] == ["vehicles"]
 
 
+def test_how_it_is_doing_is_told_between_two_steps_of_the_reader_not_during_one(log, start):
+    vehicles(log, (7, 24.9, 60.2))
+    server = start()
+    told = []
+    asking = threading.Thread(target=lambda: told.append(server.status()))
+    with server.feed.lock:  # as the reader does while it adds a layer
+        asking.start()
+        asking.join(0.3)
+        assert not told
+    asking.join(20)
+    assert told[0]["shown"] == 1
+
+
 def test_a_switched_name_is_followed(log, start):
     vehicles(log, (7, 24.9, 60.2))
     with viewer(start()) as page:
@@ -212,6 +226,20 @@ def test_a_switched_name_is_followed(log, start):
         page.until(lambda: set(page.layers["vehicles"]) == {"1/9"}, "only what the new topic holds")
         Aliases(log).switch("analytics.vehicle-cell", "analytics.vehicle-cell")
         page.until(lambda: set(page.layers["vehicles"]) == {"1/7"}, "and back again")
+
+
+def test_a_layer_that_is_described_anew_is_shown_anew(log, start):
+    """Here the second window tells the period: what was shown for as long as a window is too old by that measure."""
+    at, later = now() // SECOND * SECOND, [0]
+    with viewer(start(clock=lambda: now() + later[0])) as page:
+        page.subscribe("counts")
+        counts(log, {CELLS["here"]: 1}, end=at, topic="analytics.counts")
+        page.until(lambda: len(page.layers.get("counts", {})) == 1, "the first window")
+        assert page.hello["layers"][0]["expiry"] == 35_000
+        later[0] = 20 * SECOND
+        counts(log, {CELLS["there"]: 1}, end=at + 5 * SECOND, topic="analytics.counts")
+        page.until(lambda: page.hello["layers"][0]["expiry"] == 10_000, "the new description")
+        page.until(lambda: page.layers["counts"] == {}, "the first window is gone")
 
 
 def test_a_user_s_own_layer_goes_before_the_installed_one(log, start):
@@ -351,6 +379,20 @@ def test_a_block_that_a_layer_cannot_take_is_counted_and_the_feed_goes_on(log, s
         page.until(lambda: "1/7" in page.layers.get("vehicles", {}), "others are shown")
         page.until(lambda: page.status.get("bad") == 2, "they are counted")
     assert server.feed.health() == []
+
+
+def test_results_are_counted_that_nobody_can_decode_and_shown_once_somebody_can(log, start):
+    log.append("analytics.strange", records([b"\xff", b"{}"]))
+    server = start()
+    with viewer(server) as page:
+        page.until(lambda: page.status.get("bad") == 2, "they are counted")
+        assert [(layer["name"], layer["show"], layer["figures"]) for layer in page.hello["layers"]] == [
+            ("strange", "table", [])
+        ]
+        counts(log, {CELLS["here"]: 3}, end=now(), topic="analytics.strange")
+        page.subscribe("strange")
+        page.until(lambda: [item["v"] for item in page.layers["strange"].values()] == [3], "a result")
+        assert page.status["bad"] == 2
 
 
 def test_the_server_ends_at_once_though_clients_look_on(log, start):

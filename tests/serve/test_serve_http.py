@@ -204,7 +204,10 @@ def test_a_log_that_cannot_be_read_is_told_and_the_view_stays(log, start):
     assert answer.json()["healthy"] is False
     assert answer.json()["reasons"][0]
     assert get(server, "/api/view").status_code == 200
-    assert get(server, "/api/topics").status_code in (400, 500)
+    refused = get(server, "/api/topics")
+    assert refused.status_code == 503  # it is not the client's mistake, and the log's place is none of its business
+    assert refused.json() == {"error": "the log cannot be read now; /api/health and this server's own log tell why"}
+    assert get(server, "/api/view?region=1").status_code == 400
 
 
 def test_the_background_is_what_was_given(log, start):
@@ -281,6 +284,25 @@ def test_pages_of_other_sites_are_refused_unless_allowed(log, start):
     assert "access-control-allow-origin" not in get(server, "/api/layers").headers
     with pytest.raises(DefinitionError, match="an origin looks like"):
         start(allow_origins=["map.example.org/path"])
+
+
+def test_an_allowed_page_may_bring_the_token_in_a_header(log, start):
+    """A browser asks first whether it may: without the token, for that is what it asks about."""
+    server = start(token="secret", allow_origins=["https://map.example.org"])
+    asked = {"Access-Control-Request-Method": "GET", "Access-Control-Request-Headers": "authorization"}
+    answer = httpx.options(f"{server.url}/api/layers", headers={"Origin": "https://map.example.org", **asked})
+    assert answer.status_code == 200
+    assert answer.headers["access-control-allow-origin"] == "https://map.example.org"
+    assert "authorization" in answer.headers["access-control-allow-headers"].lower()
+    assert answer.headers["access-control-allow-methods"] == "GET"
+    brought = {"Origin": "https://map.example.org", "Authorization": "Bearer secret"}
+    assert get(server, "/api/layers", headers=brought).headers["access-control-allow-origin"] == brought["Origin"]
+    wrong = get(server, "/api/layers", headers=brought | {"Authorization": "Bearer wrong"})
+    assert (wrong.status_code, wrong.headers["access-control-allow-origin"]) == (401, brought["Origin"])
+    refused = httpx.options(f"{server.url}/api/layers", headers={"Origin": "https://evil.example.org", **asked})
+    assert refused.status_code == 400
+    assert "access-control-allow-origin" not in refused.headers
+    assert httpx.options(f"{server.url}/api/layers").status_code == 401  # that is no such question
 
 
 def test_another_name_for_this_machine_is_refused_while_only_this_machine_is_served(log, start):

@@ -167,14 +167,14 @@ def flow_direction(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, forge
     return table, late
 
 
-def emergency_stop(batches: Batches):
+def emergency_stop(batches: Batches, *, fast=10.0, standing=1.0, within=10 * SECOND):
     """(operator, vehicle, first time, last time) → (mode, speed difference, deceleration, lat, lon); how many late."""
     vehicles, late = in_order(batches, ["mode", "speed", "acc", "lat", "lon"], place=False)
     table = {}
     for (operator, vehicle), rows in vehicles.items():
         begin = 0
         while begin < len(rows):
-            end = _hard_stop(rows, begin)
+            end = _hard_stop(rows, begin, fast, standing, within)
             if end is None:
                 begin += 1
                 continue
@@ -187,9 +187,9 @@ def emergency_stop(batches: Batches):
     return table, late
 
 
-def _hard_stop(rows: list[Row], begin: int) -> int | None:
+def _hard_stop(rows: list[Row], begin: int, fast: float, standing: float, within: int) -> int | None:
     """Where a stop that begins here ends: with the first row that no longer brakes, which must stand."""
-    if rows[begin]["speed"] is None or rows[begin]["speed"] < 10:
+    if rows[begin]["speed"] is None or rows[begin]["speed"] < fast:
         return None
     braking = begin + 1
     while braking < len(rows) and rows[braking]["acc"] is not None and rows[braking]["acc"] < 0:
@@ -197,8 +197,8 @@ def _hard_stop(rows: list[Row], begin: int) -> int | None:
     if braking == begin + 1 or braking == len(rows):
         return None
     last = rows[braking]
-    stands = last["speed"] is not None and last["speed"] < 1
-    return braking if stands and last["event_time"] - rows[begin]["event_time"] < 10 * SECOND else None
+    stands = last["speed"] is not None and last["speed"] < standing
+    return braking if stands and last["event_time"] - rows[begin]["event_time"] < within else None
 
 
 def journeys(batches: Batches, *, gap=10 * MINUTE, lateness=MINUTE):

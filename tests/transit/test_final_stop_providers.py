@@ -121,6 +121,24 @@ def test_gtfs_knows_departures_after_midnight_by_the_clock(gtfs):
     assert ask(gtfs, "1069", 1, DAY, "01:10")["final_stop"] == "middle"
 
 
+def test_gtfs_trips_after_midnight_are_of_the_day_before_or_of_their_own_as_the_feed_writes_them(tmp_path):
+    """Friday night's bus at 01:10 is in the feed as 25:10 of Friday or as 01:10 of Saturday."""
+    trips = "route_id,service_id,trip_id,direction_id\n1069,fri,a,0\n1069,sat,b,0\n1070,fri,c,0\n"
+    times = "trip_id,departure_time,stop_id,stop_sequence\na,01:10:00,near,1\na,01:40:00,middle,2\n" + (
+        "b,01:10:00,near,1\nb,01:40:00,far,2\nc,25:10:00,near,1\nc,25:40:00,middle,2\n"
+    )
+    dates = "service_id,date,exception_type\nfri,20251010,1\nsat,20251011,1\n"
+    files = {**FEED, "trips.txt": trips, "stop_times.txt": times, "calendar_dates.txt": dates}
+    gtfs = GtfsFinalStops(feed(tmp_path / "night", files))
+    assert ask(gtfs, "1069", 1, "2025-10-10", "01:10") == FAR, "Saturday's, by the clock"
+    assert ask(gtfs, "1069", 1, "2025-10-09", "01:10")["final_stop"] == "middle", "Friday's, by the clock"
+    assert ask(gtfs, "1069", 1, "2025-10-11", "01:10") is None
+    assert ask(gtfs, "1070", 1, "2025-10-10", "01:10")["final_stop"] == "middle", "25:10 of Friday"
+    assert ask(gtfs, "1070", 1, "2025-10-09", "01:10") is None
+    with pytest.raises(ProviderError):
+        ask(gtfs, "1069", 1, "9999-12-31", "01:10")
+
+
 def test_where_trips_of_one_departure_end_in_two_places_there_is_no_answer(gtfs):
     assert ask(gtfs, "1070", 1, DAY, "09:00") is None
 

@@ -106,11 +106,17 @@ def test_crossings_go_to_neighbours_only(seed, how, mode, early):
 
 
 @settings(max_examples=15)
-@given(seed=SEEDS, how=CUTS, job=st.sampled_from([jobs.emergency_stop, jobs.emergency_stop_sql]))
-def test_emergency_stops_are_found_by_pattern_and_by_statement(seed, how, job):
+@given(
+    seed=SEEDS,
+    how=CUTS,
+    job=st.sampled_from([jobs.emergency_stop, jobs.emergency_stop_sql]),
+    bounds=st.sampled_from([(10.0, 1.0, 10), (7.5, 2.5, 6)]),
+)
+def test_emergency_stops_are_found_by_pattern_and_by_statement(seed, how, job, bounds):
+    fast, standing, seconds = bounds
     batches = cut(traffic(seed, stop_and_go, rows=150, seconds=60), how)
-    found = run_job(job, batches)
-    expected, late = oracle.emergency_stop(batches)
+    found = run_job(job, batches, fast=fast, standing=standing, within=f"{seconds} s")
+    expected, late = oracle.emergency_stop(batches, fast=fast, standing=standing, within=seconds * SECOND)
     names = ["operator", "vehicle", "match_start", "match_end", "mode", "speed_difference"]
     names += ["strongest_deceleration", "lat", "lon"]
     rows = micros(found["results"]).select(names).rows() if "results" in found else []

@@ -66,7 +66,7 @@ Events come in from MQTT, HTTP, recordings or a simulator (ingest, replay, simul
 topics and tail), and jobs on Spark turn them into results, which are in the log again (run) and on a live map (serve).
 Each command explains itself: tidewheel COMMAND --help.
 
-    tidewheel demo                   (all of it, live in the browser)
+    tidewheel demo                   (all of it, with the live map in the browser)
     tidewheel doctor                 (is everything here that it needs?)
     tidewheel simulate --for 1min    (a minute of a city's traffic)
     tidewheel run vehicle-cell --available-now

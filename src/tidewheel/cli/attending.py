@@ -7,7 +7,6 @@ import os
 import signal
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
@@ -21,7 +20,7 @@ from tidewheel.model.time import Duration
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["Rate", "Stop", "attend", "print_json", "stoppable"]
+__all__ = ["Stop", "attend", "print_json", "stoppable"]
 
 _T = TypeVar("_T")
 _REFRESH = 0.5
@@ -64,23 +63,6 @@ def stoppable() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-class Rate:
-    """Events a second over the last few seconds, from a running total."""
-
-    def __init__(self, *, over: float = 5.0) -> None:
-        self._over = over
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def __call__(self, total: int, at: float | None = None) -> float:
-        """The rate, now that the total is this (`at`: seconds of any clock that does not go back)."""
-        at = time.monotonic() if at is None else at
-        self._seen.append((at, total))
-        while len(self._seen) > 2 and at - self._seen[1][0] >= self._over:
-            self._seen.popleft()
-        began, first = self._seen[0]
-        return (total - first) / (at - began) if at > began else 0.0
 
 
 def attend(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.cli.attending import Rate, Stop, attend, print_json
+from tidewheel.cli.attending import Stop, attend, print_json
 from tidewheel.cli.common import say
+from tidewheel.model.rate import Rate
 from tidewheel.model.time import Duration
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import numpy.typing as npt
 import polars as pl
 
 from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition
-from tidewheel.cli.attending import Rate
 from tidewheel.errors import TopicNotFoundError
 from tidewheel.ingest.pipeline import Reports
+from tidewheel.model.rate import Rate
 from tidewheel.model.time import Duration, Instant, now
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import IngestReport

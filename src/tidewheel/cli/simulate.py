@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidewheel.cli.attending import Rate, attend, print_json, stoppable
+from tidewheel.cli.attending import attend, print_json, stoppable
 from tidewheel.cli.bringing import Account, account_line
 from tidewheel.cli.common import (
     DEFAULT_LOG,
@@ -22,6 +22,7 @@ from tidewheel.cli.common import (
     parse_speed,
     say,
 )
+from tidewheel.model.rate import Rate
 from tidewheel.model.time import format_duration, format_instant, now
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tidewheel.cli.common import (
     say,
 )
 from tidewheel.errors import MalformedError
-from tidewheel.model.time import Instant, as_datetime, format_instant
+from tidewheel.model.time import Instant, format_instant, moment
 
 if TYPE_CHECKING:
     from tidewheel.transport.log import Log, Start
@@ -126,7 +126,7 @@ def _start(text: str | None) -> Start | None:
         return text  # type: ignore[return-value]  # one of the three
     if text.isascii() and text.isdigit():
         return int(text)
-    return as_datetime(parse_instant(text))
+    return moment(parse_instant(text))
 
 
 def _last(log: Log, topic: str, ends: dict[tuple[str, int], int], count: int) -> list[_Record]:

@@ -13,7 +13,7 @@ from tidewheel.cli.attending import print_json, stoppable
 from tidewheel.cli.common import DEFAULT_LOG, ExistingLogOption, JsonOption, existing_log, local_time, out, size
 from tidewheel.cli.topic_changes import as_fields, chosen, delete, forget, keep, kept, parse_limits
 from tidewheel.errors import DataLossError
-from tidewheel.model.time import Duration, Instant, as_datetime, format_instant, now
+from tidewheel.model.time import Duration, Instant, format_instant, moment, now
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -134,7 +134,7 @@ def _list(log: Log, names: Sequence[str], *, everything: bool, watch: bool, as_j
 
 def _topic(log: Log, info: TopicInfo, at: Instant) -> _Topic:
     firsts, appended = [], 0
-    since = as_datetime(at - int(_RATE_OVER * 1e6))
+    since = moment(at - int(_RATE_OVER * 1e6))
     for partition, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
         with suppress(DataLossError):  # they have just left by retention
             firsts += [block.summary.append_time for block in log.blocks(info.name, partition, first, limit=1)]

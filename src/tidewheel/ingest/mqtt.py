@@ -284,6 +284,12 @@ class _Run:
                     "ask for the right to read it, or subscribe to less"
                 )
                 return
+            if reason.value < 1:
+                _logger.warning(
+                    "%s: the broker gives %r with QoS 0 only: what it sends while the connection is broken is lost",
+                    self._connector.name,
+                    topic_filter,
+                )
         self._subscribed = True
         _logger.info("%s: subscribed", self._connector.name)
 

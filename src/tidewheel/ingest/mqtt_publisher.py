@@ -51,7 +51,7 @@ class MqttPublisher:
         self._client.loop_start()
 
     def publish(self, messages: Iterable[Message]) -> int:
-        """Publish them all; returns how many when the broker has acknowledged every one. `SetupError` if it refuses,
+        """Publish them all; returns how many when the broker has accepted every one. `SetupError` if it refuses one,
         or acknowledges nothing for as long as `timeout`."""
         count = 0
         for message in messages:
@@ -76,7 +76,7 @@ class MqttPublisher:
         self.close()
 
     def _wait_until(self, condition: Callable[[], bool]) -> None:
-        while not condition():
+        while self._failure is not None or not condition():
             if self._failure is not None:
                 raise self._failure
             if not self._changed.wait(self._timeout):
@@ -93,7 +93,12 @@ class MqttPublisher:
                 self._limit = min(self._max_in_flight, getattr(properties, "ReceiveMaximum", 65_535))
             self._changed.notify_all()
 
-    def _on_publish(self, *_: Any) -> None:
+    def _on_publish(self, _: Any, __: Any, ___: int, reason: ReasonCode, *____: Any) -> None:
         with self._changed:
             self._unacknowledged -= 1
+            if reason.is_failure:
+                self._failure = SetupError(
+                    f"the broker at {self._broker.address} refused a message ({reason}); "
+                    "ask for the right to publish it, or choose another topic"
+                )
             self._changed.notify_all()

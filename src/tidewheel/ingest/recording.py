@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +21,10 @@ from msgspec.json import Decoder
 from tidewheel.errors import MalformedError
 from tidewheel.ingest.compression import read_chunks
 from tidewheel.ingest.message import Message
-from tidewheel.model.time import Instant
+from tidewheel.model.time import Instant, instant, moment
 
 __all__ = ["BadLine", "Recorded", "encode_line", "read_line", "read_recording"]
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _DEEPEST: Final = 100  # brackets in a payload that is still taken over as it is: readers may have a limit
 
 
@@ -101,7 +99,7 @@ def encode_line(message: Message) -> bytes:
     >>> encode_line(Message("a/b", bytes([255, 0]), 1_000_000))
     b'{"received_at":"1970-01-01T00:00:01Z","topic":"a/b","payload_base64":"/wA="}'
     """
-    received_at = _EPOCH + timedelta(microseconds=message.received_at)
+    received_at = moment(message.received_at)
     try:
         text = message.payload.decode()
     except UnicodeDecodeError:
@@ -138,8 +136,4 @@ def read_line(line: bytes, place: str) -> Recorded | BadLine:
     except (ValueError, RecursionError) as error:
         return BadLine(place, f"not a line of a recording: {error}", line)
     time = fields.received_at
-    if time is None:
-        return Recorded(fields.topic, payload, None)
-    if time.tzinfo is None:
-        time = time.replace(tzinfo=timezone.utc)
-    return Recorded(fields.topic, payload, (time - _EPOCH) // _MICROSECOND)
+    return Recorded(fields.topic, payload, None if time is None else instant(time))

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
-from tidewheel.model.time import Instant
+from tidewheel.model.time import Instant, instant, moment
 
 __all__ = ["UNITS", "boundaries", "time_zone"]
 
 UNITS = ("hour", "day", "week", "month", "year")
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 _HOUR = 3_600_000_000
 
@@ -38,9 +37,9 @@ def boundaries(time: Instant, unit: str, zone: str) -> tuple[Instant, Instant]:
     23
     """
     try:
-        local = (_EPOCH + time * _MICROSECOND).astimezone(time_zone(zone))
+        local = moment(time).astimezone(time_zone(zone))
     except OverflowError:  # the zone's local time would be outside the years 1 to 9999
-        local = _EPOCH + time * _MICROSECOND
+        local = moment(time)
     if unit == "hour":
         # By the offset in force, so that the hour that clocks repeat in autumn is two windows.
         offset = (local.utcoffset() or timedelta()) // _MICROSECOND
@@ -90,7 +89,7 @@ def _midnight(ordinal: int, zone: str) -> Instant:
         return END_OF_TIME
     midnight = datetime.combine(date.fromordinal(ordinal), datetime.min.time(), tzinfo=time_zone(zone))
     try:
-        instant = (midnight - _EPOCH) // _MICROSECOND
+        begins = instant(midnight)
     except OverflowError:
         return START_OF_TIME if ordinal < 366 else END_OF_TIME
-    return min(max(instant, START_OF_TIME), END_OF_TIME)
+    return min(max(begins, START_OF_TIME), END_OF_TIME)

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 
 import polars as pl
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
-from tidewheel.model.time import Duration, Instant, duration, format_duration
+from tidewheel.model.time import Duration, Instant, duration, format_duration, moment
 
 __all__ = ["DATETIME", "STREAM", "Clock", "DataType", "Process", "ProcessFunction", "ProcessingTimer", "Timer"]
 
@@ -35,7 +35,6 @@ STREAM = "stream"
 """The column of the results that says to which output a row goes, if a process has more than one."""
 
 DataType = pl.DataType | type[pl.DataType]
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LATEST = datetime.max.replace(tzinfo=timezone.utc)
 
 
@@ -64,7 +63,7 @@ class Clock:
     @property
     def processing_time(self) -> datetime:
         """The batch's clock."""
-        return _EPOCH + timedelta(microseconds=self.clock)
+        return moment(self.clock)
 
     @property
     def ended(self) -> bool:
@@ -75,7 +74,7 @@ class Clock:
 def _moment(time: Instant | None) -> datetime | None:
     if time is None:
         return None
-    return _LATEST if time >= END_OF_TIME else _EPOCH + timedelta(microseconds=time)
+    return _LATEST if time >= END_OF_TIME else moment(time)
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ __all__ = [
     "LATEST",
     "Duration",
     "Instant",
-    "as_datetime",
     "duration",
     "format_duration",
     "format_instant",
     "instant",
+    "moment",
     "now",
 ]
 
@@ -113,10 +113,10 @@ def _six_digits(match: re.Match[str]) -> str:
     return "." + match[1][:6].ljust(6, "0")
 
 
-def as_datetime(value: Instant) -> datetime:
-    """An instant as a datetime in UTC.
+def moment(value: Instant) -> datetime:
+    """The datetime of an instant, in UTC: what `instant` takes back. `OverflowError` outside the years 1 to 9999.
 
-    >>> as_datetime(1_500_000)
+    >>> moment(1_500_000)
     datetime.datetime(1970, 1, 1, 0, 0, 1, 500000, tzinfo=datetime.timezone.utc)
     """
     return _EPOCH + timedelta(microseconds=value)
@@ -129,10 +129,10 @@ def format_instant(value: Instant) -> str:
     '1970-01-01T00:00:01.500000Z'
     """
     try:
-        moment = as_datetime(value)
+        when = moment(value)
     except OverflowError:
         return f"{value} µs"
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if moment.year >= 1000 else f"{value} µs"
+    return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if when.year >= 1000 else f"{value} µs"
 
 
 def format_duration(value: Duration) -> str:

@@ -11,12 +11,13 @@ from typing import Any
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tidewheel.errors import TidewheelError
+from tidewheel.errors import DefinitionError, LogError
 from tidewheel.serve.api import json_response
 from tidewheel.serve.hub import Hub
 from tidewheel.serve.page import NOT_BUILT, Page
@@ -51,10 +52,19 @@ def make_app(routes: list[BaseRoute], *, hub: Hub, guard: Guard, page: Page, til
 
     application = Starlette(
         routes=[*routes, Route("/{path:path}", file)],
-        exception_handlers={HTTPException: _refused, TidewheelError: _wrong, Exception: _broken},
+        exception_handlers={
+            HTTPException: _refused,
+            DefinitionError: _wrong,
+            LogError: _unreadable,
+            Exception: _broken,
+        },
         lifespan=lifespan,
     )
-    return _Guarded(application, guard, security_headers(tiles=tiles))
+    guarded = _Guarded(application, guard, security_headers(tiles=tiles))
+    # Around the guard: a browser asks whether a page may bring the token before it brings it.
+    return CORSMiddleware(
+        guarded, allow_origins=[*guard.origins], allow_methods=["GET"], allow_headers=["Authorization"]
+    )
 
 
 def _refused(_: Request, error: Exception) -> Response:
@@ -64,6 +74,11 @@ def _refused(_: Request, error: Exception) -> Response:
 
 def _wrong(_: Request, error: Exception) -> Response:
     return json_response({"error": str(error)}, 400)
+
+
+def _unreadable(request: Request, error: Exception) -> Response:
+    _logger.warning("%s: %s", request.scope["path"], error)
+    return json_response({"error": "the log cannot be read now; /api/health and this server's own log tell why"}, 503)
 
 
 def _broken(request: Request, error: Exception) -> Response:
@@ -86,11 +101,10 @@ class _Guarded:
         headers = Headers(scope=scope)
         token = QueryParams(scope["query_string"]).get("token")
         refusal = self._guard.judge(scope["path"], headers, token)
-        more = [*self._headers, *self._cross_origin(headers)]
 
         async def sending(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                message["headers"] = [*message.get("headers", []), *more]
+                message["headers"] = [*message.get("headers", []), *self._headers]
             await send(message)
 
         if refusal is None:
@@ -99,12 +113,6 @@ class _Guarded:
             await _response(refusal)(scope, receive, sending)
         else:
             await _deny(scope, receive, sending, refusal)
-
-    def _cross_origin(self, headers: Headers) -> list[tuple[bytes, bytes]]:
-        origin = headers.get("origin")
-        if origin is None or not ({origin, "*"} & self._guard.origins):
-            return []
-        return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"origin")]
 
 
 async def _deny(scope: MutableMapping[str, Any], receive: Receive, send: Send, refusal: Refusal) -> None:

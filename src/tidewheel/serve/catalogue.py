@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import msgspec
-import polars as pl
 
-from tidewheel.errors import DefinitionError, LogError
-from tidewheel.serve.inference import infer, version_of
+from tidewheel.errors import DefinitionError
+from tidewheel.serve.inference import infer, timed, version_of
 from tidewheel.serve.layer import PREFIX, Layer, parse_layers
-from tidewheel.serve.rows import Decoder
+from tidewheel.serve.sample import Sample
 from tidewheel.transport.aliases import ALIASES_TOPIC, Aliases
 from tidewheel.transport.log import Log, TopicInfo
 from tidewheel.transport.registry import TypeRegistry, types
@@ -21,10 +19,7 @@ from tidewheel.transport.type_topic import TYPES_TOPIC, load_types
 
 __all__ = ["Catalogue", "installed_layers", "layers_of_file"]
 
-_logger = logging.getLogger(__name__)
 _GROUP = "tidewheel.layers"
-_SAMPLED_BLOCKS = 20
-_SAMPLED_ROWS = 200
 
 
 def installed_layers() -> list[Layer]:
@@ -59,12 +54,14 @@ class Catalogue:
         taken = {layer.name for layer in own} | {layer.topic for layer in own}
         given = installed_layers() if installed is None else installed
         self._described = [*own, *(layer for layer in given if not {layer.name, layer.topic} & taken)]
-        self._inferred: dict[str, Layer] = {}
+        self._samples: dict[tuple[str, str], Sample] = {}
+        self._known: dict[tuple[str, str], Layer] = {}
+        """By name and topic."""
         self._aliases: Mapping[str, str] = {}
         self._versions: dict[str, int] = {}
         self.registry = TypeRegistry(entry_point_group="tidewheel.types")
         self.registry.register(*(types.message_class(name) for name in types.names()))
-        self.layers: Mapping[str, Layer] = {layer.name: layer for layer in own}
+        self.layers: Mapping[str, Layer] = {layer.name: timed(layer, None) for layer in own}
         self.topics: Mapping[str, str] = {}
         """Of each layer the topic that it shows now; a layer that is not in it has none yet."""
 
@@ -79,17 +76,19 @@ class Catalogue:
         topics: dict[str, str] = {}
         for layer in self._described:
             topic = self._aliases.get(layer.topic, layer.topic)
-            if topic in there or layer in self._own:
-                layers[layer.name] = layer
             if topic in there:
+                layers[layer.name] = self._learned(layer.name, layer, there[topic]) or timed(layer, None)
                 topics[layer.name] = topic
+            elif layer in self._own:
+                layers[layer.name] = timed(layer, None)
         shown = {*topics.values(), *(layer.topic for layer in self._described)}
         names = {*there, *self._aliases}
+        by_topic = {layer.topic: layer for layer in self._described}
         for name in sorted(name for name in names if name.startswith(PREFIX) and name not in shown):
             topic = self._aliases.get(name, name)
             if topic not in there or topic in topics.values():
                 continue
-            made = self._made(name, there[topic], layers)
+            made = self._learned(name, version_of(name, by_topic), there[topic])
             if made is not None and made.name not in layers:
                 layers[made.name] = made
                 topics[made.name] = topic
@@ -104,32 +103,14 @@ class Catalogue:
         self._versions[info.name] = end
         return moved
 
-    def _made(self, name: str, info: TopicInfo, layers: Mapping[str, Layer]) -> Layer | None:
-        """The layer of a topic that nobody described; None as long as there is no result in it."""
-        if name not in self._inferred:
-            made = version_of(name, {layer.topic: layer for layer in self._described})
-            if made is None:
-                sample = self._sample(info)
-                if sample is None:
-                    return None
-                made = infer(name, sample)
-            self._inferred[name] = made
-        return self._inferred[name]
-
-    def _sample(self, info: TopicInfo) -> pl.DataFrame | None:
-        """Some of the latest results of a topic, of the type that the last of them has."""
-        decode = Decoder(self.registry)
-        frames: list[pl.DataFrame] = []
-        try:
-            for number, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
-                blocks = self._log.blocks(info.name, number, first, end=end)[-_SAMPLED_BLOCKS:] if end > first else []
-                if blocks:
-                    for batch in self._log.read(info.name, number, blocks[0].first_offset, end=end):
-                        frames += (frame.tail(_SAMPLED_ROWS) for frame in decode(batch).frames)
-        except LogError as error:  # it left while it was read: the next time there is another beginning
-            _logger.info("%s: %s", info.name, error)
-            return None
-        if not frames:
-            return None
-        kind = frames[-1].schema
-        return pl.concat([frame for frame in frames if frame.schema == kind])
+    def _learned(self, name: str, described: Layer | None, info: TopicInfo) -> Layer | None:
+        """A layer with all that its description leaves open: everything, if there is none. The first results do not
+        tell it all, so with those that follow it is made anew, until there are enough; None as long as there are none.
+        """
+        if described is not None and described.expiry is not None:
+            return described
+        shown = (name, info.name)
+        sample = self._samples.setdefault(shown, Sample(self._log, self.registry))
+        if not sample.full and sample.grow(info):
+            self._known[shown] = timed(described or infer(name, sample.rows), sample.rows)
+        return self._known.get(shown)

@@ -143,6 +143,7 @@ class Feed:
                 with self.lock:
                     self.view[name].clear()
                     self.history.clear(name)
+                    self.status.pulses.pop(each.layer.topic, None)  # if it is followed again, it is counted again
                 del self._following[name]
                 changed = True
         partitions = {info.name: info.partitions for info in infos}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 
 from tidewheel.model.time import Instant
@@ -170,6 +171,7 @@ class Hub:
         with self._feed.lock:
             view.expire(now)
             changes = view.changes()
+            self._renew(view.renewed())
             bodies = self._snapshots(now)
         version = self._feed.version
         hello = self.hello() if any(client.version != version for client in self._clients) else None
@@ -198,6 +200,13 @@ class Hub:
                 self.frames_sent += len(outbox)
                 self.bytes_sent += sum(len(each.body) for each in outbox)
                 client.offer(outbox)
+
+    def _renew(self, layers: AbstractSet[str]) -> None:
+        """Those who look at one of these layers get a fresh snapshot."""
+        for subscription, clients in self._groups.items():
+            if not layers.isdisjoint(subscription.layers):
+                for client in clients:
+                    client.fresh = True
 
     def _status(self, now: Instant) -> list[Frame]:
         """Once a second."""

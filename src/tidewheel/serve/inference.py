@@ -5,17 +5,29 @@ from __future__ import annotations
 import msgspec
 import polars as pl
 
-from tidewheel.serve.layer import Cell, Edge, Figure, Geometry, Layer, Nowhere, Point, Scale, Show, Value
+from tidewheel.serve.layer import (
+    EXPIRY,
+    LONGEST,
+    Cell,
+    Edge,
+    Figure,
+    Geometry,
+    Layer,
+    Nowhere,
+    Point,
+    Scale,
+    Show,
+    Value,
+)
 from tidewheel.serve.rows import own_fields
 
-__all__ = ["VIRIDIS", "infer", "version_of"]
+__all__ = ["VIRIDIS", "infer", "timed", "version_of"]
 
 VIRIDIS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """Colours from low to high that people with any colour vision tell apart."""
 
 _COURSE = {"window_start", "window_end", "pane_index", "pane_timing", "pane_first", "pane_last", "retraction"}
 _GRACE = 5_000
-_EXPIRY = 30_000
 
 
 def infer(topic: str, sample: pl.DataFrame) -> Layer:
@@ -23,27 +35,34 @@ def infer(topic: str, sample: pl.DataFrame) -> Layer:
     `neighbour` arrows, `lat` and `lon` points; without any of these they are a table."""
     fields = own_fields(sample)
     geometry, show = _geometry(fields)
-    key = _key(sample, fields)
+    unkeyed = sample.is_empty() or sample["@key"].null_count() > 0
+    key = [] if unkeyed else _key(sample, fields)
     place = {"cell", "neighbour", "lat", "lon", "heading"}
     told = [name for name in fields if name not in _COURSE | place | {*key}]
     numbers = [name for name in told if sample.schema[name].is_numeric()]
     value = Value(field=numbers[0], label=_label(numbers[0])) if numbers else None
-    period, size = _windows(sample)
-    expiry = period + _GRACE if period else size + _GRACE if size else _EXPIRY
     return Layer(
         topic=topic,
         about=f"Results of {topic}; the layer was made from their fields.",
-        key=key or (["cell"] if isinstance(geometry, (Cell, Edge)) else []),
+        key=["cell"] if unkeyed and isinstance(geometry, (Cell, Edge)) else key,
         geometry=geometry,
         show=show,
         value=value,
         scale=None if value is None else _scale(sample[value.field]),
         figures=[Figure(field=name, label=_label(name)) for name in told],
         filters=[name for name in fields if sample.schema[name] == pl.String and name not in _COURSE][:8],
-        expiry=min(expiry, 24 * 3_600_000),
-        period=period,
         on=True,
     )
+
+
+def timed(layer: Layer, sample: pl.DataFrame | None) -> Layer:
+    """The layer with the expiry and period that it leaves open, as far as the windows of results like these tell."""
+    if layer.expiry is not None:
+        return layer
+    period, size = (None, None) if sample is None else _windows(sample)
+    shown = period or size
+    expiry = EXPIRY if shown is None else min(shown + _GRACE, LONGEST)
+    return msgspec.structs.replace(layer, expiry=expiry, period=layer.period or period)
 
 
 def version_of(topic: str, layers: dict[str, Layer]) -> Layer | None:
@@ -67,11 +86,9 @@ def _geometry(fields: list[str]) -> tuple[Geometry, Show]:
 
 
 def _key(sample: pl.DataFrame, fields: list[str]) -> list[str]:
-    """The fields that the records' keys in the log are made of, or none if they are made of anything else."""
-    keys = sample["@key"].to_list()
-    if not keys or None in keys:
-        return []
-    parts = [key.decode("utf-8", "replace").split("/") for key in keys]
+    """The fields that the records' keys in the log are made of; none if that cannot be told (yet), for the key itself
+    is an identity too."""
+    parts = [key.decode("utf-8", "replace").split("/") for key in sample["@key"].to_list()]
     count = len(parts[0])
     if any(len(part) != count for part in parts):
         return []
@@ -83,11 +100,11 @@ def _key(sample: pl.DataFrame, fields: list[str]) -> list[str]:
     found: list[str] = []
     for position in range(count):
         wanted = [part[position] for part in parts]
-        match = next((name for name, text in texts.items() if name not in found and text == wanted), None)
-        if match is None:
+        fitting = [name for name, text in texts.items() if text == wanted]
+        if len(fitting) != 1:
             return []
-        found.append(match)
-    return found
+        found += fitting
+    return found if len({*found}) == count else []
 
 
 def _windows(sample: pl.DataFrame) -> tuple[int | None, int | None]:
@@ -97,7 +114,7 @@ def _windows(sample: pl.DataFrame) -> tuple[int | None, int | None]:
         return None, None
     starts, ends = (sample[name].cast(pl.Int64) // 1_000 for name in ("window_start", "window_end"))
     sizes = (ends - starts).unique().drop_nulls().to_list()
-    if len(sizes) != 1 or not 0 < sizes[0] <= 24 * 3_600_000:
+    if len(sizes) != 1 or not 0 < sizes[0] <= LONGEST:
         return None, None
     gaps = ends.unique().sort().diff().drop_nulls()
     return (min(int(gaps.min()), sizes[0]) if len(gaps) else None), sizes[0]  # type: ignore[arg-type]  # numbers

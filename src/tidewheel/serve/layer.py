@@ -30,9 +30,14 @@ __all__ = [
 PREFIX = "analytics."
 """What the names of result topics begin with."""
 
+EXPIRY = 30_000
+"""After so many milliseconds a result expires if nothing else is known."""
+
+LONGEST = 24 * 3_600_000
+"""No result is shown for more milliseconds."""
+
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _COLOUR = re.compile(r"#[0-9a-fA-F]{6}")
-_LONGEST = 24 * 3600 * 1000
 _WANTED = {"sequential": 2, "diverging": 3}
 
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=500)]
@@ -135,6 +140,8 @@ class Layer(_Part, frozen=True):
     `key` are the fields that make a result's identity; without them it is the key that its record has in the log.
     `alternatives` are other ways to colour the results, which the page offers.
     `period` is how often a window ends: early results of windows that end later than the next one are not shown.
+    Without `expiry` the windows of the results tell both: results expire a period and 5 s after their arrival, and
+    `EXPIRY` after it if they have no such windows.
 
     >>> Layer(topic="analytics.busy", geometry=Cell(), show="cells", value=Value(field="count")).name
     'busy'
@@ -152,8 +159,8 @@ class Layer(_Part, frozen=True):
     alternatives: Sequence[Colouring] = ()
     figures: Sequence[Figure] = ()
     filters: Sequence[Field] = ()
-    expiry: Annotated[int, msgspec.Meta(ge=1, le=_LONGEST)] = 10_000
-    period: Annotated[int, msgspec.Meta(ge=1, le=_LONGEST)] | None = None
+    expiry: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
+    period: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
     on: bool = True
 
     def __post_init__(self) -> None:

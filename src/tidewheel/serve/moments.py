@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
 
-from tidewheel.model.time import Instant
+from tidewheel.model.time import Instant, moment
 from tidewheel.transport.log import Batch, Log, Partition
 
 __all__ = ["batches_with_marks", "offset_at"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-
 
 def offset_at(log: Log, part: Partition, when: Instant) -> int:
     """The offset of the first record that was appended at that moment or after it."""
-    return log.position(*part, _EPOCH + timedelta(microseconds=max(0, when)))
+    return log.position(*part, moment(max(0, when)))
 
 
 def batches_with_marks(log: Log, part: Partition, start: int, end: int) -> Iterator[tuple[Batch, tuple[Instant, ...]]]:

@@ -27,7 +27,7 @@ def _lines(feed: Feed, hub: Hub) -> Iterator[str]:
     yield _metric(
         "items", "gauge", "Results that are shown.", {("layer", n): len(feed.view[n].items) for n in feed.view}
     )
-    pulses = feed.status.pulses
+    pulses = dict(feed.status.pulses)  # the reader adds to it as topics come
     yield _metric("results_total", "counter", "Results read.", {("topic", t): p.count for t, p in pulses.items()})
     bad = {("topic", t): p.bad for t, p in pulses.items()}
     yield _metric("undecodable_total", "counter", "Results that could not be decoded.", bad)

@@ -44,11 +44,6 @@ class Guard:
         # only this machine is served it has few names; beyond that, its names are not known here.
         self._names = _LOOPBACK | names if _is_loopback(host) and "*" not in self.origins else None
 
-    @property
-    def wants_token(self) -> bool:
-        """Is there a token?"""
-        return self._token is not None
-
     def knows(self, headers: Mapping[str, str], token: str | None) -> bool:
         """Did the request bring the token?"""
         if self._token is None:

@@ -163,13 +163,14 @@ class Server:
 
     def status(self) -> dict[str, Any]:
         """How it is doing."""
-        latest = self.feed.status.latest
+        with self.feed.lock:
+            latest, shown = self.feed.status.latest, len(self.feed.view)
         names = ("event_time", "watermark", "lag", "behind", "in_rate", "result_rate", "latency", "late", "dead", "bad")
         return {
             "url": self.url,
             "clients": len(self.hub),
             "layers": list(self.feed.layers),
-            "shown": len(self.feed.view),
+            "shown": shown,
             **{name: latest.get(name) for name in names},
             "trouble": self.feed.health(),
         }

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tidewheel.model.panes import END_OF_TIME
+from tidewheel.model.rate import Rate
 from tidewheel.model.time import Duration, Instant
 from tidewheel.serve.moments import offset_at
 from tidewheel.transport.log import Log, Partition, TopicInfo
@@ -18,25 +19,10 @@ from tidewheel.transport.log import Log, Partition, TopicInfo
 __all__ = ["Pulse", "Status"]
 
 _RECENT: Duration = 60_000_000
-_RATE_OVER: Duration = 5_000_000
 _IDLE: Duration = 30_000_000
 _REMEMBERED = 20_000
 _INPUT = "input."
 _FIRST_LOOK: Duration = 120_000_000
-
-
-class _Rate:
-    """A second, over the last few seconds, from a running total."""
-
-    def __init__(self) -> None:
-        self._seen: deque[tuple[Instant, int]] = deque()
-
-    def __call__(self, total: int, at: Instant) -> float:
-        self._seen.append((at, total))
-        while len(self._seen) > 2 and at - self._seen[1][0] >= _RATE_OVER:
-            self._seen.popleft()
-        began, first = self._seen[0]
-        return round(max(0, total - first) * 1e6 / (at - began), 1) if at > began else 0.0
 
 
 @dataclass
@@ -67,7 +53,7 @@ class Status:
         self._when: list[Instant] = []
         self._waiting: list[tuple[Instant, Instant]] = []
         self._latencies: deque[tuple[Instant, Duration]] = deque()
-        self._rates: dict[str, _Rate] = {}
+        self._rates: dict[str, Rate] = {}
         self._moved: dict[str, tuple[Mapping[Partition, int], Instant]] = {}
         self.pulses: dict[str, Pulse] = {}
         self.latest: Mapping[str, Any] = {}
@@ -116,7 +102,7 @@ class Status:
         return self.latest
 
     def _rate(self, name: str, total: int, now: Instant) -> float:
-        return self._rates.setdefault(name, _Rate())(total, now)
+        return round(self._rates.setdefault(name, Rate())(total, now / 1e6), 1)
 
     def _look_at_inputs(self, infos: Sequence[TopicInfo], now: Instant) -> None:
         """From the headers of blocks alone: how far event time was when."""

@@ -14,7 +14,7 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import Duration, Instant
 from tidewheel.serve.item import Item, items_of
-from tidewheel.serve.layer import Layer
+from tidewheel.serve.layer import EXPIRY, Layer
 from tidewheel.serve.rows import shown_early
 
 __all__ = ["Change", "LayerView", "View"]
@@ -28,7 +28,7 @@ class LayerView:
 
     def __init__(self, layer: Layer, *, speed: float = 1.0) -> None:
         self.layer = layer
-        self.expiry: Duration = max(1, round(layer.expiry * 1_000 / speed))
+        self.expiry: Duration = max(1, round((layer.expiry or EXPIRY) * 1_000 / speed))
         self.items: dict[str, Item] = {}
         self._before: dict[str, Item | None] = {}
         self._due: list[tuple[Instant, str]] = []
@@ -111,9 +111,12 @@ class View:
             raise DefinitionError(f"speed is how many times as fast as the clock, above 0, got {speed}")
         self.speed = speed
         self._layers: dict[str, LayerView] = {}
+        self._renewed: set[str] = set()
 
     def add(self, layer: Layer) -> LayerView:
-        """A layer, which takes the place of another of its name."""
+        """A layer, which takes the place of another of its name: what that showed is no change, but gone."""
+        if layer.name in self._layers:
+            self._renewed.add(layer.name)
         self._layers[layer.name] = LayerView(layer, speed=self.speed)
         return self._layers[layer.name]
 
@@ -126,6 +129,11 @@ class View:
         """What has changed since the last time, of the layers of which anything has."""
         found = ((name, layer.changes()) for name, layer in self._layers.items())
         return {name: changes for name, changes in found if changes}
+
+    def renewed(self) -> set[str]:
+        """The layers that have taken the place of others since the last time."""
+        renewed, self._renewed = self._renewed, set()
+        return renewed
 
     def chosen(self, names: Iterable[str]) -> dict[str, LayerView]:
         """The layers of these names that there are."""

@@ -107,6 +107,7 @@ export class LiveMap {
       const {colours, main} = coloursOf(layer);
       const drawing = known.get(layer.name) ?? drawingOf(layer, colours, main);
       if (!drawing) continue;
+      if (known.has(layer.name)) drawing.instances.recolour(colours, main, performance.now());
       this.#drawings.set(layer.name, drawing);
       if (drawing.kind === "markers") {
         drawing.instances.gliding = !this.options.reducedMotion;

@@ -21,9 +21,7 @@ _MODES = {
 }
 _CHANGES = {"start": "#d55e00", "end": "#0072b2", "enter": "#d55e00", "leave": "#0072b2"}
 
-_PERIOD = 5_000
-_WINDOW = 10_000  # the period and 5 s
-_MATCH = 30_000
+_POSITION = 10_000
 _JOURNEY = 300_000
 _PAIR = ["route", "direction", "operator", "vehicle", "other_operator", "other_vehicle"]
 
@@ -52,7 +50,6 @@ def _stops(topic: str, title: str, about: str, *, on: bool) -> Layer:
             ("match_end", "to", "time"),
         ),
         filters=["mode", "operator"],
-        expiry=_MATCH,
         on=on,
     )
 
@@ -90,7 +87,7 @@ LAYERS: Final = (
             ("cell", "cell", ""),
         ),
         filters=["mode", "operator", "route"],
-        expiry=_WINDOW,
+        expiry=_POSITION,
     ),
     Layer(
         topic="analytics.vehicle-distribution",
@@ -102,8 +99,6 @@ LAYERS: Final = (
         value=Value(field="vehicles", label="vehicles"),
         scale=Scale(kind="sequential", domain=[0, 12]),
         figures=_figures(("vehicles", "vehicles", ""), ("window_start", "from", "time"), ("window_end", "to", "time")),
-        expiry=_WINDOW,
-        period=_PERIOD,
     ),
     Layer(
         topic="analytics.delay-distribution",
@@ -120,8 +115,6 @@ LAYERS: Final = (
             ("p99", "99th percentile", "min"),
             ("arrivals", "arrivals", ""),
         ),
-        expiry=_WINDOW,
-        period=_PERIOD,
         on=False,
     ),
     Layer(
@@ -134,8 +127,6 @@ LAYERS: Final = (
         value=Value(field="vehicles", label="vehicles"),
         scale=Scale(kind="sequential", domain=[0, 30]),
         figures=_figures(("vehicles", "vehicles under way there", "")),
-        expiry=_WINDOW,
-        period=_PERIOD,
         on=False,
     ),
     Layer(
@@ -148,8 +139,6 @@ LAYERS: Final = (
         value=Value(field="crossings", label="crossings"),
         scale=Scale(kind="sequential", domain=[1, 40]),
         figures=_figures(("crossings", "crossings there", ""), ("total", "crossings to any neighbour", "")),
-        expiry=_WINDOW,
-        period=_PERIOD,
         on=False,
     ),
     _stops(
@@ -205,7 +194,6 @@ LAYERS: Final = (
             ("duration", "duration", "s"),
         ),
         filters=["operator", "route"],
-        expiry=_MATCH,
         on=False,
     ),
     Layer(
@@ -225,7 +213,6 @@ LAYERS: Final = (
             ("closing_speed", "closing speed", "m/s"),
         ),
         filters=["operator", "route"],
-        expiry=_MATCH,
         on=False,
     ),
     Layer(
@@ -245,7 +232,6 @@ LAYERS: Final = (
             ("inside", "time inside", "s"),
         ),
         filters=["mode", "operator"],
-        expiry=_MATCH,
         on=False,
     ),
 )

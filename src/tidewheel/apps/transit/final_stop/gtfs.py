@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from tidewheel.apps.transit.final_stop.definition import minute_of
+from tidewheel.apps.transit.final_stop.definition import DAY_BEGINS, minute_of
 from tidewheel.errors import DefinitionError, MalformedError
 from tidewheel.ingest.lookup.provider import ProviderError
 from tidewheel.model.lookup import Key
@@ -26,6 +26,8 @@ _NEEDED = {
 }
 _CALENDAR = ("service_id", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
              "start_date", "end_date")  # fmt: skip
+_A_DAY = timedelta(days=1)
+_MINUTES = 24 * 60
 _DATES = ("service_id", "date", "exception_type")
 
 
@@ -43,45 +45,45 @@ class GtfsFinalStops:
         self._ends = _ends(frames)
         self._calendar = _read(self._path, "calendar.txt", _CALENDAR, optional=True)
         self._dates = _read(self._path, "calendar_dates.txt", _DATES, optional=True)
-        self._services: dict[str, frozenset[str]] = {}
+        self._services: dict[date, frozenset[str]] = {}
 
     async def ask(self, key: Key) -> Mapping[str, Any] | None:
         """Where the journey of (route, direction, operating day, start) ends."""
         route, direction, day, start = key
         try:
-            minute, running = minute_of(start), self._running(day)
-        except (MalformedError, ValueError) as error:
+            operating, trips = date.fromisoformat(day), self._ends.get((route, direction, minute_of(start)), ())
+            ends = {stop for later, service, stop in trips if self._runs(service, operating - later * _A_DAY)}
+        except (MalformedError, ValueError, OverflowError) as error:  # the last, at the end of all days
             raise ProviderError(str(error), again=False, healthy=True) from None
-        trips = self._ends.get((route, direction, minute), ())
-        ends = {stop for service, stop in trips if running is None or service in running}
         if len(ends) != 1:
             return None
         stop, lat, lon = ends.pop()
         return {"final_stop": stop, "final_lat": lat, "final_lon": lon}
 
-    def _running(self, day: str) -> frozenset[str] | None:
-        """The services that run on a day; None if the feed does not say."""
+    def _runs(self, service: str, day: date) -> bool:
+        """Does it on this day? If the feed does not say, it does."""
         if self._calendar is None and self._dates is None:
-            return None
+            return True
         if day not in self._services:
-            text = day.replace("-", "")
+            text = f"{day:%Y%m%d}"
             found: set[str] = set()
             if self._calendar is not None:
-                weekday = pl.col(_CALENDAR[1 + date.fromisoformat(day).weekday()]) == "1"
+                weekday = pl.col(_CALENDAR[1 + day.weekday()]) == "1"
                 runs = weekday & pl.lit(text).is_between(pl.col("start_date"), pl.col("end_date"))
                 found.update(self._calendar.filter(runs)["service_id"].to_list())
             if self._dates is not None:
-                for service, kind in self._dates.filter(pl.col("date") == text).select(_DATES[0], _DATES[2]).rows():
-                    (found.add if kind == "1" else found.discard)(service)
+                for each, kind in self._dates.filter(pl.col("date") == text).select(_DATES[0], _DATES[2]).rows():
+                    (found.add if kind == "1" else found.discard)(each)
             self._services[day] = frozenset(found)
-        return self._services[day]
+        return service in self._services[day]
 
     def __repr__(self) -> str:
         return f"GtfsFinalStops({str(self._path)!r})"
 
 
-Ends = Mapping[tuple[str, int, int], tuple[tuple[str, tuple[str, float, float]], ...]]
-"""By route, direction and minute of departure: services, and the stop at which their trips end."""
+Ends = Mapping[tuple[str, int, int], tuple[tuple[int, str, tuple[str, float, float]], ...]]
+"""By route, direction and minute of departure in the operating day: how many days after the service's own that is, the
+service, and the stop at which its trip ends."""
 
 
 def _ends(frames: Mapping[str, pl.DataFrame]) -> Ends:
@@ -106,12 +108,13 @@ def _ends(frames: Mapping[str, pl.DataFrame]) -> Ends:
         .join(stops, on="stop_id")
         .drop_nulls(["route_id", "direction_id", "minute", "service_id", "stop_lat", "stop_lon"])
     )
-    found: dict[tuple[str, int, int], tuple[tuple[str, tuple[str, float, float]], ...]] = {}
+    found: dict[tuple[str, int, int], tuple[tuple[int, str, tuple[str, float, float]], ...]] = {}
     columns = ["route_id", "direction_id", "minute", "service_id", "stop_id", "stop_lat", "stop_lon"]
     for route, direction, at, service, *stop in trips.select(columns).unique(maintain_order=True).iter_rows():
         # Feeds write the small hours either way: as 25:10 of the day, or as 01:10 of the next. Events know the first.
-        key = (route, direction, minute_of(f"{at // 60 % 24:02}:{at % 60:02}"))
-        found[key] = (*found.get(key, ()), (service, (stop[0], stop[1], stop[2])))
+        later, since = divmod(at - DAY_BEGINS, _MINUTES)
+        key = (route, direction, since + DAY_BEGINS)
+        found[key] = (*found.get(key, ()), (later, service, (stop[0], stop[1], stop[2])))
     return found
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import tidewheel as tw
 from tidewheel.apps.transit.jobs.emergency_stop import USED
 from tidewheel.apps.transit.jobs.preparing import on_journey, once
@@ -14,27 +12,6 @@ from tidewheel.engine.stream import Stream
 
 __all__ = ["emergency_stop_sql"]
 
-_STATEMENT: Final = """
-    SELECT * FROM positions MATCH_RECOGNIZE (
-        PARTITION BY operator, vehicle ORDER BY event_time
-        MEASURES
-            LAST(S.mode) AS mode,
-            FIRST(F.event_time) AS match_start,
-            LAST(S.event_time) AS match_end,
-            FIRST(F.speed) - LAST(S.speed) AS speed_difference,
-            MIN(B.acc) AS strongest_deceleration,
-            LAST(S.lat) AS lat,
-            LAST(S.lon) AS lon
-        AFTER MATCH SKIP PAST LAST ROW
-        PATTERN (F B+ S) WITHIN INTERVAL '10' SECOND
-        DEFINE
-            F AS speed >= 10,
-            B AS acc < 0,
-            S AS speed < 1 AND (acc >= 0 OR acc IS NULL))
-"""
-# B+ would give back to S a row that brakes and is slow; the pattern of emergency-stop takes all that brakes. So S is
-# what no longer brakes.
-
 
 @job(
     "emergency-stop-sql",
@@ -42,6 +19,26 @@ _STATEMENT: Final = """
     writes=EmergencyStop,
     key=("operator", "vehicle"),
 )
-def emergency_stop_sql(positions: Stream) -> Result:
+def emergency_stop_sql(positions: Stream, *, fast: float = 10.0, standing: float = 1.0, within: str = "10 s") -> Result:
     """What emergency-stop finds, from MATCH_RECOGNIZE: the same answers."""
-    return tw.sql(_STATEMENT, positions=once(on_journey(positions).select(*USED)))
+    # B+ would give back to S a row that brakes and is slow; the pattern of emergency-stop takes all that brakes. So S
+    # is what no longer brakes.
+    statement = f"""
+        SELECT * FROM positions MATCH_RECOGNIZE (
+            PARTITION BY operator, vehicle ORDER BY event_time
+            MEASURES
+                LAST(S.mode) AS mode,
+                FIRST(F.event_time) AS match_start,
+                LAST(S.event_time) AS match_end,
+                FIRST(F.speed) - LAST(S.speed) AS speed_difference,
+                MIN(B.acc) AS strongest_deceleration,
+                LAST(S.lat) AS lat,
+                LAST(S.lon) AS lon
+            AFTER MATCH SKIP PAST LAST ROW
+            PATTERN (F B+ S) WITHIN INTERVAL '{within}'
+            DEFINE
+                F AS speed >= {fast},
+                B AS acc < 0,
+                S AS speed < {standing} AND (acc >= 0 OR acc IS NULL))
+    """
+    return tw.sql(statement, positions=once(on_journey(positions).select(*USED)))
