@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from tidewheel.engine.judging import judge
+from tidewheel.engine.kept_rows import fitted
 from tidewheel.engine.operator import RESULTS, Outputs, Store, Tick
 from tidewheel.engine.window_columns import TIME
 from tidewheel.errors import CheckpointError, DefinitionError, MalformedError
@@ -167,6 +168,7 @@ class LookupOperator:
         self.what = looked_up
         self.keys = list(looked_up.keys)
         self.columns = list(looked_up.schema)
+        self.schema = {**looked_up.schema, TIME: pl.Int64()}
 
     def judge(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
@@ -196,7 +198,7 @@ class LookupOperator:
         """Take the batch's rows and its time; give those that have their answer, and those that can wait no more."""
         _check(store)
         waiting = store.get(_WAITING) if _WAITING in store.names() else None
-        given = [frame.select([*self.columns, TIME]) for frame in (waiting, rows) if frame is not None]
+        given = [fitted(frame, self.schema) for frame in (waiting, rows) if frame is not None]
         if not given or not any(frame.height for frame in given):
             return {}
         # Those that wait came first: rows of the same time stay in the order of their arrival.
