@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import polars as pl
@@ -9,6 +10,7 @@ import pytest
 from orders import INPUT, put, read, rows
 
 import tidewheel as tw
+from tidewheel.apps.transit.transit_pb2 import FenceCrossing
 from tidewheel.errors import CheckpointError, DefinitionError
 
 UNTIL_SECOND = tw.watermarks.bounded("1 s", future=None)
@@ -116,6 +118,21 @@ def test_a_job_that_fails_is_taken_out_and_resumes_where_it_stopped(spark, log, 
     assert sorted(rows(log, "analytics.watched", ["amount"])) == sorted([*everything, (1,)])
     once = rows(log, "analytics.totals", ["country", "window_start", "pane_index", "retraction"])
     assert len(once) == len(set(once))
+
+
+def test_a_job_whose_results_do_not_fit_their_type_is_taken_out_too(spark, log, orders, tmp_path):
+    crossing = orders.select(
+        "event_time", pl.col("amount").alias("operator"), pl.col("country").alias("mode"), fence=pl.lit("x"),
+        change=pl.lit("enter"), vehicle=pl.lit(1), lat=pl.lit(1.0), lon=pl.lit(2.0), since=pl.col("event_time"),
+        inside=pl.lit(0.0),
+    )  # fmt: skip
+    misfit = replace(crossing.each_row().named("misfit"), writes=FenceCrossing)
+    put(log, (12, "fi", 2**40))
+    put(log, (31, "fi", 1))
+    run = finish(spark, log, tmp_path, totals(orders).named("totals"), misfit)
+    assert list(run.failed) == ["misfit"]
+    assert "1099511627776" in run.failed["misfit"]
+    assert ("fi", 2**40) in rows(log, "analytics.totals", ["country", "total"])
 
 
 def test_when_the_last_job_fails_the_run_fails_with_what_broke_it(spark, log, orders, tmp_path):
