@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from datetime import datetime, timezone
 
@@ -133,6 +134,40 @@ def test_a_job_whose_results_do_not_fit_their_type_is_taken_out_too(spark, log, 
     assert list(run.failed) == ["misfit"]
     assert "1099511627776" in run.failed["misfit"]
     assert ("fi", 2**40) in rows(log, "analytics.totals", ["country", "total"])
+
+
+def test_a_stop_while_a_failed_job_is_taken_out_ends_the_run(spark, log, orders, tmp_path):
+    def broken(events, state, clock):
+        if events.height:
+            raise ValueError("not today")
+        return events, state
+
+    put(log, (31, "fi", 1))
+    jobs = (totals(orders).named("totals"), orders.key_by("country").process(broken).named("broken"))
+    run = tw.run(*jobs, log=log, checkpoint=tmp_path / "run", spark=spark)
+    mend, mending, go_on, mended = run._mend, threading.Event(), threading.Event(), threading.Event()
+
+    def slowly(error):
+        mending.set()
+        go_on.wait()
+        found = mend(error)
+        mended.set()
+        return found
+
+    run._mend = slowly
+    assert mending.wait(60)
+    assert run.active, "it goes on without the job that failed"
+    stopping = threading.Thread(target=run.stop)
+    stopping.start()
+    while not run._stopping:
+        pass
+    go_on.set()
+    assert mended.wait(60)
+    stopping.join(60)
+    assert run.wait(60)
+    assert not run.query.isActive
+    assert not run.active
+    assert list(run.failed) == ["broken"]
 
 
 def test_when_the_last_job_fails_the_run_fails_with_what_broke_it(spark, log, orders, tmp_path):
