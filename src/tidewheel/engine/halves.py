@@ -320,7 +320,8 @@ class SecondHalf:
         """What is told comes before the batch's rows, in the order in which it was read."""
         assert isinstance(operator, (BookOperator, LookupOperator))
         told = operator.heed(state.store(f"{name}/{self._depth}/"), pl.concat(frames), tick)
-        return [(name, port, frame) for port, frame in told.items() if frame.height]
+        output = self._flows[name].output
+        return [(name, output(self._depth, port), frame) for port, frame in told.items() if frame.height]
 
     def _stage(
         self,
@@ -358,7 +359,8 @@ class SecondHalf:
                 assert self._next is not None
                 self._next.deal(forward, name, [Rows(_public(frame))], tick.before)
             else:
-                out.append((name, late_port(self._depth) if port == LATE else port, _public(frame)))
+                shown = late_port(self._depth) if port == LATE else self._flows[name].output(self._depth, port)
+                out.append((name, shown, _public(frame)))
         results = outputs.get(RESULTS)
         if accepted or late or (results is not None and results.height):
             out.append((name, METRICS, metrics_frame(name, self._depth, tick, accepted, late, results)))

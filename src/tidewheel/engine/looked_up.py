@@ -55,6 +55,7 @@ class LookedUp:
     schema: Mapping[str, pl.DataType] = field(repr=False)
     known: pl.DataFrame | None = field(default=None, repr=False, compare=False)
 
+    others: ClassVar[tuple[str, ...]] = (FAILED,)
     message: ClassVar[str] = type_name(LookupOutcome)
     strategy: ClassVar[Strategy] = Ahead()
 
