@@ -197,6 +197,19 @@ def test_state_that_does_not_fit_is_refused(spark, log, orders, tmp_path):
         )
 
 
+def test_a_checkpoint_keeps_its_number_of_buckets(spark, log, orders, tmp_path):
+    def go_on(**options):
+        result = totals(orders).named("totals")
+        tw.run(result, log=log, checkpoint=tmp_path / "run", spark=spark, available_now=True, **options).wait()
+
+    go_on(buckets=3)
+    put(log, (4, "fi", 100), (31, "fi", 1))
+    go_on()
+    assert ("fi", second(0), 106) in rows(log, "analytics.totals", ["country", "window_start", "total"])
+    with pytest.raises(CheckpointError, match="buckets was 3 and is 2"):
+        go_on(buckets=2)
+
+
 def test_results_that_cannot_run_together_are_refused(log, orders, tmp_path):
     with pytest.raises(DefinitionError, match="needs a name"):
         tw.run(totals(orders), log=log, checkpoint=tmp_path)

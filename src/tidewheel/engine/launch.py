@@ -133,6 +133,8 @@ def start_flows(
     topics = check(results, log)
     held = Checkpoint(checkpoint)
     spark = session(spark)
+    if buckets is None:  # those of another machine are as good
+        buckets = (held.purpose() or {}).get("buckets")
     number = _buckets(spark, buckets)
     purpose = {
         "job": name,
