@@ -130,9 +130,9 @@ class LookedUp:
         return None
 
     def accepted(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-        """What the buckets are told of outcomes as they were read, in their order."""
-        kinds = {name: self.schema[name] for name in self.keys}
-        columns = {**kinds, **self.gives, _FOUND: pl.Boolean(), _WHY: pl.String(), _SEEN: pl.Int64()}
+        """What the buckets are told of outcomes as they were read, in their order. Rows may have narrower columns than
+        the lookup's key: what no row can ask for is left out."""
+        columns = {**self.lookup.keys, **self.gives, _FOUND: pl.Boolean(), _WHY: pl.String(), _SEEN: pl.Int64()}
         rows: list[tuple[Any, ...]] = []
         nothing = (None,) * len(self.gives)
         for frame in frames:
@@ -143,7 +143,8 @@ class LookedUp:
                 key, found = self.lookup.read_key(row["key"]), bool(row["answer"])
                 answer = tuple(self.lookup.read_answer(row["answer"]).values()) if found else nothing
                 rows.append((*key, *answer, found, row["reason"] or None, at))
-        return pl.DataFrame(rows, schema=columns, orient="row")
+        narrow = [pl.col(name).cast(self.schema[name], strict=False) for name in self.keys]
+        return pl.DataFrame(rows, schema=columns, orient="row").with_columns(narrow).drop_nulls(self.keys)
 
     def latest(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
         """Of outcomes in the order in which they were written, what is known of each key in the end."""
