@@ -91,8 +91,6 @@ class Aggregate(ABC):
     """
 
     function: ClassVar[str]
-    invertible: ClassVar[bool] = False
-    """Whether the part of a retracted whole number can be subtracted (see `retractable`)."""
     exact: ClassVar[str | None] = None
     """For a sketch: what gives the exact result."""
 
