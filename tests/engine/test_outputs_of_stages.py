@@ -10,6 +10,7 @@ from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.engine.bucket_store import BucketState, MemoryEntries
 from tidewheel.engine.halves import Dealer, Rows, SecondHalf
 from tidewheel.engine.operator import Tick
+from tidewheel.errors import DefinitionError
 
 S = 1_000_000
 FAST = tw.pattern("fast", pl.col("speed") >= 10).next("slow", pl.col("speed") < 1).within("10 s")
@@ -62,6 +63,20 @@ def test_a_pattern_in_front_of_a_window_tells_what_ran_out_of_time(moves):
     assert found["results"].select("vehicle", "n").rows() == [(1, 1)]
     assert found["timed_out"]["match_start"].cast(pl.Int64).to_list() == [20 * S]
     assert set(found["timed_out"].columns) == set(counts.schemas()["timed_out"].names)
+
+
+@pytest.mark.parametrize("name", ["late", "dropped", "timed_out", "metrics", "output"])
+def test_a_measure_is_not_called_like_an_output(moves, name):
+    with pytest.raises(DefinitionError, match=f"the column '{name}': an output has that name"):
+        moves.key_by("vehicle").match(FAST, measures={name: tw.last("fast.speed")})
+
+
+def test_a_column_called_like_an_output_is_told_before_it_is_in_a_frame_twice(moves):
+    matches = moves.key_by("vehicle").match(FAST)
+    counts = matches.key_by("vehicle").window(tw.windows.fixed("1 min")).aggregate(dropped=tw.agg.count())
+    for result in (counts, moves.select("vehicle", late=pl.col("delay")).deduplicate("vehicle", horizon="1 s")):
+        with pytest.raises(DefinitionError, match=r"df: the results have a column '(dropped|late)'"):
+            result.df()
 
 
 def test_two_patterns_have_outputs_of_their_own(moves):

@@ -45,8 +45,10 @@ def result_schema(stage: Stage) -> dict[str, pl.DataType]:
         if stage.what.streams:
             output.pop("stream")
         return output
-    if isinstance(stage.what, (Matched, LookedUp)):
+    if isinstance(stage.what, LookedUp):
         return stage.what.outputs()[RESULTS]
+    if isinstance(stage.what, Matched):
+        return _unlike_outputs(stage, stage.what.outputs()[RESULTS])
     if isinstance(stage.what, Repeats):
         return dict(stage.schema)
     columns = {name: stage.schema[name] for name in stage.keys}
@@ -56,13 +58,19 @@ def result_schema(stage: Stage) -> dict[str, pl.DataType]:
             raise DefinitionError(f"aggregate {name}: results have a column of that name already; give it another")
         assert isinstance(aggregate, Aggregate)
         columns[name] = aggregate.dtype(pl.Schema(stage.schema))
-    reserved = [name for name in columns if name in (LATE, METRICS, "output")]
-    if reserved:
-        raise DefinitionError(f"the column {reserved[0]!r}: an output has that name; give it another")
+    _unlike_outputs(stage, columns)
     taken = [name for name in stage.keys if name in PANE_COLUMNS]
     if taken:
         raise DefinitionError(f"key_by: results have a column {taken[0]!r} already; rename the key")
     return columns | {name: kind for name, kind in PANE_COLUMNS.items() if name not in columns}
+
+
+def _unlike_outputs(stage: Stage, columns: dict[str, pl.DataType]) -> dict[str, pl.DataType]:
+    """The columns, if none is called like an output: in a DataFrame they stand side by side."""
+    reserved = [name for name in columns if name in (LATE, METRICS, "output", *stage.others)]
+    if reserved:
+        raise DefinitionError(f"the column {reserved[0]!r}: an output has that name; give it another")
+    return columns
 
 
 def arrow_of(schema: Mapping[str, pl.DataType]) -> pa.Schema:
