@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
+import pyarrow as pa
 import pytest
 
-from tidewheel.apps.transit.transit_pb2 import VehicleCell
+import tidewheel as tw
+from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition
+from tidewheel.engine.flow import Flow
 from tidewheel.engine.halves import Parcel, blamed
+from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.parcel_sink import ParcelTarget, encoded
+from tidewheel.engine.query import ReaderHalf
 from tidewheel.errors import FlowError
 from tidewheel.transport.registry import type_name, types
 
@@ -50,3 +57,19 @@ def test_a_panic_of_polars_is_blamed_on_the_job():
 def test_an_interruption_is_nobodys_fault():
     with pytest.raises(KeyboardInterrupt), blamed("cells"):
         raise KeyboardInterrupt
+
+
+def test_what_breaks_on_what_a_topic_tells_is_blamed_on_the_job_that_heeds_it(log):
+    class Breaking(LookedUp):
+        def refusal(self, row):
+            raise pl.exceptions.PanicException("not today")
+
+    depot = tw.Lookup("depot", keys={"vehicle": pl.Int32}, gives={"depot": pl.String})
+    result = tw.stream(log, "input.vehicle-position", type=VehiclePosition).select("vehicle").lookup(depot)
+    [stage] = result.stages
+    broken = replace(stage, what=Breaking(depot, 1, 1, stage.schema))
+    flows = [result.named("sound").flow(), Flow("broken", ("input.vehicle-position",), (broken,))]
+    told = pa.RecordBatch.from_pylist([{"key": "[1]", "answer": "", "reason": "gone"}])
+    assert ReaderHalf(flows[:1], 1).refused(depot.topic, told) == {}
+    with pytest.raises(FlowError, match=r"^broken: PanicException: not today"):
+        ReaderHalf(flows, 1).refused(depot.topic, told)
