@@ -31,6 +31,15 @@ def test_a_second_run_is_refused_while_the_first_holds_it(tmp_path):
     hold(tmp_path).release()
 
 
+def test_it_knows_what_it_was_made_for(tmp_path):
+    assert Checkpoint(tmp_path).purpose() is None
+    hold(tmp_path, buckets=3).release()
+    assert Checkpoint(tmp_path).purpose()["buckets"] == 3
+    (tmp_path / "tidewheel.json").write_text("{")
+    with pytest.raises(CheckpointError, match="damaged"):
+        Checkpoint(tmp_path).purpose()
+
+
 def test_a_killed_holder_leaves_it_free(tmp_path):
     code = (
         "import sys, time; from tidewheel.engine.checkpoint import Checkpoint;"

@@ -187,18 +187,18 @@ def test_steps_after_a_stage_are_done_to_its_results(spark, log, tmp_path):
     assert set(found.columns) == {"event_time", "ingestion_time", "operator", "twice"}
 
 
-def test_a_stream_for_each_topic_comes_in_the_order_of_reads(log):
+def test_the_function_gets_the_stream_of_the_topic_and_the_parameters(log):
     seen = {}
 
-    @tw.job("both", reads={"input.arrival": Arrival, INPUT: VehiclePosition})
-    def both(arriving: tw.Stream, moving: tw.Stream, *, least: int = 0) -> tw.Result:
+    @tw.job("moving", reads={INPUT: VehiclePosition})
+    def moving(rows: tw.Stream, *, least: int = 0) -> tw.Result:
         """Moving vehicles."""
-        seen.update(arriving=arriving.input.topics, moving=moving.input.topics, least=least)
-        return moving.each_row()
+        seen.update(topics=rows.input.topics, least=least)
+        return rows.each_row()
 
-    result = both.on(log, least=3)
-    assert seen == {"arriving": ("input.arrival",), "moving": (INPUT,), "least": 3}
-    assert (result.name, result.parameters) == ("both", {"least": 3})
+    result = moving.on(log, least=3)
+    assert seen == {"topics": (INPUT,), "least": 3}
+    assert (result.name, result.parameters) == ("moving", {"least": 3})
 
 
 def test_a_topic_without_a_type_tells_it_by_its_events(log):
@@ -225,8 +225,11 @@ OTHERS = ["mode", "operator", "vehicle", "speed", "heading", "route", "direction
 
 def test_definitions_that_make_no_sense_are_refused(log):
     make = tw.job("x", reads={INPUT: VehiclePosition}, writes=VehicleCell)
-    with pytest.raises(DefinitionError, match="takes 2 streams and reads 1"):
+    with pytest.raises(DefinitionError, match="takes 2 streams"):
         make(lambda a, b: a)
+    for topics in ([], ["a", "b"]):
+        with pytest.raises(DefinitionError, match=r"a job reads one topic, got (none|a, b)"):
+            tw.job("x", reads=topics)(lambda a, b: a)
 
     def untyped(rows: tw.Stream, *, size=3) -> tw.Result:
         return rows.each_row()

@@ -208,6 +208,8 @@ def test_what_makes_no_sense_is_refused_when_it_is_defined(columns, options, mes
         ('["a",1]', '{"depot":1,"km":2}', "", "'depot' of the answer is String"),
         ('["a",1]', "", "", "an answer, or the reason"),
         ('["a",3000000000]', "", "gone", "'number' of the key is Int32"),
+        ('["a",1]', f'{{"depot":"x","km":{10**400}}}', "", "'km' of the answer is Float64"),
+        ("[" * 100_000, "", "gone", "not JSON"),
     ],
 )
 def test_outcomes_that_make_no_sense_are_refused_where_they_are_read(key, answer, reason, message):
@@ -221,6 +223,16 @@ def test_outcomes_that_make_no_sense_are_refused_where_they_are_read(key, answer
 def test_an_answer_may_have_nothing_in_a_column():
     what = looked_up()
     assert what.refusal({"key": '["a",1]', "answer": '{"depot":null,"km":2}', "reason": ""}) is None
+
+
+def test_an_answer_about_a_key_that_no_row_can_have_is_left_out():
+    wide = tw.Lookup("depot", keys={"line": pl.String, "number": pl.Int64}, gives=DEPOT.gives)
+    what = LookedUp(wide, 5 * S, 100 * S, SCHEMA)
+    told = outcomes((0, ("a", 3_000_000_000), depot("far")), (0, ("a", 1), depot("near")))
+    assert [what.refusal(row) for row in told.iter_rows(named=True)] == [None, None]
+    found = what.accepted([told])
+    assert found.select("number", "depot").rows() == [(1, "near")]
+    assert found.schema["number"] == pl.Int32
 
 
 def test_rows_from_the_future_are_told_apart_also_after_a_select(log):

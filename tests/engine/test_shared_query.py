@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import polars as pl
@@ -9,6 +11,7 @@ import pytest
 from orders import INPUT, put, read, rows
 
 import tidewheel as tw
+from tidewheel.apps.transit.transit_pb2 import FenceCrossing
 from tidewheel.errors import CheckpointError, DefinitionError
 
 UNTIL_SECOND = tw.watermarks.bounded("1 s", future=None)
@@ -118,6 +121,55 @@ def test_a_job_that_fails_is_taken_out_and_resumes_where_it_stopped(spark, log, 
     assert len(once) == len(set(once))
 
 
+def test_a_job_whose_results_do_not_fit_their_type_is_taken_out_too(spark, log, orders, tmp_path):
+    crossing = orders.select(
+        "event_time", pl.col("amount").alias("operator"), pl.col("country").alias("mode"), fence=pl.lit("x"),
+        change=pl.lit("enter"), vehicle=pl.lit(1), lat=pl.lit(1.0), lon=pl.lit(2.0), since=pl.col("event_time"),
+        inside=pl.lit(0.0),
+    )  # fmt: skip
+    misfit = replace(crossing.each_row().named("misfit"), writes=FenceCrossing)
+    put(log, (12, "fi", 2**40))
+    put(log, (31, "fi", 1))
+    run = finish(spark, log, tmp_path, totals(orders).named("totals"), misfit)
+    assert list(run.failed) == ["misfit"]
+    assert "1099511627776" in run.failed["misfit"]
+    assert ("fi", 2**40) in rows(log, "analytics.totals", ["country", "total"])
+
+
+def test_a_stop_while_a_failed_job_is_taken_out_ends_the_run(spark, log, orders, tmp_path):
+    def broken(events, state, clock):
+        if events.height:
+            raise ValueError("not today")
+        return events, state
+
+    put(log, (31, "fi", 1))
+    jobs = (totals(orders).named("totals"), orders.key_by("country").process(broken).named("broken"))
+    run = tw.run(*jobs, log=log, checkpoint=tmp_path / "run", spark=spark)
+    mend, mending, go_on, mended = run._mend, threading.Event(), threading.Event(), threading.Event()
+
+    def slowly(error):
+        mending.set()
+        go_on.wait()
+        found = mend(error)
+        mended.set()
+        return found
+
+    run._mend = slowly
+    assert mending.wait(60)
+    assert run.active, "it goes on without the job that failed"
+    stopping = threading.Thread(target=run.stop)
+    stopping.start()
+    while not run._stopping:
+        pass
+    go_on.set()
+    assert mended.wait(60)
+    stopping.join(60)
+    assert run.wait(60)
+    assert not run.query.isActive
+    assert not run.active
+    assert list(run.failed) == ["broken"]
+
+
 def test_when_the_last_job_fails_the_run_fails_with_what_broke_it(spark, log, orders, tmp_path):
     def never(events, state, clock):
         if events.height:
@@ -143,6 +195,19 @@ def test_state_that_does_not_fit_is_refused(spark, log, orders, tmp_path):
             available_now=True,
             buckets=3,
         )
+
+
+def test_a_checkpoint_keeps_its_number_of_buckets(spark, log, orders, tmp_path):
+    def go_on(**options):
+        result = totals(orders).named("totals")
+        tw.run(result, log=log, checkpoint=tmp_path / "run", spark=spark, available_now=True, **options).wait()
+
+    go_on(buckets=3)
+    put(log, (4, "fi", 100), (31, "fi", 1))
+    go_on()
+    assert ("fi", second(0), 106) in rows(log, "analytics.totals", ["country", "window_start", "total"])
+    with pytest.raises(CheckpointError, match="buckets was 3 and is 2"):
+        go_on(buckets=2)
 
 
 def test_results_that_cannot_run_together_are_refused(log, orders, tmp_path):

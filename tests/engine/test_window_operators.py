@@ -2,18 +2,93 @@
 
 from __future__ import annotations
 
+import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windowing_cases import on_operator, on_reference, scripts, windowings
+from windowing_cases import AGGREGATES, on_operator, on_reference, scripts, windowings
 
+from tidewheel.engine import window_segments
+from tidewheel.engine.operator import RESULTS, MemoryStore, Tick
+from tidewheel.engine.windowed import WindowedOperator
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
+from tidewheel.model.panes import Element
+from tidewheel.model.windowing import Windowing
 
 
 @settings(max_examples=400, deadline=None)
 @given(windowing=windowings(), script=scripts(), parts=st.integers(1, 3))
 def test_every_window_and_trigger_gives_the_panes_of_the_reference(windowing, script, parts):
     assert on_operator(windowing, script, cut=lambda rows: parts) == on_reference(windowing, script)
+
+
+UNALIGNED = st.one_of(
+    st.builds(lambda gap: wn.session(gap=gap), st.integers(1, 10)),
+    st.just(wn.global_()),
+    st.just(wn.custom(lambda time: [(time // 7 * 7, time // 7 * 7 + 9)], name="nines")),
+    st.just(wn.custom(lambda time: [(time, time + 5)], merge=wn.session(gap=5).merge, name="bursts")),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(windowing=windowings(windows=UNALIGNED), script=scripts(), few=st.integers(0, 4))
+def test_windows_in_many_frames_give_the_panes_of_the_reference(windowing, script, few):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(window_segments, "FEW", few)
+        store = MemoryStore()
+        assert on_operator(windowing, script, store=store) == on_reference(windowing, script)
+
+
+def test_retractions_that_wait_stay_while_other_frames_are_touched(monkeypatch):
+    monkeypatch.setattr(window_segments, "FEW", 0)
+    windowing = Windowing(
+        wn.session(gap=6), AGGREGATES, trigger=tr.repeatedly(tr.after_count(2)), mode="retracting", lateness=50
+    )
+
+    def bundle(*given):
+        return [Element(at, (key,), {"value": 1, "goal": None}) for key, at in given], None, 100
+
+    shown = bundle(("a", 0), ("a", 0), ("a", 10), ("a", 10))
+    script = [shown, bundle(("a", 5)), bundle(("b", 0)), bundle(("a", 6))]
+    found = on_operator(windowing, script)
+    assert found == on_reference(windowing, script)
+    assert [pane.retraction for pane in found[-1][0]] == [True, True, False]
+
+
+class CountingStore(MemoryStore):
+    """Counts the rows that are read and written."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = 0
+
+    def get(self, name):
+        found = super().get(name)
+        self.rows += 0 if found is None else found.height
+        return found
+
+    def put(self, name, frame):
+        self.rows += frame.height
+        super().put(name, frame)
+
+
+@pytest.mark.parametrize("windows", [wn.session(gap="1 h"), wn.global_()], ids=repr)
+def test_a_row_touches_few_of_many_windows(windows):
+    windowing = Windowing(windows, AGGREGATES, trigger=tr.repeatedly(tr.each_batch()), allow_loss=True)
+
+    def step(store, keys, number):
+        rows = pl.DataFrame({"key": keys, "value": [1] * len(keys), "__time": [number] * len(keys)})
+        found = operator.step(store, operator.first_half(rows, None), Tick(None, None, number))
+        return found[RESULTS].select("key", "n").rows()
+
+    operator = WindowedOperator(windowing, ["key"])
+    store = CountingStore()
+    keys = [f"k{number}" for number in range(20_000)]
+    step(store, keys, 0)
+    store.rows = 0
+    assert step(store, ["k7"], 1) == [("k7", 2)]
+    assert store.rows < 20_000 // 64 * 3, "about a frame read, a frame written, and the list of frames"
 
 
 @settings(max_examples=200, deadline=None)

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 
 import polars as pl
 import pytest
-from aggregate_support import SCHEMA, assert_as_of, chunked, merged, over_nothing, partial, results
+from aggregate_support import SCHEMA, assert_as_of, chunked, merge, merged, over_nothing, partial, results
 from hypothesis import example, given, settings
 
 from tidewheel.errors import DefinitionError
@@ -129,6 +129,19 @@ def test_a_percentile_is_the_value_at_the_nearest_rank(percent, rank):
     assert only(agg.percentile("n", percent), rows(n=range(100, 0, -1))) == rank
 
 
+@pytest.mark.parametrize("values", [[2**62, 2**62], [-(2**63), -1]])
+def test_a_sum_without_room_is_an_error_and_never_another_number(values):
+    wide = agg.sum("n")
+    with pytest.raises(pl.exceptions.InvalidOperationError, match="i64"):
+        only(wide, rows(n=values))
+    parts = [partial([wide], rows(n=[value])) for value in values]
+    with pytest.raises(pl.exceptions.InvalidOperationError, match="i64"):
+        merge([wide], *parts)
+    with pytest.raises(OverflowError, match="no room in 64 bits"):
+        wide.of(rows(n=values))
+    assert only(wide, rows(n=[2**62, 2**62 - 1])) == 2**63 - 1
+
+
 def test_sums_of_narrow_numbers_do_not_overflow():
     assert only(agg.sum("small"), rows(small=[2**31 - 1] * 3)) == 3 * (2**31 - 1)
     assert agg.sum("small").dtype(SCHEMA) == pl.Int64
@@ -229,6 +242,7 @@ def test_expressions_are_shown_and_compared():
         (lambda: agg.variance("a", ddof=-1), "ddof must be a whole number of at least 0, got -1"),
         (lambda: agg.percentile("a", 0), "percent must be above 0 and at most 100, got 0"),
         (lambda: agg.percentile("a", float("nan")), "got nan"),
+        (lambda: agg.percentile("a", 1e-7), "at least 0.000001, got 1e-07"),
         (lambda: agg.approx_percentile("a", 101), "got 101"),
         (lambda: agg.approx_percentile("a", 50, compression=5), "compression must be a whole number from 10"),
         (lambda: agg.approx_distinct("a", lg_k=30), "lg_k must be a whole number from 4 to 21, got 30"),

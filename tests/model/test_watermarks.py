@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model import watermarks
-from tidewheel.model.summary import merge, skew_bins, skew_bounds, summarize
+from tidewheel.model.summary import skew_bins, skew_bounds, summarize
 from tidewheel.model.watermarks import advance
 
 S = 1_000_000
@@ -55,7 +55,45 @@ def test_one_clock_from_the_future_does_not_move_it():
 
 
 def test_a_guard_stricter_than_the_blocks_holds_all_the_same():
-    assert follow(watermarks.monotonic(future="5 s"), [[block(T, T + 30 * S)]]) == [T + 5 * S]
+    strategy = watermarks.monotonic(future="5 s")
+    assert follow(strategy, [[block(T, T + 30 * S)]]) == [T]
+    assert follow(strategy, [[block(T, T + 30 * S)], [block(T + 30 * S)]]) == [T, T]
+    assert follow(strategy, [[block(T + 30 * S)]]) == [None]
+
+
+SKEWS = st.lists(st.integers(-20_000, 20_000), min_size=1, max_size=8)
+
+
+@given(SKEWS, st.integers(0, 12), st.integers(0, 15))
+def test_no_event_from_the_future_moves_it_and_every_other_does(skews_ms, tolerance, future):
+    times = [T + skew * 1_000 for skew in skews_ms]
+    (mark,) = follow(watermarks.monotonic(future=f"{future} s"), [[block(*times, future=tolerance * S)]])
+    believed = [time for time in times if time <= T + future * S]
+    assert mark is None or mark <= max(believed)
+
+    def width(time):  # of the bin of its skew, at most
+        return abs(time - T) // 7 + 2_000
+
+    clear = [time for time in times if time + width(time) <= T + future * S]
+    if clear:
+        assert mark is not None
+        assert mark >= max(clear) - width(max(clear))
+
+
+def test_each_block_is_judged_by_its_own_clock():
+    early, slow = block(T + 300 * S, at=T), block(T + 10 * S, at=T + 3600 * S)
+    assert follow(watermarks.monotonic(), [[early, slow]]) == [T + 10 * S]
+    marker = block(at=T, marks=[T + 300 * S])
+    assert follow(watermarks.punctuated(), [[marker, block(T, at=T + 3600 * S)]]) == [None]
+
+
+@given(st.lists(SKEWS, min_size=1, max_size=5), st.data())
+def test_the_watermark_does_not_depend_on_how_blocks_were_cut_into_batches(groups, data):
+    blocks = [block(*(T + n * S + skew * 1_000 for skew in group), at=T + n * S) for n, group in enumerate(groups)]
+    strategy = data.draw(
+        st.sampled_from([watermarks.bounded("1 s", future="3 s"), watermarks.percentile(80), watermarks.arrival("1 s")])
+    )
+    assert follow(strategy, [blocks])[-1] == follow(strategy, [[each] for each in blocks])[-1]
 
 
 def test_punctuated_moves_by_markers_alone():
@@ -149,11 +187,10 @@ def test_a_strategy_survives_json(strategy):
 INSTANTS = st.integers(-(2**63) + 1, 2**63 - 1)
 
 
-@given(st.lists(st.lists(INSTANTS, max_size=20), min_size=1, max_size=5))
-def test_merged_summaries_equal_the_summary_of_all(groups):
-    whole = block(*[time for group in groups for time in group])
-    assert merge([block(*group) for group in groups]) == whole
-    assert sum(whole.skew.values()) == whole.count
+@given(st.lists(INSTANTS, max_size=20))
+def test_the_skew_counts_every_event(times):
+    found = block(*times)
+    assert sum(found.skew.values()) == found.count
 
 
 @given(st.integers(-(2**55), 2**55))

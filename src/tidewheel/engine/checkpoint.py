@@ -124,16 +124,22 @@ class Checkpoint:
                 )
             time.sleep(0.05)
 
+    def purpose(self) -> Mapping[str, Any] | None:
+        """What it was made for; None if it is new."""
+        path = self.folder / "tidewheel.json"
+        try:
+            found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            raise CheckpointError(f"{path} cannot be read; the checkpoint is damaged. Start with a new one") from None
+        return found
+
     def _check(self, purpose: Mapping[str, Any], accept_changes: bool) -> None:
         path = self.folder / "tidewheel.json"
         wanted = {"version": _VERSION, **purpose}
-        if path.exists():
-            try:
-                found = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError:
-                raise CheckpointError(
-                    f"{path} cannot be read; the checkpoint is damaged. Start with a new one"
-                ) from None
+        found = self.purpose()
+        if found is not None:
             changes = _changes(found, wanted)
             fixed = [name for name in ("version", "job", "log") if found.get(name) != wanted.get(name)]
             if not changes:

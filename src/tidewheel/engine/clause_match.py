@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import polars as pl
 
@@ -38,6 +39,7 @@ class ClauseMatch(Matched):
     schema: Mapping[str, pl.DataType] = field(repr=False)
     select: tuple[tuple[str, str], ...]
     limit: int = field(default=LIMIT, repr=False)
+    others: ClassVar[tuple[str, ...]] = (DROPPED,)
     recogniser: Recogniser = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tidewheel.engine.kept_rows import fitted
 from tidewheel.engine.operator import Store
 from tidewheel.model.panes import START_OF_TIME
 from tidewheel.model.time import Duration, Instant
@@ -42,7 +43,7 @@ def release(store: Store, rows: pl.DataFrame, watermark: Instant | None, queue: 
     pending = rows.with_columns(arrival)
     arrivals, next_event = queue.arrivals + rows.height, queue.next_event
     if watermark is not None and next_event < watermark:
-        pending = pl.concat([*take(store, watermark), pending])
+        pending = pl.concat([*(fitted(frame, pending.schema) for frame in take(store, watermark)), pending])
         start = least_start(store)
         next_event = NEVER if start is None else start
     passed = pl.lit(False) if watermark is None else pl.col("__time") < watermark
@@ -71,7 +72,7 @@ def keep(store: Store, rows: pl.DataFrame) -> None:
         segments = there.get(start, [])
         number = int(segments[-1].rsplit("/", 1)[1]) + 1 if segments else 0
         if len(segments) >= MOST_SEGMENTS:
-            older = [frame for frame in map(store.get, segments) if frame is not None]
+            older = [fitted(frame, part.schema) for frame in map(store.get, segments) if frame is not None]
             for name in segments:
                 store.remove(name)
             part = pl.concat([*older, part])

@@ -86,8 +86,15 @@ def _windows(spec: Windowing) -> list[str]:
 def _when(spec: Windowing) -> str:
     trigger = spec.trigger
     parts = [f"{trigger!r}:"]
+    which = " (only the open window that ends next)" if spec.early_windows == "next" else ""
+    if not trigger.fires_on_time:
+        if trigger.fires_early:
+            parts.append(f"results when it fires{which};")
+        if trigger.finishes:
+            parts.append("once it has finished, rows go to the output late;")
+        parts.append(f"{'the rest' if trigger.fires_early else 'everything'} {_closing(spec.lateness)}.")
+        return " ".join(parts)
     if trigger.fires_early:
-        which = " (only the open window that ends next)" if spec.early_windows == "next" else ""
         parts.append(f"early results before the watermark passes the window{which};")
     parts.append("a result in the batch in which the watermark passes the window's end;")
     if spec.lateness and trigger.fires_late:
@@ -95,6 +102,14 @@ def _when(spec: Windowing) -> str:
     else:
         parts.append("none after that.")
     return " ".join(parts)
+
+
+def _closing(lateness: Duration) -> str:
+    """When a window closes."""
+    if lateness >= END_OF_TIME:
+        return "when the input ends"
+    past = f"is {format_duration(lateness)} past" if lateness else "passes"
+    return f"in the batch in which the watermark {past} the window's end"
 
 
 def _late(lateness: Duration) -> str:

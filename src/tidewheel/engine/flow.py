@@ -36,8 +36,6 @@ __all__ = ["ALL", "ARRIVAL", "Flow", "RowOp", "Stage", "StageOperator", "needed"
 
 _WHERE = re.compile(r"/\S*/site-packages/")  # where a polars plugin is installed is no part of what it does
 
-ARRIVAL = "_arrival"
-"""When a row reached the log, in µs."""
 ALL = "__all"
 """The key of a stream without keys."""
 
@@ -112,6 +110,11 @@ class Stage:
         if isinstance(self.what, Repeats):
             return (DUPLICATES,)
         return self.what.streams if isinstance(self.what, Process) else ()
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The outputs besides its results that have columns of their own, but for late rows."""
+        return self.what.others if isinstance(self.what, (Matched, LookedUp)) else ()
 
     def operator(self) -> StageOperator:
         """What runs it."""
@@ -198,6 +201,12 @@ class Flow:
             for depth, stage in enumerate(self.stages)
             if isinstance(stage.what, (BookMatch, LookedUp))
         }
+
+    def output(self, depth: int, name: str) -> str:
+        """What an output of a stage is called: its own name, with a number if a stage before it has one of that
+        name."""
+        taken = any(name in stage.others for stage in self.stages[:depth])
+        return f"{name}_{depth + 1}" if taken else name
 
     @property
     def waits_for_clock(self) -> bool:

@@ -31,10 +31,8 @@ def from_bytes(data: bytes) -> pl.DataFrame:
     return pl.read_ipc_stream(io.BytesIO(data))
 
 
-def pack(
-    frames: Iterable[tuple[str, pl.DataFrame]], *, compressed: Callable[[str], bool] = lambda name: False
-) -> bytes:
-    """Several named frames as one value; names may repeat. `compressed`: which ones are worth it.
+def pack(frames: Iterable[tuple[str, pl.DataFrame]]) -> bytes:
+    """Several named frames as one value; names may repeat. Large ones are compressed.
 
     >>> [(name, frame.height) for name, frame in unpack(pack([("a", pl.DataFrame({"x": [1, 2]}))]))]
     [('a', 2)]

@@ -40,6 +40,7 @@ __all__ = [
     "Parcel",
     "Rows",
     "SecondHalf",
+    "blamed",
     "late_port",
     "metrics_frame",
 ]
@@ -139,7 +140,7 @@ class Dealer:
     ) -> None:
         """Deal the rows of one flow out. Without `judged` whoever knows the watermark judges: rows that are aggregated
         already go along as they are, to the bucket `spare`, since all are to be had that turn out to be late."""
-        with _blamed(flow):
+        with blamed(flow):
             self._deal(parcels, flow, given, before, arrival, spare)
 
     def _deal(
@@ -188,7 +189,7 @@ class Dealer:
     def announce(self, parcels: dict[int, Parcel], flow: str, by_topic: Mapping[str, Sequence[Rows]]) -> None:
         """Give the buckets what the flow's stages are told to heed: definitions to all of them, the answers of a lookup
         to those of their keys."""
-        with _blamed(flow):
+        with blamed(flow):
             for depth, what in self._flows[flow].told.items():
                 found = what.accepted([rows.frame for rows in by_topic.get(what.topic, ())])
                 if not found.height:
@@ -203,11 +204,11 @@ class Dealer:
 
 
 @contextmanager
-def _blamed(flow: str) -> Iterator[None]:
+def blamed(flow: str) -> Iterator[None]:
     """What breaks in here is the flow's own doing, unless Spark or the machine failed."""
     try:
         yield
-    except Exception as error:
+    except (Exception, pl.exceptions.PanicException) as error:  # a panic of polars is no Exception
         broken = isinstance(error, (BrokenPipeError, ConnectionResetError, EOFError))
         if broken or isinstance(error, FlowError) or type(error).__module__.startswith("pyspark"):
             raise
@@ -292,7 +293,7 @@ class SecondHalf:
         for name, operator in self._operators.by_name.items():
             if flows is not None and name not in flows:
                 continue
-            with _blamed(name):
+            with blamed(name):
                 if name in told:
                     out += self._heed(name, operator, state, told[name], tick)
                 out += self._stage(name, operator, state, incoming.get(name, []), late_here, tick, forward)
@@ -304,7 +305,7 @@ class SecondHalf:
 
     def _late_of(self, name: str, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame | None:
         """Those of these rows that were too late."""
-        with _blamed(name):
+        with blamed(name):
             stage = self._flows[name].stages[self._depth]
             doubtful = timed(stage, rows).filter(pl.col(TIME) < before)
             _, rejected = self._operators.by_name[name].judge(doubtful, before)
@@ -319,7 +320,8 @@ class SecondHalf:
         """What is told comes before the batch's rows, in the order in which it was read."""
         assert isinstance(operator, (BookOperator, LookupOperator))
         told = operator.heed(state.store(f"{name}/{self._depth}/"), pl.concat(frames), tick)
-        return [(name, port, frame) for port, frame in told.items() if frame.height]
+        output = self._flows[name].output
+        return [(name, output(self._depth, port), frame) for port, frame in told.items() if frame.height]
 
     def _stage(
         self,
@@ -357,7 +359,8 @@ class SecondHalf:
                 assert self._next is not None
                 self._next.deal(forward, name, [Rows(_public(frame))], tick.before)
             else:
-                out.append((name, late_port(self._depth) if port == LATE else port, _public(frame)))
+                shown = late_port(self._depth) if port == LATE else self._flows[name].output(self._depth, port)
+                out.append((name, shown, _public(frame)))
         results = outputs.get(RESULTS)
         if accepted or late or (results is not None and results.height):
             out.append((name, METRICS, metrics_frame(name, self._depth, tick, accepted, late, results)))

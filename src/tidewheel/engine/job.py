@@ -49,7 +49,7 @@ class Job:
 
     name: str
     reads: Mapping[str, type[Message] | None]
-    """The topics, and the type of their messages; without one it is that of the events in the topic."""
+    """The topic, and the type of its messages; without one it is that of the events in the topic."""
     writes: type[Message] | None
     function: Callable[..., Result]
     key: tuple[str, ...] = ()
@@ -90,13 +90,13 @@ class Job:
 
     def on(self, log: Log, **parameters: Any) -> Result:
         """The job's result on a log, under its name: what `tidewheel.run` starts."""
-        inputs = [stream(log, topic, type=of, watermark=self.watermark) for topic, of in self.reads.items()]
-        result = self(*inputs, **parameters)
+        [(topic, of)] = self.reads.items()
+        result = self(stream(log, topic, type=of, watermark=self.watermark), **parameters)
         return replace(result, name=self.name, writes=self.writes, key=self.key, parameters=self.configured(parameters))
 
-    def __call__(self, *inputs: Stream, **parameters: Any) -> Result:
-        """The function itself, on any streams with the right columns."""
-        result: Any = self.function(*inputs, **self.configured(parameters))  # whatever it declares
+    def __call__(self, rows: Stream, **parameters: Any) -> Result:
+        """The function itself, on any stream with the right columns."""
+        result: Any = self.function(rows, **self.configured(parameters))  # whatever it declares
         if not isinstance(result, Result):
             hint = "; rows as they are become a result with .each_row()" if isinstance(result, Stream) else ""
             raise DefinitionError(f"job {self.name}: its function must give a result, got {result!r}{hint}")
@@ -116,11 +116,11 @@ def job(
     key: str | tuple[str, ...] = (),
     watermark: Strategy | None = None,
 ) -> Callable[[Callable[..., Result]], Job]:
-    """Make a job of a function that takes a stream for each input topic, in the order of `reads`, and gives a result.
+    """Make a job of a function that takes the stream of a topic, and gives a result.
 
     Keyword-only arguments, each with a type (int, float, str or bool) and a default, are the job's parameters:
-    `tidewheel run` offers them as options, and a TOML file may set them. `reads` names topics, or topics with the types
-    of their messages: then the job can start before there is an event. `writes` is the message type of the results;
+    `tidewheel run` offers them as options, and a TOML file may set them. `reads` names the topic, or the topic with the
+    type of its messages: then the job can start before there is an event. `writes` is the message type of the results;
     without it one is made of their columns. `key` names the columns that make the key of a result, if they are others
     than those of the last `key_by`.
 
@@ -155,10 +155,15 @@ def _validate(made: Job) -> None:
     signature = inspect.signature(made.function)
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     inputs = [parameter for parameter in signature.parameters.values() if parameter.kind in kinds]
-    if not made.reads or len(inputs) != len(made.reads):
+    if len(made.reads) != 1:
         raise DefinitionError(
-            f"job {made.name}: the function takes {len(inputs)} streams and reads {len(made.reads)} topics; "
-            "they must be as many, in the same order (parameters are keyword-only: put a * before them)"
+            f"job {made.name}: a job reads one topic, got {', '.join(made.reads) or 'none'}; streams cannot be joined, "
+            "so make a job for each. Topics of one type are one stream for tidewheel.stream(log, [...]) and its results"
+        )
+    if len(inputs) != 1:
+        raise DefinitionError(
+            f"job {made.name}: the function takes {len(inputs)} streams, and a job reads one (parameters are "
+            "keyword-only: put a * before them)"
         )
     for parameter in made.parameters:
         if parameter.type not in (int, float, str, bool) or parameter.default is inspect.Parameter.empty:

@@ -85,6 +85,11 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
     flow = result.flow()
     source = result.input
     schemas = result.schemas()
+    twice = [name for name in schemas[RESULTS].names if name == "output" or (name in schemas and name != RESULTS)]
+    if twice:
+        raise DefinitionError(
+            f"df: the results have a column {twice[0]!r}, and so has an output; rename it with select"
+        )
     if isinstance(source, LogInput):
         spark = session(spark)
         number = _buckets(spark, buckets)
@@ -133,6 +138,8 @@ def start_flows(
     topics = check(results, log)
     held = Checkpoint(checkpoint)
     spark = session(spark)
+    if buckets is None:  # those of another machine are as good
+        buckets = (held.purpose() or {}).get("buckets")
     number = _buckets(spark, buckets)
     purpose = {
         "job": name,

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from tidewheel.engine.judging import judge
+from tidewheel.engine.kept_rows import fitted
 from tidewheel.engine.operator import RESULTS, Outputs, Store, Tick
 from tidewheel.engine.window_columns import TIME
 from tidewheel.errors import CheckpointError, DefinitionError, MalformedError
@@ -54,6 +55,7 @@ class LookedUp:
     schema: Mapping[str, pl.DataType] = field(repr=False)
     known: pl.DataFrame | None = field(default=None, repr=False, compare=False)
 
+    others: ClassVar[tuple[str, ...]] = (FAILED,)
     message: ClassVar[str] = type_name(LookupOutcome)
     strategy: ClassVar[Strategy] = Ahead()
 
@@ -128,9 +130,9 @@ class LookedUp:
         return None
 
     def accepted(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-        """What the buckets are told of outcomes as they were read, in their order."""
-        kinds = {name: self.schema[name] for name in self.keys}
-        columns = {**kinds, **self.gives, _FOUND: pl.Boolean(), _WHY: pl.String(), _SEEN: pl.Int64()}
+        """What the buckets are told of outcomes as they were read, in their order. Rows may have narrower columns than
+        the lookup's key: what no row can ask for is left out."""
+        columns = {**self.lookup.keys, **self.gives, _FOUND: pl.Boolean(), _WHY: pl.String(), _SEEN: pl.Int64()}
         rows: list[tuple[Any, ...]] = []
         nothing = (None,) * len(self.gives)
         for frame in frames:
@@ -141,7 +143,8 @@ class LookedUp:
                 key, found = self.lookup.read_key(row["key"]), bool(row["answer"])
                 answer = tuple(self.lookup.read_answer(row["answer"]).values()) if found else nothing
                 rows.append((*key, *answer, found, row["reason"] or None, at))
-        return pl.DataFrame(rows, schema=columns, orient="row")
+        narrow = [pl.col(name).cast(self.schema[name], strict=False) for name in self.keys]
+        return pl.DataFrame(rows, schema=columns, orient="row").with_columns(narrow).drop_nulls(self.keys)
 
     def latest(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
         """Of outcomes in the order in which they were written, what is known of each key in the end."""
@@ -167,6 +170,7 @@ class LookupOperator:
         self.what = looked_up
         self.keys = list(looked_up.keys)
         self.columns = list(looked_up.schema)
+        self.schema = {**looked_up.schema, TIME: pl.Int64()}
 
     def judge(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
@@ -196,7 +200,7 @@ class LookupOperator:
         """Take the batch's rows and its time; give those that have their answer, and those that can wait no more."""
         _check(store)
         waiting = store.get(_WAITING) if _WAITING in store.names() else None
-        given = [frame.select([*self.columns, TIME]) for frame in (waiting, rows) if frame is not None]
+        given = [fitted(frame, self.schema) for frame in (waiting, rows) if frame is not None]
         if not given or not any(frame.height for frame in given):
             return {}
         # Those that wait came first: rows of the same time stay in the order of their arrival.

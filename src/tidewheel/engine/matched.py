@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import polars as pl
 
@@ -31,6 +32,8 @@ class Matched(ABC):
     """What is recognised in events of a schema."""
 
     schema: Mapping[str, pl.DataType]
+    others: ClassVar[tuple[str, ...]] = (TIMED_OUT, DROPPED)
+    """Its streams besides `results`."""
 
     @property
     @abstractmethod

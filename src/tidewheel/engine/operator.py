@@ -15,7 +15,7 @@ import polars as pl
 
 from tidewheel.model.time import Instant
 
-__all__ = ["LATE", "RESULTS", "MemoryStore", "Operator", "Outputs", "Store", "Tick"]
+__all__ = ["LATE", "RESULTS", "MemoryStore", "Outputs", "Store", "Tick"]
 
 Outputs = Mapping[str, pl.DataFrame]
 """The frames that an operator gives in a batch, by the name of the stream."""
@@ -47,13 +47,6 @@ class Store(Protocol):
 
     def remove(self, name: str) -> None:
         """Forget it; nothing happens if there is none."""
-
-
-class Operator(Protocol):
-    """One step for one bucket."""
-
-    def step(self, store: Store, rows: pl.DataFrame | None, tick: Tick) -> Outputs:
-        """Take the batch's rows of this bucket (None if there are none) and its time; give what comes out."""
 
 
 class MemoryStore:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from tidewheel.engine.halves import TICK, Parcel
+from tidewheel.engine.halves import TICK, Parcel, blamed
 from tidewheel.engine.workers import registry_for
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Instant
@@ -18,7 +19,7 @@ from tidewheel.transport.partitioner import partition_of
 
 __all__ = ["ParcelTarget", "encoded", "markers", "watermarks_of"]
 
-_SEPARATOR = "/"
+_SEPARATOR = pa.scalar(b"/", pa.binary())
 _ALL = b"all"
 
 
@@ -45,26 +46,31 @@ def encoded(
     """The records of a parcel by topic. Outputs without a target are left out: nobody asked for them."""
     for flow, port, frame in Parcel.read(data):
         target = targets.get((flow, port))
-        if target is None or not frame.height:
-            continue
-        time = pl.col("event_time").cast(pl.Datetime("us", "UTC")).cast(pl.Int64)
-        # No clock shows what is beyond these; the row's reason says that its time was absurd.
-        times = frame.select(pl.when(time.is_between(START_OF_TIME, END_OF_TIME - 1)).then(time)).to_series()
-        event_time = times.cast(pl.Datetime("us", "UTC")).to_arrow()
-        values = encode_columns(
-            target.type,
-            frame.select(target.columns),
-            event_time=event_time,
-            registry=registry_for(address, target.type),
-        )
-        # Results without a key stay together, so that a retraction is read after what it takes back.
-        keys = pa.repeat(pa.scalar(_ALL, pa.binary()), frame.height) if target.marked else None
-        if target.key:
-            text = pl.concat_str(
-                [pl.col(name).cast(pl.String).fill_null("") for name in target.key], separator=_SEPARATOR
-            )
-            keys = frame.select(text.cast(pl.Binary)).to_series().to_arrow(compat_level=pl.CompatLevel.oldest())
-        yield target.topic, records(values, keys=keys, event_times=event_time)
+        if target is not None and frame.height:
+            with blamed(flow):
+                found = _records(frame, target, address)
+            yield target.topic, found
+
+
+def _records(frame: pl.DataFrame, target: ParcelTarget, address: str) -> pa.RecordBatch:
+    time = pl.col("event_time").cast(pl.Datetime("us", "UTC")).cast(pl.Int64)
+    # No clock shows what is beyond these; the row's reason says that its time was absurd.
+    times = frame.select(pl.when(time.is_between(START_OF_TIME, END_OF_TIME - 1)).then(time)).to_series()
+    event_time = times.cast(pl.Datetime("us", "UTC")).to_arrow()
+    values = encode_columns(
+        target.type, frame.select(target.columns), event_time=event_time, registry=registry_for(address, target.type)
+    )
+    # Results without a key stay together, so that a retraction is read after what it takes back.
+    keys = pa.repeat(pa.scalar(_ALL, pa.binary()), frame.height) if target.marked else None
+    if target.key:
+        keys = pc.binary_join_element_wise(*(_part(frame[name]) for name in target.key), _SEPARATOR)
+    return records(values, keys=keys, event_times=event_time)
+
+
+def _part(column: pl.Series) -> pa.Array:
+    """A column of the key: bytes as they are, anything else as text."""
+    part = column if column.dtype == pl.Binary else column.cast(pl.String).cast(pl.Binary)
+    return part.fill_null(b"").to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.binary())
 
 
 def markers(log: Log, topic: str, watermark: Instant) -> pa.RecordBatch:

@@ -15,7 +15,7 @@ from tidewheel.engine.bucket_store import BucketState, Entries, MemoryEntries
 from tidewheel.engine.buckets import bucket_ids
 from tidewheel.engine.columns import arrow_schema, spark_schema, to_spark
 from tidewheel.engine.flow import ARRIVAL, Flow, needed
-from tidewheel.engine.halves import PLACE, TICK, Dealer, Flows, Parcel, Rows, SecondHalf
+from tidewheel.engine.halves import PLACE, TICK, Dealer, Flows, Parcel, Rows, SecondHalf, blamed
 from tidewheel.engine.operator import Tick
 from tidewheel.engine.reading import DecodedBatch, ReadInfo
 from tidewheel.engine.workers import settle
@@ -109,12 +109,14 @@ class ReaderHalf:
 
     def refused(self, topic: str, columns: pa.RecordBatch) -> dict[int, str]:
         """The rows that make no sense to a flow that is told something by this topic, and why not."""
-        told = [what for flow in self._flows for what in flow.told.values() if what.topic == topic]
+        told = [(flow.name, what) for flow in self._flows for what in flow.told.values() if what.topic == topic]
         found: dict[int, str] = {}
         for number, row in enumerate(columns.to_pylist()) if told else ():
-            reasons = [reason for what in told if (reason := what.refusal(row)) is not None]
-            if reasons:
-                found[number] = reasons[0]
+            for flow, what in told:
+                with blamed(flow):
+                    reason = what.refusal(row)
+                if reason is not None:
+                    found.setdefault(number, reason)
         return found
 
 

@@ -18,7 +18,7 @@ from tidewheel.engine.flow import Flow, Stage
 from tidewheel.engine.halves import METRICS, late_port, metrics_frame
 from tidewheel.engine.input import LogInput
 from tidewheel.engine.judging import LATE_BY, REASON
-from tidewheel.engine.looked_up import FAILED, LookedUp
+from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.matched import Matched
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.pane_columns import PANE_COLUMNS
@@ -45,8 +45,10 @@ def result_schema(stage: Stage) -> dict[str, pl.DataType]:
         if stage.what.streams:
             output.pop("stream")
         return output
-    if isinstance(stage.what, (Matched, LookedUp)):
+    if isinstance(stage.what, LookedUp):
         return stage.what.outputs()[RESULTS]
+    if isinstance(stage.what, Matched):
+        return _unlike_outputs(stage, stage.what.outputs()[RESULTS])
     if isinstance(stage.what, Repeats):
         return dict(stage.schema)
     columns = {name: stage.schema[name] for name in stage.keys}
@@ -56,13 +58,19 @@ def result_schema(stage: Stage) -> dict[str, pl.DataType]:
             raise DefinitionError(f"aggregate {name}: results have a column of that name already; give it another")
         assert isinstance(aggregate, Aggregate)
         columns[name] = aggregate.dtype(pl.Schema(stage.schema))
-    reserved = [name for name in columns if name in (LATE, METRICS, "output")]
-    if reserved:
-        raise DefinitionError(f"the column {reserved[0]!r}: an output has that name; give it another")
+    _unlike_outputs(stage, columns)
     taken = [name for name in stage.keys if name in PANE_COLUMNS]
     if taken:
         raise DefinitionError(f"key_by: results have a column {taken[0]!r} already; rename the key")
     return columns | {name: kind for name, kind in PANE_COLUMNS.items() if name not in columns}
+
+
+def _unlike_outputs(stage: Stage, columns: dict[str, pl.DataType]) -> dict[str, pl.DataType]:
+    """The columns, if none is called like an output: in a DataFrame they stand side by side."""
+    reserved = [name for name in columns if name in (LATE, METRICS, "output", *stage.others)]
+    if reserved:
+        raise DefinitionError(f"the column {reserved[0]!r}: an output has that name; give it another")
+    return columns
 
 
 def arrow_of(schema: Mapping[str, pl.DataType]) -> pa.Schema:
@@ -77,7 +85,7 @@ class Result(Stream):
 
     Besides its results it has outputs by name: `late` (rows that came too late, with `late_reason` and `late_by`),
     `metrics`, those that a process function names, of a pattern `timed_out` and `dropped`, and `failed` of a lookup,
-    wherever it stands.
+    wherever it stands: if two stages have one of that name, the later's is called like `failed_2`, by its place.
     """
 
     name: str | None = None
@@ -105,7 +113,7 @@ class Result(Stream):
 
     def schemas(self) -> dict[str, pa.Schema]:
         """The columns of every output."""
-        stage = self.stages[-1]
+        flow = self.flow()
         outputs = {RESULTS: arrow_of(self.schema)}
         for depth, each in enumerate(self.stages):
             if isinstance(each.what, EachRow):
@@ -113,10 +121,9 @@ class Result(Stream):
             late = dict(each.schema) | {REASON: pl.String(), LATE_BY: pl.Duration("us")}
             outputs[late_port(depth)] = arrow_of(_plain(late))
             outputs |= {name: arrow_of(_plain(result_schema(each))) for name in each.streams}
-            if isinstance(each.what, LookedUp):
-                outputs[FAILED] = arrow_of(_plain(each.what.outputs()[FAILED]))
-        if isinstance(stage.what, Matched):
-            outputs |= {name: arrow_of(of) for name, of in stage.what.outputs().items() if name != RESULTS}
+            if isinstance(each.what, (Matched, LookedUp)):
+                own = each.what.outputs()
+                outputs |= {flow.output(depth, name): arrow_of(_plain(own[name])) for name in each.others}
         sample = metrics_frame("", 0, Tick(None, None, 0), 0, 0, None)
         outputs[METRICS] = arrow_of(dict(sample.schema))
         return outputs

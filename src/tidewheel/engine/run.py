@@ -27,6 +27,7 @@ from tidewheel.errors import (
     JobError,
     LogError,
     MalformedError,
+    TidewheelError,
 )
 from tidewheel.model.time import Instant
 from tidewheel.transport.log import Log
@@ -72,6 +73,7 @@ class Run:
         self._mend = mend
         self._mending = threading.Lock()
         self._stopping = False
+        self._over = threading.Event()
         self._log = log
         self._checkpoint = checkpoint
         self._counted = -1
@@ -82,8 +84,8 @@ class Run:
 
     @property
     def active(self) -> bool:
-        """Is it still running?"""
-        return bool(self.query.isActive)
+        """Is it still running? So it is while it goes on without a job that failed."""
+        return not self._over.is_set()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until it has ended, or `timeout` seconds have passed: has it ended? `JobError` if it failed."""
@@ -110,16 +112,18 @@ class Run:
         """Finish the batch at hand and end. A batch that takes longer than `timeout` seconds is left unfinished: the
         next run repeats it."""
         self._stopping = True
-        if self.query.isActive:
+        with self._mending:
+            query = self.query  # no other one is begun from here on
+        if query.isActive:
             self._checkpoint.stop_file.touch()
             deadline = time.monotonic() + timeout
             quiet = 0
-            while self.query.isActive and quiet < 3 and time.monotonic() < deadline:
-                status = self.query.status
+            while query.isActive and quiet < 3 and time.monotonic() < deadline:
+                status = query.status
                 idle = not status["isDataAvailable"] and status["message"].startswith("Waiting")
                 quiet = quiet + 1 if idle else 0
                 time.sleep(0.05)
-            self.query.stop()
+            query.stop()
         self.wait(0.1)
         self._end()
 
@@ -167,20 +171,12 @@ class Run:
         return last
 
     def _watch(self) -> None:
-        with suppress(Py4JError, PySparkException, LogError):  # Spark or the log was closed under the run: it is over
-            while True:
-                query = self.query
-                while query.isActive:
-                    with suppress(LogError):  # it may be busy; there is a next time
-                        self.progress()
-                    time.sleep(1)
-                try:
-                    query.awaitTermination()  # only then may another begin where this one stopped
-                    break
-                except PySparkException as error:
-                    if not self._mended(query, error):
-                        break
-            self._end()
+        # Spark or the log may be closed under the run: then it is over, as it is when it fails.
+        with suppress(Py4JError, PySparkException, TidewheelError):
+            while not self.wait(1):
+                with suppress(LogError):  # it may be busy; there is a next time
+                    self.progress()
+        self._over.set()
 
     def _mended(self, query: StreamingQuery, error: PySparkException) -> bool:
         """Was what failed taken out, so that the rest goes on in another query?"""
@@ -209,6 +205,7 @@ class Run:
                 self.progress()
             finally:
                 self._checkpoint.release()
+                self._over.set()
 
     def __repr__(self) -> str:
         return f"<Run of {self.job.name}: {'running' if self.active else 'ended'}>"

@@ -25,6 +25,7 @@ from tidewheel.model.previous import previous
 from tidewheel.model.process import DataType, Process, ProcessFunction, StateColumn
 from tidewheel.model.repeats import Repeats
 from tidewheel.model.retractable import WEIGHT, retractable
+from tidewheel.model.rowwise import check_rowwise
 from tidewheel.model.time import duration
 from tidewheel.model.triggers import Trigger, default
 from tidewheel.model.watermarks import Strategy
@@ -207,7 +208,11 @@ class Stream:
         return KeyedStream(self, what.keys)._staged(what)
 
     def _with(self: _S, op: RowOp) -> _S:
-        return replace(self, ops=(*self.ops, op), schema=_after((op,), self.schema))
+        schema = _after((op,), self.schema)
+        for expression in op.exprs:
+            if isinstance(expression, pl.Expr):
+                check_rowwise(expression, what=op.kind)
+        return replace(self, ops=(*self.ops, op), schema=schema)
 
 
 @dataclass(frozen=True)

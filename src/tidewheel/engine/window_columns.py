@@ -17,7 +17,7 @@ from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Window
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windows import Calendar, Custom, Global, Session, Sliding, Windows
 
-__all__ = ["END", "SLICE", "START", "TIME", "last_end", "merged", "segment_of", "slice_length", "sliced", "to_windows"]
+__all__ = ["END", "SLICE", "START", "TIME", "last_end", "merged", "slice_length", "sliced", "to_windows"]
 
 TIME = "__time"
 SLICE = "__slice"
@@ -104,16 +104,6 @@ def to_windows(windows: Windows, frame: pl.DataFrame, keys: Sequence[str]) -> pl
             found = _custom(windows, frame[SLICE].unique()).rename({TIME: SLICE})
             return frame.join(found, on=SLICE, how="inner", maintain_order="left").drop(SLICE)
     raise DefinitionError(f"{windows!r} cannot be computed in slices")
-
-
-def segment_of(windows: Windows) -> pl.Expr:
-    """Which part of the state a window is kept in: those that end together are kept together."""
-    match windows:
-        case Sliding():
-            return (pl.col(END) - windows.offset) // windows.every
-        case Calendar():
-            return pl.col(END)
-    return pl.lit(0, pl.Int64)
 
 
 def merged(windows: Windows, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

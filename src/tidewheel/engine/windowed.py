@@ -1,7 +1,7 @@
 """Windowed aggregation in columns, any window and any trigger: one row of state for each key and window.
 
-What the reference interpreter does window by window is done here to all windows of a bucket at once. Windows that end
-together are kept in one frame of state, so a batch reads and writes only the frames that its events or its time touch.
+What the reference interpreter does window by window is done here to all windows of a bucket at once. State is kept in
+frames, of which a batch reads and writes only those that its events or its time touch (see `window_segments`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tidewheel.engine.operator import LATE, RESULTS, Outputs, Store, Tick
 from tidewheel.engine.pane_columns import pane_frame
 from tidewheel.engine.partials import HOLD, LATEST, N, finished, group, merging, partial_columns, partials
 from tidewheel.engine.trigger_columns import NEVER_DUE, Arrays, Moment, compile_trigger, expected_column
-from tidewheel.engine.window_columns import END, SLICE, START, TIME, last_end, merged, segment_of, sliced, to_windows
+from tidewheel.engine.window_columns import END, SLICE, START, TIME, last_end, merged, sliced, to_windows
+from tidewheel.engine.window_segments import SEGMENT, is_spread, segments
 from tidewheel.model.panes import END_OF_TIME, FINISHED, Timing, Window
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windowing import Windowing
@@ -31,7 +32,6 @@ _UNREPORTED = "__unreported"
 _SHOWN = "__shown."  # the values of the last pane
 _SHOWN_TIMING = "__shown_timing"
 _SHOWN_TIME = "__shown_time"
-_SEGMENT = "__segment"
 _HINTS = "hints"
 _PENDING = "pending"
 _ROW = "__row"
@@ -75,7 +75,8 @@ class WindowedOperator:
         fresh: pl.DataFrame | None = None
         if rows is not None and rows.height:
             fresh = self._windows_of(rows, tick.before)
-        old = self._load(store, hints, fresh, tick)
+        spread = is_spread(self.windowing.windows, [] if hints is None else hints[SEGMENT].to_list(), 0)
+        loaded, old = self._load(store, hints, fresh, tick, spread)
         if old is None and fresh is None:
             return {}
         late = None
@@ -83,11 +84,17 @@ class WindowedOperator:
             assert rows is not None
             fresh, late = self._admit(rows, fresh, old, tick.before)
         outputs: dict[str, pl.DataFrame] = {} if late is None else {LATE: late}
-        combined, pending = self._combine(store, old, fresh)
+        waiting, elsewhere = self._pending(store, loaded, spread)
+        combined, pending = self._combine(old, fresh, waiting)
         state, panes, pending = self._fire(combined, pending, tick)
         if panes is not None:
             outputs[RESULTS] = panes
-        self._save(store, hints, old, state, pending, tick)
+        self._save(store, hints, loaded, state, tick, spread)
+        held = [part for part in (elsewhere, pending) if part is not None and part.height]
+        if held:
+            store.put(_PENDING, pl.concat(held))
+        elif _PENDING in store.names():
+            store.remove(_PENDING)
         return outputs
 
     # What comes in ------------------------------------------------------------------------------------------------
@@ -136,25 +143,35 @@ class WindowedOperator:
     # State ----------------------------------------------------------------------------------------------------------
 
     def _load(
-        self, store: Store, hints: pl.DataFrame | None, fresh: pl.DataFrame | None, tick: Tick
-    ) -> pl.DataFrame | None:
-        """The frames of state that this batch is about."""
+        self, store: Store, hints: pl.DataFrame | None, fresh: pl.DataFrame | None, tick: Tick, spread: bool
+    ) -> tuple[list[int], pl.DataFrame | None]:
+        """The frames of state that this batch is about: their numbers, and what they hold."""
         if hints is None:
-            return None
+            return [], None
         due = pl.col("wake_clock") <= tick.clock
         if tick.watermark is not None:
             due |= pl.col("wake_watermark") <= tick.watermark
         if fresh is not None:
-            touched = fresh.select(segment_of(self.windowing.windows).alias(_SEGMENT))[_SEGMENT].unique().to_list()
-            due |= pl.col(_SEGMENT).is_in(touched)
-        wanted = hints.filter(due)[_SEGMENT].to_list()
+            touched = segments(self.windowing.windows, fresh, self.keys, spread=spread)
+            due |= pl.col(SEGMENT).is_in(touched.unique().to_list())
+        wanted = hints.filter(due)[SEGMENT].to_list()
         if self.windowing.early_windows == "next" and (wanted or fresh is not None):
-            wanted = sorted({*wanted, *hints.filter(pl.col("open"))[_SEGMENT].to_list()})
+            wanted = sorted({*wanted, *hints.filter(pl.col("open"))[SEGMENT].to_list()})
         frames = [frame for frame in (store.get(f"w{number}") for number in wanted) if frame is not None]
-        return pl.concat(frames) if frames else None
+        return wanted, pl.concat(frames) if frames else None
+
+    def _pending(
+        self, store: Store, loaded: Sequence[int], spread: bool
+    ) -> tuple[pl.DataFrame | None, pl.DataFrame | None]:
+        """The retractions that wait in windows of these frames, and in others."""
+        held = store.get(_PENDING) if _PENDING in store.names() else None
+        if held is None or not spread:
+            return held, None
+        here = segments(self.windowing.windows, held, self.keys, spread=True).is_in(loaded)
+        return held.filter(here), held.filter(~here)
 
     def _combine(
-        self, store: Store, old: pl.DataFrame | None, fresh: pl.DataFrame | None
+        self, old: pl.DataFrame | None, fresh: pl.DataFrame | None, waiting: pl.DataFrame | None
     ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
         """One row for each window: what was known and what is new; and retractions that wait."""
         parts = []
@@ -174,7 +191,7 @@ class WindowedOperator:
             same = (pl.col(START) == pl.col("__mstart")) & (pl.col(END) == pl.col("__mend"))
             kept &= same
             if self._retracting:
-                pending = self._waiting(store, rows, same)
+                pending = self._waiting(waiting, rows, same)
             by = [*self.keys, "__mstart", "__mend"]
         carried = [_INDEX, _PAST, *(name for name in rows.columns if name.startswith("__shown"))]
         aggregations = [
@@ -203,13 +220,12 @@ class WindowedOperator:
             columns |= {_SHOWN_TIMING: pl.String(), _SHOWN_TIME: pl.Int64()}
         return columns
 
-    def _waiting(self, store: Store, rows: pl.DataFrame, same: pl.Expr) -> pl.DataFrame | None:
+    def _waiting(self, before: pl.DataFrame | None, rows: pl.DataFrame, same: pl.Expr) -> pl.DataFrame | None:
         """What must be taken back before a merged window comes out: the panes of the windows that are in it now."""
         gone = rows.filter(pl.col("__old").is_not_null() & ~same & (pl.col(_INDEX) > 0))
         shown = [name for name in rows.columns if name.startswith("__shown")]
         columns = [*self.keys, "__mstart", "__mend", START, END, _INDEX, *shown]
         parts = [gone.select(columns)]
-        before = store.get(_PENDING) if _PENDING in store.names() else None
         if before is not None:
             moved = rows.filter(pl.col("__old").is_not_null()).select(*self.keys, START, END, "__mstart", "__mend")
             moved = moved.rename({START: "__ostart", END: "__oend"})
@@ -223,38 +239,34 @@ class WindowedOperator:
         self,
         store: Store,
         hints: pl.DataFrame | None,
-        old: pl.DataFrame | None,
+        loaded: Sequence[int],
         state: pl.DataFrame,
-        pending: pl.DataFrame | None,
         tick: Tick,
+        spread: bool,
     ) -> None:
-        segment = segment_of(self.windowing.windows).alias(_SEGMENT)
         lateness = self.windowing.lateness
-        was = set() if old is None else set(old.select(segment)[_SEGMENT].unique().to_list())
         new_hints = []
         now: set[int] = set()
-        for (number,), frame in state.with_columns(segment).partition_by(_SEGMENT, as_dict=True).items():
+        spread = spread or is_spread(self.windowing.windows, [], state.height)
+        state = state.with_columns(segments(self.windowing.windows, state, self.keys, spread=spread))
+        for (number,), frame in state.partition_by(SEGMENT, as_dict=True).items():
             now.add(int(number))
-            store.put(f"w{number}", frame.drop(_SEGMENT, "__due"))
+            store.put(f"w{number}", frame.drop(SEGMENT, "__due"))
             closes = (pl.col(END) + lateness).clip(upper_bound=END_OF_TIME)
             still_open = pl.lit(True) if tick.watermark is None else pl.col(END) > tick.watermark
             wake = pl.when(still_open).then(END).when(pl.col(_UNREPORTED) > 0).then(closes).otherwise(closes + 1)
             ends, is_open = frame.select(wake.min().alias("wake"), still_open.any().alias("open")).row(0)
             new_hints.append((number, ends, frame["__due"].min(), is_open))
-        for number in was - now:
+        for number in {*loaded} - now:
             store.remove(f"w{number}")
-        schema = {_SEGMENT: pl.Int64, "wake_watermark": pl.Int64, "wake_clock": pl.Int64, "open": pl.Boolean}
+        schema = {SEGMENT: pl.Int64, "wake_watermark": pl.Int64, "wake_clock": pl.Int64, "open": pl.Boolean}
         table = pl.DataFrame(new_hints, schema=schema, orient="row")
         if hints is not None:
-            table = pl.concat([hints.filter(~pl.col(_SEGMENT).is_in(list(was | now))), table])
+            table = pl.concat([hints.filter(~pl.col(SEGMENT).is_in([*loaded, *now])), table])
         if table.height:
             store.put(_HINTS, table)
         elif hints is not None:
             store.remove(_HINTS)
-        if pending is not None and pending.height:
-            store.put(_PENDING, pending)
-        elif _PENDING in store.names():
-            store.remove(_PENDING)
 
     # Firing ---------------------------------------------------------------------------------------------------------
 

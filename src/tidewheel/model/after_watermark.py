@@ -29,6 +29,11 @@ class AfterWatermark(Trigger):
         return self.early is not None and self.early.fires_early
 
     @property
+    def fires_on_time(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
     def fires_late(self) -> bool:
         """If its late trigger can fire at all."""
         return self.late is not None and (self.late.fires_early or self.late.fires_late)

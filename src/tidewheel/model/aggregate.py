@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 import polars as pl
 
 from tidewheel.errors import DefinitionError
+from tidewheel.model.rowwise import check_rowwise
 
 __all__ = ["TIME", "Aggregate", "Column", "Row", "carried_type", "whole_number"]
 
@@ -44,6 +45,8 @@ class Column:
             raise DefinitionError(f"{what}: {given!s} stands for several columns; give one")
         if rowwise and not self.names:
             raise DefinitionError(f"{what}: {given!s} reads no column; use count() to count rows")
+        if rowwise:
+            check_rowwise(self.expr, what=what)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -91,8 +94,6 @@ class Aggregate(ABC):
     """
 
     function: ClassVar[str]
-    invertible: ClassVar[bool] = False
-    """Whether the part of a retracted whole number can be subtracted (see `retractable`)."""
     exact: ClassVar[str | None] = None
     """For a sketch: what gives the exact result."""
 

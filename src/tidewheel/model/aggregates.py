@@ -13,7 +13,7 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import Aggregate, Column, whole_number
 from tidewheel.model.custom_aggregate import Custom
-from tidewheel.model.kept import Collect, Distinct, Percentile
+from tidewheel.model.kept import Collect, Distinct, Percentile, share_of
 from tidewheel.model.moments import Count, Mean, Stddev, Sum, Variance
 from tidewheel.model.ranked import ArgMax, ArgMin, First, Last, Max, Min, TopK
 from tidewheel.model.sketches import ApproxDistinct, ApproxPercentile, MostFrequent
@@ -134,7 +134,9 @@ def percentile(column: str | pl.Expr, percent: float) -> Percentile:
     >>> percentile("delay", 50).of([{"delay": delay} for delay in (9, 1, 5, 7)])
     5
     """
-    return Percentile(Column(column, what="percentile"), _percent("percentile", percent))
+    if not share_of(_percent("percentile", percent)):
+        raise DefinitionError(f"percentile: percent must be at least 0.000001, got {percent!r}; for the least use min")
+    return Percentile(Column(column, what="percentile"), percent)
 
 
 def approx_percentile(column: str | pl.Expr, percent: float, *, compression: int = 200) -> ApproxPercentile:

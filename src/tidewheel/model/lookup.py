@@ -23,6 +23,7 @@ __all__ = ["Key", "Lookup"]
 Key = tuple[Any, ...]
 """The values of a key's columns, in their order."""
 
+_MOST = 2**127  # polars knows no larger whole numbers
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
@@ -112,7 +113,7 @@ def _fits(value: Any, kind: DataType) -> bool:
     if kind == pl.Boolean or isinstance(value, bool):
         return kind == pl.Boolean and isinstance(value, bool)
     if kind.is_float():
-        return isinstance(value, (int, float)) and math.isfinite(value)
+        return math.isfinite(value) if isinstance(value, float) else isinstance(value, int) and abs(value) < _MOST
     if not isinstance(value, int):
         return False
     try:
@@ -125,5 +126,5 @@ def _fits(value: Any, kind: DataType) -> bool:
 def _json(text: str, what: str) -> Any:
     try:
         return json.loads(text)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise MalformedError(f"the {what} of a lookup is not JSON: {error}") from None

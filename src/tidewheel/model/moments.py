@@ -12,12 +12,14 @@ import polars as pl
 
 from tidewheel.model.aggregate import Aggregate, Column, Row, carried_type
 
-__all__ = ["Count", "Mean", "Stddev", "Sum", "Variance", "widened"]
+__all__ = ["Count", "Mean", "Stddev", "Sum", "Variance", "total"]
 
 
-def widened(values: pl.Expr) -> pl.Expr:
-    """Values whose sum has room: polars sums 32-bit numbers in 32 bits."""
-    return values * pl.lit(1, dtype=pl.Int64)
+def total(values: pl.Expr) -> pl.Expr:
+    """The sum, of whole numbers in 64 bits: polars sums those of 32 bits in 32, and lets those of 64 wrap around. One
+    that has no room is an error."""
+    kind = pl.dtype_of(values * pl.lit(1, dtype=pl.Int64))
+    return (values * pl.lit(1, dtype=pl.Int128)).sum().cast(kind)
 
 
 @dataclass(frozen=True, repr=False)
@@ -25,7 +27,6 @@ class Count(Aggregate):
     """How many rows, or values that are not null."""
 
     function: ClassVar[str] = "count"
-    invertible: ClassVar[bool] = True
 
     column: Column | None = None
 
@@ -61,13 +62,12 @@ class Sum(Aggregate):
     """The sum of numbers or durations."""
 
     function: ClassVar[str] = "sum"
-    invertible: ClassVar[bool] = True
 
     column: Column
 
     def partial(self, prefix: str) -> list[pl.Expr]:
         """One part, the sum, null if there was no value."""
-        return [_sum(widened(self.column.expr)).alias(f"{prefix}.sum")]
+        return [_sum(self.column.expr).alias(f"{prefix}.sum")]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
         """Sums add up."""
@@ -79,15 +79,17 @@ class Sum(Aggregate):
 
     def of(self, rows: Sequence[Row]) -> Any:
         """The sum."""
-        total = None
+        found = None
         for value in self.column.values(rows):
             if value is not None:
-                total = value if total is None else total + value
-        return int(total) if isinstance(total, bool) else total
+                found = value if found is None else found + value
+        if isinstance(found, int) and not -(2**63) <= found < 2**63:
+            raise OverflowError(f"{self!r}: {found} has no room in 64 bits; cast the column to Float64")
+        return int(found) if isinstance(found, bool) else found
 
 
 def _sum(values: pl.Expr) -> pl.Expr:
-    return pl.when(values.count() > 0).then(values.sum())
+    return pl.when(values.count() > 0).then(total(values))
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,7 +97,6 @@ class Mean(Aggregate):
     """The mean of numbers, durations or times."""
 
     function: ClassVar[str] = "mean"
-    invertible: ClassVar[bool] = True
 
     column: Column
 

@@ -23,6 +23,8 @@ __all__ = [
     "Pane",
     "Timing",
     "Window",
+    "key_order",
+    "verdict",
 ]
 
 START_OF_TIME: Instant = -62_135_596_800_000_000
@@ -97,3 +99,21 @@ class Late:
     element: Element
     reason: str
     by: Duration | None
+
+
+def verdict(
+    time: Instant | None, before: Instant | None, *, lateness: Duration = 0
+) -> tuple[str | None, Duration | None]:
+    """Why an event of this time is not welcome, and by how much it is late; None if it is."""
+    if time is None:
+        return NO_TIME, None
+    if not START_OF_TIME <= time < END_OF_TIME:
+        return ABSURD_TIME, None
+    if before is not None and time < before - lateness:
+        return TOO_LATE, before - time
+    return None, None
+
+
+def key_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What sorts keys as columns are sorted: nulls first."""
+    return tuple((value is not None, value) for value in key)

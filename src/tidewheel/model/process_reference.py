@@ -7,10 +7,10 @@ from typing import Any
 
 import polars as pl
 
-from tidewheel.model.panes import ABSURD_TIME, END_OF_TIME, NO_TIME, START_OF_TIME, TOO_LATE
+from tidewheel.model.panes import END_OF_TIME, key_order, verdict
 from tidewheel.model.process import DATETIME, Clock, DataType, Process
 from tidewheel.model.process_call import bind
-from tidewheel.model.time import Duration, Instant, instant
+from tidewheel.model.time import Instant, instant
 
 __all__ = ["ProcessReference", "key_order", "verdict"]
 
@@ -122,19 +122,3 @@ class ProcessReference:
 
     def _key(self, row: Row) -> Key:
         return tuple(row[name] for name in self.process.key_columns)
-
-
-def verdict(time: Instant | None, before: Instant | None) -> tuple[str | None, Duration | None]:
-    """Why an event of this time is not welcome, and by how much it is late; None if it is."""
-    if time is None:
-        return NO_TIME, None
-    if not START_OF_TIME <= time < END_OF_TIME:
-        return ABSURD_TIME, None
-    if before is not None and time < before:
-        return TOO_LATE, before - time
-    return None, None
-
-
-def key_order(key: Key) -> tuple[Any, ...]:
-    """What sorts keys as columns are sorted: nulls first."""
-    return tuple((value is not None, value) for value in key)

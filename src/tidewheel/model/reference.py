@@ -11,20 +11,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidewheel.model.panes import (
-    ABSURD_TIME,
-    END_OF_TIME,
     FINISHED,
-    NO_TIME,
     NO_WINDOW,
-    START_OF_TIME,
     TOO_LATE,
     Element,
     Late,
     Pane,
     Timing,
     Window,
+    key_order,
+    verdict,
 )
-from tidewheel.model.reference_count import CountWindows, order_of
+from tidewheel.model.reference_count import CountWindows
 from tidewheel.model.time import Instant
 from tidewheel.model.triggers import State
 from tidewheel.model.windowing import Windowing
@@ -110,13 +108,10 @@ class Reference:
 
     @staticmethod
     def _is_sound(element: Element, late: list[Late]) -> bool:
-        if element.time is None:
-            late.append(Late(element, NO_TIME, None))
-            return False
-        if not START_OF_TIME <= element.time < END_OF_TIME:
-            late.append(Late(element, ABSURD_TIME, None))
-            return False
-        return True
+        reason, _ = verdict(element.time, None)
+        if reason is not None:
+            late.append(Late(element, reason, None))
+        return reason is None
 
     def _take(self, elements: list[Element], before: Instant | None, late: list[Late]) -> set[tuple[Key, Window]]:
         """Put the elements into their windows; returns the windows that got any."""
@@ -286,7 +281,7 @@ class Reference:
 
     def _ordered(self) -> list[tuple[Window, Key, _Live]]:
         found = [(window, key, live) for key, windows in self._keys.items() for window, live in windows.items()]
-        return sorted(found, key=lambda item: (item[0].end, item[0].start, order_of(item[1])))
+        return sorted(found, key=lambda item: (item[0].end, item[0].start, key_order(item[1])))
 
 
 def _later(before: Instant | None, after: Instant | None) -> Instant | None:

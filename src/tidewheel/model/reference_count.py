@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidewheel.model.panes import END_OF_TIME, TOO_LATE, Element, Late, Pane, Timing, Window
+from tidewheel.model.panes import END_OF_TIME, TOO_LATE, Element, Late, Pane, Timing, Window, key_order
 from tidewheel.model.time import Instant
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count
 
-__all__ = ["CountWindows", "order_of"]
+__all__ = ["CountWindows"]
 
 Key = tuple[Any, ...]
 Row = Mapping[str, Any]
@@ -50,7 +50,7 @@ class CountWindows:
         if now is not None:
             for key, counted in self._keys.items():
                 panes += self._complete(key, counted, now)
-        return sorted(panes, key=lambda pane: (pane.window.end, pane.window.start, order_of(pane.key)))
+        return sorted(panes, key=lambda pane: (pane.window.end, pane.window.start, key_order(pane.key)))
 
     def _complete(self, key: Key, counted: _Counted, now: Instant) -> list[Pane]:
         ready = [item for item in counted.coming if item[0] < now]
@@ -78,8 +78,3 @@ class CountWindows:
             last=True,
             event_time=window.end - 1,
         )
-
-
-def order_of(key: Key) -> list[tuple[bool, Any]]:
-    """By what keys are put in order: nulls come first."""
-    return [(value is not None, value) for value in key]

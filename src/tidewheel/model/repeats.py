@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.panes import ABSURD_TIME, END_OF_TIME, NO_TIME, START_OF_TIME, TOO_LATE
+from tidewheel.model.panes import verdict
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = ["Repeats", "RepeatsReference"]
@@ -61,11 +61,9 @@ class RepeatsReference:
         late: list[tuple[Row, str, Duration | None]] = []
         for row in rows:
             time = row["__time"]
-            if time is None or not START_OF_TIME <= time < END_OF_TIME:
-                late.append((row, NO_TIME if time is None else ABSURD_TIME, None))
-                continue
-            if self.watermark is not None and time < self.watermark - self.repeats.kept:
-                late.append((row, TOO_LATE, self.watermark - time))
+            reason, by = verdict(time, self.watermark, lateness=self.repeats.kept)
+            if reason is not None:
+                late.append((row, reason, by))
                 continue
             values = (time, *(repr(row[name]) for name in self.repeats.columns))  # by repr: NaN is not equal to itself
             (repeats if values in self.seen else kept).append(row)

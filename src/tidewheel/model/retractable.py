@@ -16,7 +16,7 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import TIME, Aggregate, Row
-from tidewheel.model.moments import Count, Mean, Sum
+from tidewheel.model.moments import Count, Mean, Sum, total
 
 __all__ = ["WEIGHT", "KeptRows", "Totals", "retractable"]
 
@@ -95,8 +95,6 @@ class _Retractable(Aggregate):
 class Totals(_Retractable):
     """A count, and a sum of whole numbers: a retraction subtracts."""
 
-    invertible: ClassVar[bool] = True
-
     def partial(self, prefix: str) -> list[pl.Expr]:
         """The count and, unless only that is asked for, the sum."""
         weight = pl.col(WEIGHT).cast(pl.Int64)
@@ -106,21 +104,21 @@ class Totals(_Retractable):
         count = weight.filter(column.expr.is_not_null()).sum().alias(f"{prefix}.count")
         if isinstance(self.aggregate, Count):
             return [count]
-        return [count, (column.expr * weight).sum().alias(f"{prefix}.sum")]
+        return [count, total(column.expr * weight).alias(f"{prefix}.sum")]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
         """Totals add up."""
         if isinstance(self.aggregate, Count):
             return [pl.col(f"{prefix}.count").sum()]
-        return [pl.col(f"{prefix}.count", f"{prefix}.sum").sum()]
+        return [pl.col(f"{prefix}.count").sum(), total(pl.col(f"{prefix}.sum"))]
 
     def finish(self, prefix: str) -> pl.Expr:
         """The count, the sum or the mean."""
         count = pl.col(f"{prefix}.count")
         if isinstance(self.aggregate, Count):
             return count.fill_null(0)
-        total = pl.col(f"{prefix}.sum")
-        return pl.when(count > 0).then(total / count if isinstance(self.aggregate, Mean) else total)
+        sum_ = pl.col(f"{prefix}.sum")
+        return pl.when(count > 0).then(sum_ / count if isinstance(self.aggregate, Mean) else sum_)
 
 
 @dataclass(frozen=True, repr=False)

@@ -41,6 +41,11 @@ class Trigger:
         return False
 
     @property
+    def fires_on_time(self) -> bool:
+        """Whether it fires, unless it has finished, when the watermark passes the window, whatever came before."""
+        return False
+
+    @property
     def fires_late(self) -> bool:
         """Whether it can fire again after it has fired for the watermark."""
         return False

@@ -28,6 +28,11 @@ class Repeatedly(Trigger):
         return self.trigger.fires_early
 
     @property
+    def fires_on_time(self) -> bool:
+        """If its trigger does."""
+        return self.trigger.fires_on_time
+
+    @property
     def fires_late(self) -> bool:
         """If its trigger finishes, and so begins again, or fires late by itself."""
         return self.trigger.finishes or self.trigger.fires_late
@@ -144,6 +149,11 @@ class AnyOf(_Parallel):
         """If one does."""
         return any(trigger.fires_early for trigger in self.triggers)
 
+    @property
+    def fires_on_time(self) -> bool:
+        """If one does."""
+        return any(trigger.fires_on_time for trigger in self.triggers)
+
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
         """If one does."""
         return any(self._answers(state, passed=passed, clock=clock, touched=touched))
@@ -157,6 +167,11 @@ class AllOf(_Parallel):
     def fires_early(self) -> bool:
         """If all do."""
         return all(trigger.fires_early for trigger in self.triggers)
+
+    @property
+    def fires_on_time(self) -> bool:
+        """If all do."""
+        return all(trigger.fires_on_time for trigger in self.triggers)
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
         """If all would fire now."""
@@ -176,6 +191,11 @@ class InOrder(Trigger):
     def fires_early(self) -> bool:
         """If the first does."""
         return self.triggers[0].fires_early
+
+    @property
+    def fires_on_time(self) -> bool:
+        """If all do: nobody knows whose turn it is."""
+        return all(trigger.fires_on_time for trigger in self.triggers)
 
     @property
     def fires_late(self) -> bool:
@@ -255,6 +275,11 @@ class OrFinally(Trigger):
     def fires_early(self) -> bool:
         """If one does."""
         return self.main.fires_early or self.last.fires_early
+
+    @property
+    def fires_on_time(self) -> bool:
+        """If one does."""
+        return self.main.fires_on_time or self.last.fires_on_time
 
     @property
     def fires_late(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.model.summary import Summary, merge, skew_bounds
+from tidewheel.model.summary import Summary, skew_bounds
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = [
@@ -82,14 +82,17 @@ class Strategy(ABC):
         return ""
 
     def _highest(self, summary: Summary) -> Instant | None:
-        """The highest event time that may be believed."""
-        if summary.max_event_time is None:
-            return None
+        """The highest event time that may be believed, or one shortly before it where only the skew is known."""
         # Whatever is trusted: no event is after all time, and a watermark there would say that the input has ended.
         limit = END_OF_TIME - 1 if self.future is None else summary.append_time + self.future
-        if summary.max_event_time <= limit:
-            return summary.max_event_time
-        return None if summary.max_plausible is None else min(summary.max_plausible, limit)
+        for known in (summary.max_event_time, summary.max_plausible):
+            if known is not None and known <= limit:
+                return known
+        bounds = [skew_bounds(number) for number in summary.skew]
+        believed = [low for low, high in bounds if summary.append_time + high <= limit]
+        if not believed or summary.min_event_time is None:
+            return None
+        return max(summary.min_event_time, summary.append_time + max(believed))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -296,9 +299,10 @@ def advance(
         mark: Instant | None = memory.get("mark")
         if summaries:
             memory["fed"] = clock
-            found = strategy.of(memory, merge(summaries))
-            if found is not None:
-                mark = memory["mark"] = found if mark is None else max(mark, found)
+            # One by one, since each has its own clock: so it does not matter how they were cut into batches.
+            found = [each for summary in summaries if (each := strategy.of(memory, summary)) is not None]
+            if found:
+                mark = memory["mark"] = max(found if mark is None else [mark, *found])
         partitions[key] = memory
         silent = clock - memory["fed"]
         if strategy.idle is not None and silent >= strategy.idle and (name, number) not in behind:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from tidewheel.errors import DefinitionError
+from tidewheel.model.rowwise import check_rowwise
 from tidewheel.patterns.expressions import conjuncts, parse
 from tidewheel.patterns.functions import Function, function_of, kind_of
 from tidewheel.patterns.memory import Memory, Taken, reference_type
@@ -115,6 +116,7 @@ class Conditions:
             raise DefinitionError(f"condition {expression}: {error}") from None
         if found != pl.Boolean:
             raise DefinitionError(f"condition {expression} must be true or false for each event, but gives {found}")
+        check_rowwise(expression, what="condition")
 
     def _start(self, program: Program, edge: Edge) -> int:
         """With nothing taken yet, references are known, so a start is a question to the event alone."""

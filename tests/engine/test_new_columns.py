@@ -1,0 +1,95 @@
+"""Rows that wait in a checkpoint are read by a stage whose input has got another column meanwhile."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+import tidewheel as tw
+from tidewheel.engine.looked_up import LookedUp, LookupOperator
+from tidewheel.engine.match_book import BookMatch
+from tidewheel.engine.matching import BookOperator
+from tidewheel.engine.operator import RESULTS, MemoryStore, Tick
+from tidewheel.engine.process import ProcessOperator
+from tidewheel.errors import CheckpointError
+from tidewheel.model.process import Process
+from tidewheel.patterns.pattern_json import pattern_to_json
+
+INSTANT = pl.Datetime("us", "UTC")
+OLD = {"key": pl.String(), "value": pl.Int64(), "event_time": INSTANT}
+NEW = {"key": pl.String(), "place": pl.String(), "value": pl.Int64(), "event_time": INSTANT}
+OTHER = {**OLD, "value": pl.Float64()}
+
+
+def row(schema, at, **values):
+    frame = pl.DataFrame([values], schema={name: kind for name, kind in schema.items() if name != "event_time"})
+    return frame.with_columns(
+        pl.lit(at, pl.Int64).cast(INSTANT).alias("event_time"), pl.lit(at, pl.Int64).alias("__time")
+    )
+
+
+def echo(schema):
+    return ProcessOperator(Process(lambda events, state, clock: (events, state), keys="key", state={}), schema)
+
+
+def lookup(schema):
+    depot = tw.Lookup("depot", keys={"key": pl.String}, gives={"depot": pl.String})
+    return LookupOperator(LookedUp(depot, 10, 100, schema))
+
+
+def book(schema):
+    return BookOperator(BookMatch("patterns", ("key",), schema), ("key",))
+
+
+@pytest.mark.parametrize("made", [echo, lookup])
+def test_what_was_not_known_of_a_row_that_waits_is_null(made):
+    store = MemoryStore()
+    made(OLD).step(store, row(OLD, 100, key="a", value=1), Tick(None, 50, 0))
+    after = made(NEW)
+    after.step(store, row(NEW, 101, key="a", value=2, place="here"), Tick(50, 60, 1))
+    found = after.step(store, None, Tick(60, 1_000, 2))[RESULTS].select("key", "place", "value")
+    assert found.rows() == [("a", None, 1), ("a", "here", 2)]
+
+
+@pytest.mark.parametrize("made", [echo, lookup])
+def test_what_is_gone_from_the_rows_is_gone_from_those_that_wait(made):
+    store = MemoryStore()
+    made(NEW).step(store, row(NEW, 100, key="a", value=1, place="here"), Tick(None, 50, 0))
+    found = made(OLD).step(store, row(OLD, 101, key="a", value=2), Tick(50, 1_000, 1))[RESULTS]
+    assert "place" not in found.columns
+    assert found["value"].to_list() == [1, 2]
+
+
+def test_patterns_from_a_topic_go_on_and_may_ask_for_the_new_column():
+    rise = tw.pattern("low", pl.col("value") < 2).next("high", pl.col("value") > 1)
+    here = tw.pattern("here", pl.col("place") == "here")
+    told = pl.DataFrame({"name": ["rise"], "version": [1], "definition": [pattern_to_json(rise, {})], "tells": [True]})
+    store = MemoryStore()
+    before = book(OLD)
+    before.heed(store, told, Tick(None, 50, 0))
+    before.step(store, before.first_half(row(OLD, 100, key="a", value=1), None), Tick(None, 50, 0))
+    after = book(NEW)
+    after.heed(
+        store, told.with_columns(name=pl.lit("here"), definition=pl.lit(pattern_to_json(here, {}))), Tick(50, 60, 1)
+    )
+    rows = after.first_half(row(NEW, 101, key="a", value=2, place="here"), 50)
+    found = after.step(store, rows, Tick(50, 1_000, 1))[RESULTS]
+    assert sorted(found["pattern"]) == ["here", "rise"]
+
+
+def test_segments_of_old_and_new_rows_become_one():
+    store = MemoryStore()
+    for number in range(8):
+        echo(OLD).step(store, row(OLD, 100 + number, key="a", value=number), Tick(None, None, number))
+    echo(NEW).step(store, row(NEW, 108, key="a", value=8, place="here"), Tick(None, None, 8))
+    found = echo(NEW).step(store, None, Tick(None, 1_000, 9))[RESULTS]
+    assert found["value"].to_list() == list(range(9))
+    assert found["place"].to_list() == [None] * 8 + ["here"]
+
+
+@pytest.mark.parametrize("made", [echo, lookup, book])
+def test_a_column_of_another_type_is_refused_and_named(made):
+    store = MemoryStore()
+    made(OLD).step(store, row(OLD, 100, key="a", value=1), Tick(None, 50, 0))
+    with pytest.raises(CheckpointError, match="'value' of type Int64, which is Float64 now"):
+        made(OTHER).step(store, row(OTHER, 101, key="a", value=2.0), Tick(50, 1_000, 1))
