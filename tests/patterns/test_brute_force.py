@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.patterns.brute_force import Found, matches
+from tests.patterns.brute_force import Found, matches, partial_matches
 from tests.patterns.generated import SCHEMA, events, patterns
 from tidewheel.errors import DefinitionError
 from tidewheel.patterns.harness import Harness
@@ -54,6 +54,22 @@ def test_every_match_is_found_and_no_other(made, given):
     assume(ready(pattern))
     expected = Counter(as_shown(one) for one in matches(pattern, meanings, given, until=END))
     assert found_by_automaton(pattern, given) == expected
+
+
+@PATIENT
+@given(patterns() | patterns(gaps=True), events(5))
+def test_time_runs_out_for_partial_matches_whose_last_way_on_it_closes(made, given):
+    pattern, meanings = made
+    assume(ready(pattern))
+    begun = partial_matches(pattern, meanings, given, until=END)
+    assume(begun is not None)
+    harness = Harness(pattern, SCHEMA)
+    harness.add_all([(event["time"], {name: event[name] for name in SCHEMA}) for event in given])
+    harness.advance(END)
+    expected = {(tuple(zip(one.events, one.stages, strict=True)), one.over[0]) for one in begun if one.told}
+    assert {shown(stages, at) for stages, at in harness.timed_out} == expected
+    still_open = {tuple(zip(one.events, one.stages, strict=True)) for one in begun if one.over is None}
+    assert {shown(stages, END)[0] for stages in harness.partial} == still_open
 
 
 def ordered(found: list[Found]) -> list[Found]:

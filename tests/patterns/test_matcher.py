@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
 from collections import Counter
 from typing import Any
@@ -18,6 +19,7 @@ from tidewheel.patterns.harness import Harness
 from tidewheel.patterns.matcher import Matcher
 from tidewheel.patterns.pattern import Pattern, pattern
 from tidewheel.patterns.policy import Policy
+from tidewheel.patterns.reference import PatternReference
 from tidewheel.patterns.references import collect, count, first, last, mean, previous
 from tidewheel.patterns.references import max as greatest
 from tidewheel.patterns.references import min as least
@@ -99,9 +101,9 @@ def shown(name: str, output: pl.DataFrame, stages: tuple[str, ...]) -> Counter[A
     return found
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    patterns(),
+    patterns() | patterns(gaps=True),
     st.lists(events(8), min_size=1, max_size=4),
     st.lists(st.integers(0, 25), max_size=6),
     st.sampled_from([1, 2, 3, 5, 100]),
@@ -162,6 +164,29 @@ def test_time_runs_out_for_keys_without_events():
     assert outputs["timed_out"].rows() == []
     outputs, state = matcher.step(state, nothing, 15)
     assert outputs["timed_out"].rows() == [("b", 5, 5, 15, "high")]
+    assert state == {}
+
+
+@pytest.mark.parametrize("x", [0, 2])
+@pytest.mark.parametrize("cuts", [[], [1], [3], [5], [1, 3, 5]])
+def test_an_event_that_closes_the_last_way_on_is_no_timeout_however_long_ago_others_closed(x, cuts):
+    loop = pattern("a", pl.col("x") == 1).times(1, 2).consecutive()
+    matcher = Matcher(loop.followed_by("b", pl.col("x") == 2, within=1), keys="k")
+    rows, state, told = [("k", 0, 1), ("k", 5, x)], {}, []
+    for begin, end in itertools.pairwise([0, *cuts, 10]):
+        outputs, state = matcher.step(state, batch(*[row for row in rows if begin <= row[1] < end]), end)
+        told += outputs["timed_out"].rows()
+    assert told == []  # another `a` could still have come at 5
+    assert state == {}
+    reference = PatternReference(matcher, {"k": pl.String(), "x": pl.Int64()})
+    assert reference.step(batch(*rows), watermark=10)["timed_out"] == []
+
+
+def test_time_closes_the_last_way_on_if_an_event_closed_the_others_before():
+    loop = pattern("a", pl.col("x") == 1).times(1, 2).consecutive()
+    matcher = Matcher(loop.followed_by("b", pl.col("x") == 2, within=3), keys="k")
+    outputs, state = matcher.step({}, batch(("k", 0, 1), ("k", 2, 0)), 10)
+    assert outputs["timed_out"].rows() == [("k", 0, 0, 3, "a")]
     assert state == {}
 
 

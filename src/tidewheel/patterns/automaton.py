@@ -7,7 +7,7 @@ it: runs that branch share what they took until then, a path is read without com
 with the last run that holds it.
 
 A run stands at a position and has a set of open edges. An event may take some of them, each giving a new run, and close
-some. A run without open edges is over.
+some; time closes others. A run without open edges is over: its time ran out if time closed the last one.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Automaton:
         died = False
         for run in self._fresh:
             run.fresh = False
-            run.open &= ~self.machine.strict[run.position]
+            run.open &= ~self.machine.closed(run.position, time - run.last_time)
             if run.open:
                 self._schedule(run)
                 self._runs.setdefault(run.position, []).append(run)
@@ -238,7 +238,7 @@ class Automaton:
         wait = machine.final_wait(run.position, run.open)
         if wait is not None:
             self._complete(run.path, run.start, at, BY_TIME)
-            run.open &= ~machine.final[run.position]
+            run.open &= ~(machine.final[run.position] | machine.outwaited(run.position, at - run.last_time))
             over = at >= run.start_time + machine.window or not run.open
             if not over:
                 self._schedule(run)

@@ -163,12 +163,17 @@ def _waiting(
 ) -> tuple[Truths, Numbers, Left]:
     """Those that have their first event only, and wait for more than the next one."""
     key, time = batch.keys[row], batch.times[row]
-    everything, later = machine.everything[position], machine.everything[position] & ~machine.strict[position]
-    wait, wait_later = (min(machine.window, machine.wait(position, opened)) for opened in (everything, later))
+    # The edges that may be open: all, or those that the next event leaves, by how long after the first one it comes.
+    everything = machine.everything[position]
+    gaps = sorted({way.gap for way in machine.ways[position] if way.gap is not None})
+    states = [everything, *(everything & ~machine.closed(position, waited) for waited in (0, *gaps))]
+    waits = np.array([min(machine.window, machine.wait(position, opened)) for opened in states], dtype=np.int64)
     following = np.minimum(row + 1, len(batch) - 1)
-    has_next = batch.has_next[row] & (batch.times[following] < time + wait)
-    opened = np.where(has_next, later, everything).astype(np.int64)
-    due = time + np.where(has_next, wait_later, wait)
+    waited = batch.times[following] - time
+    has_next = batch.has_next[row] & (waited < waits[0])
+    state = np.where(has_next, 1 + np.searchsorted(gaps, waited, side="right"), 0)
+    opened = np.array(states, dtype=np.int64)[state]
+    due = time + waits[state]
     active = np.full(len(row), machine.accepts[position], dtype=np.bool_)
     if len(row):
         active |= has_next & ((batch.bits[following] & machine.first[position]) != 0)
