@@ -107,9 +107,10 @@ def shown(name: str, output: pl.DataFrame, stages: tuple[str, ...]) -> Counter[A
     st.lists(events(8), min_size=1, max_size=4),
     st.lists(st.integers(0, 25), max_size=6),
     st.sampled_from([1, 2, 3, 5, 100]),
+    st.sampled_from([1, 2, 100]),
     st.data(),
 )
-def test_the_matcher_gives_what_the_automaton_gives(made, keys, cuts, limit, data):
+def test_the_matcher_gives_what_the_automaton_gives(made, keys, cuts, limit, share, data):
     built = data.draw(policies(made[0]))
     try:
         built.check_ready()
@@ -122,8 +123,10 @@ def test_the_matcher_gives_what_the_automaton_gives(made, keys, cuts, limit, dat
         for place, event in enumerate(given)
     ]
     matcher = Matcher(built, keys=["key"], measures=measured(built), limit=limit)
-    found = run(matcher, rows, cuts)
-    wanted = expected(built, rows, limit)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidewheel.patterns.run.EVENTS_EACH", share)
+        found = run(matcher, rows, cuts)
+        wanted = expected(built, rows, limit)
     for name, output in found.items():
         assert shown(name, output, built.stages) == wanted[name], name
 
@@ -222,6 +225,52 @@ def test_partial_matches_beyond_the_limit_are_dropped_and_told_and_other_keys_go
     assert set(outputs["dropped"]["reason"]) == {"limit of partial matches reached"}
     outputs, _ = matcher.step(state, batch(("a", 11, 0), ("b", 11, 0)), 12)
     assert outputs["matches"].select("k", "match_start").rows() == [("a", 2), ("a", 3), ("a", 4), ("b", 0), ("b", 1)]
+
+
+def test_matches_that_are_held_back_count_towards_the_limit_and_come_out_when_what_holds_them_is_dropped():
+    same = (pl.col("x") < 0) & (-pl.col("x") == last("a.x"))
+    built = pattern("a", pl.col("x") > 0).followed_by("b", same).after_match("skip past last")
+    matcher = Matcher(built, keys="k", limit=10)
+    _, state = matcher.step({}, batch(("k", 0, 99)), 1)  # nothing ends this one
+    held, matches, dropped = [], 0, []
+    for begin in range(1, 201, 20):
+        pairs = [("k", time, 1 if time % 2 else -1) for time in range(begin, begin + 20)]
+        outputs, state = matcher.step(state, batch(*pairs), begin + 20)
+        matches += outputs["matches"].height
+        dropped += outputs["dropped"].select("match_start", "dropped_at", "reason").rows()
+        held.append(state["held"].height if state else 0)
+    assert dropped == [(0, 19, "limit of partial matches reached")]
+    assert matches == 100
+    assert held == [0] * 10
+
+
+def test_a_loop_without_end_is_dropped_when_it_has_taken_too_many_events():
+    loop = pattern("a", pl.col("x") == 1).next("b", pl.col("x") == 2).one_or_more().consecutive().greedy()
+    matcher = Matcher(loop.next("c", pl.col("x") == 3), keys="k", limit=10)
+    state, dropped = {}, []
+    for begin in range(0, 4_000, 400):
+        outputs, state = matcher.step(
+            state, batch(*[("k", time, 2 if time else 1) for time in range(begin, begin + 400)]), begin + 400
+        )
+        dropped += outputs["dropped"].select("match_start", "match_end", "stage").rows()
+    assert dropped == [(0, 1_000, "b")]  # a hundred events for each of the ten that there may be
+    assert state == {}
+
+
+def test_many_long_partial_matches_hold_a_bounded_number_of_events():
+    loop = pattern("b", pl.col("x") == 2).one_or_more().consecutive().greedy().next("c", pl.col("x") == 3)
+    matcher = Matcher(loop, keys="k", limit=300)
+    rows = batch(*[("k", time, 2) for time in range(400)])
+    outputs, state = matcher.step({}, rows, 400)
+    open_ones = state["runs"]["__events"].list.len()
+    assert open_ones.to_list() == sorted(open_ones, reverse=True)
+    assert open_ones.sum() <= 100 * 300
+    assert outputs["dropped"].height + len(open_ones) == 400
+    reference = PatternReference(matcher, {"k": pl.String(), "x": pl.Int64()})
+    told = reference.step(rows, watermark=400)["dropped"]
+    assert [(one["match_start"], one["event_time"]) for one in told] == outputs["dropped"].select(
+        "match_start", "dropped_at"
+    ).rows()
 
 
 def test_outputs_are_in_the_order_of_completion_then_key_then_start():
