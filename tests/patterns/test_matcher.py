@@ -17,7 +17,7 @@ from tests.patterns.generated import SCHEMA, events, patterns, policies
 from tidewheel.errors import CheckpointError, DefinitionError, PatternError
 from tidewheel.patterns.harness import Harness
 from tidewheel.patterns.matcher import Matcher
-from tidewheel.patterns.pattern import Pattern, pattern
+from tidewheel.patterns.pattern import Pattern, any_of, pattern
 from tidewheel.patterns.policy import Policy
 from tidewheel.patterns.reference import PatternReference
 from tidewheel.patterns.references import collect, count, first, last, mean, previous
@@ -79,8 +79,9 @@ def expected(built: Pattern, rows: list[dict[str, Any]], limit: int) -> dict[str
             found["matches"][told(match, at)] += 1
         for name in ("timed_out", "dropped"):
             for stages, at in getattr(harness, name):
-                shown = told(stages, at)
-                found[name][shown if name == "timed_out" else shown[:4]] += 1
+                reached = max(stages, key=lambda stage: stages[stage][-1])
+                key, start, end, at, taken = told(stages, at)
+                found[name][key, start, end, at, taken if name == "timed_out" else reached] += 1
     return found
 
 
@@ -94,7 +95,7 @@ def shown(name: str, output: pl.DataFrame, stages: tuple[str, ...]) -> Counter[A
         at = row[{"matches": "completed_at", "timed_out": "timed_out_at", "dropped": "dropped_at"}[name]]
         told = (row["key"], row["match_start"], row["match_end"], at)
         if name == "dropped":
-            found[told] += 1
+            found[(*told, row["stage"])] += 1
         else:
             taken = ((stage, tuple(row[f"of {stage}"])) for stage in stages if row[f"of {stage}"])
             found[(*told, tuple(sorted(taken)))] += 1
@@ -225,6 +226,19 @@ def test_partial_matches_beyond_the_limit_are_dropped_and_told_and_other_keys_go
     assert set(outputs["dropped"]["reason"]) == {"limit of partial matches reached"}
     outputs, _ = matcher.step(state, batch(("a", 11, 0), ("b", 11, 0)), 12)
     assert outputs["matches"].select("k", "match_start").rows() == [("a", 2), ("a", 3), ("a", 4), ("b", 0), ("b", 1)]
+
+
+@pytest.mark.parametrize("cuts", [[], [4], [1, 2, 3, 4, 5]])
+def test_of_partial_matches_that_took_the_same_events_the_earlier_stage_goes_first_however_events_are_cut(cuts):
+    x = pl.col("x")
+    either = any_of(pattern("p", x.is_in([1, 3])), pattern("q", x.is_in([2, 3])))
+    built = pattern("s", x == 0).followed_by_any(either).not_followed_by("stop", x == 9).followed_by("end", x == 7)
+    matcher = Matcher(built, keys="k", limit=3)
+    rows, state, dropped = [("k", time, x) for time, x in enumerate([0, 2, 5, 9, 3, 3])], {}, []
+    for begin, end in itertools.pairwise([0, *cuts, 6]):
+        outputs, state = matcher.step(state, batch(*rows[begin:end]), end)
+        dropped += outputs["dropped"].select("match_end", "stage").rows()
+    assert dropped == [(0, "s"), (4, "p")]
 
 
 def test_matches_that_are_held_back_count_towards_the_limit_and_come_out_when_what_holds_them_is_dropped():

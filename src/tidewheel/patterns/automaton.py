@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from tidewheel.model.time import Instant
 from tidewheel.patterns.machine import NEVER, Machine, Question, Way
 from tidewheel.patterns.program import FINAL
-from tidewheel.patterns.run import BY_TIME, Dropped, Match, Path, Run, TimedOut, events_of, weight
+from tidewheel.patterns.run import BY_TIME, Dropped, Match, Path, Run, TimedOut, steps_of, weight
 from tidewheel.patterns.skipping import Skipping
 
 __all__ = ["Automaton"]
@@ -308,7 +308,7 @@ class Automaton:
             return
         oldest_first = sorted((run for run in self if not run.dead), key=_start)
         for _, same in itertools.groupby(oldest_first, key=_start):
-            for run in sorted(same, key=lambda run: events_of(run.path)):
+            for run in sorted(same, key=_events_then_positions):
                 if not run.dead and self._weight > self.limit:
                     run.dead = True
                     self._weight -= weight(run.size)
@@ -327,6 +327,11 @@ class Automaton:
 
 def _start(run: Run) -> int:
     return run.start
+
+
+def _events_then_positions(run: Run) -> tuple[list[int], list[int]]:
+    steps = steps_of(run.path)
+    return [event for event, _ in steps], [position for _, position in steps]
 
 
 def _order(match: Match) -> tuple[object, ...]:
