@@ -83,56 +83,6 @@ def matches(pattern: Pattern, meanings: Meanings, events: list[Event], *, until:
     return found
 
 
-@dataclass(frozen=True)
-class Partial:
-    """A beginning of a match, with when it was over: the time and the event, -1 if time did it; None if it is not.
-
-    told: its time ran out.
-    """
-
-    stages: tuple[str, ...]
-    events: tuple[int, ...]
-    over: tuple[int, int] | None
-    told: bool
-
-
-def partial_matches(
-    pattern: Pattern, meanings: Meanings, events: list[Event], *, until: int, most_words: int = 3_000
-) -> list[Partial] | None:
-    """All beginnings of matches that could go on; None where the pattern can be written out in too many ways."""
-    ways: dict[Word, dict[Word, None]] = {}
-    longest = len(events) + least_size(pattern.parts)
-    for number, word in enumerate(words(pattern, longest)):
-        if number == most_words:
-            return None
-        ends = [place + 1 for place, step in enumerate(word) if isinstance(step, Take)]
-        for end, following in zip(ends, [*ends[1:], len(word)], strict=True):
-            ways.setdefault(word[:end], {})[word[end:following]] = None
-    found = []
-    for word, onward in ways.items():
-        stages = tuple(step.stage for step in word if isinstance(step, Take))
-        accepts = any(not any(isinstance(step, Never | Take) for step in way) for way in onward)
-        goes_on = [way for way in onward if any(isinstance(step, Never | Take) for step in way)]
-        for numbers in itertools.combinations(range(len(events)), len(stages)) if goes_on else ():
-            taken = _taken(word, numbers, pattern, meanings, events)
-            if taken is not None:
-                over, by_time = _over(goes_on, numbers, taken, pattern, meanings, events, until)
-                found.append(Partial(stages, numbers, over, by_time and not accepts))
-    return found
-
-
-def least_size(parts: tuple[Part, ...]) -> int:
-    """How many events a match has at least, if nothing optional is left out."""
-    found = 0
-    for part in parts:
-        if isinstance(part, Group):
-            sizes = [least_size(sequence) for sequence in part.sequences]
-            found += part.quantifier.least * (sum(sizes) if part.kind == "all_of" else max(sizes))
-        elif not part.forbids:
-            found += part.quantifier.least
-    return found
-
-
 # Writing a pattern out --------------------------------------------------------------------------------------
 
 
@@ -226,14 +176,14 @@ def _completed(
     word: Word, numbers: tuple[int, ...], pattern: Pattern, meanings: Meanings, events: list[Event], until: int
 ) -> tuple[int, int] | None:
     """When it is a match; None if it is none."""
-    taken = _taken(word, numbers, pattern, meanings, events)
+    taken = taken_by(word, numbers, pattern, meanings, events)
     if taken is None:
         return None
     between = list(itertools.takewhile(lambda step: not isinstance(step, Take), reversed(word)))[::-1]
     return _ending(between, numbers[-1], taken, events[numbers[0]]["time"], pattern, meanings, events, until)
 
 
-def _taken(
+def taken_by(
     word: Word, numbers: tuple[int, ...], pattern: Pattern, meanings: Meanings, events: list[Event]
 ) -> TakenSoFar | None:
     """What the word's takes are if they take these events; None if they do not."""
@@ -265,7 +215,7 @@ def _fits(
     events: list[Event],
 ) -> bool:
     def satisfies(event: Event) -> bool:
-        return _differs(event, take.other_key, taken) and meanings.takes[take.stage](event, taken)
+        return differs(event, take.other_key, taken) and meanings.takes[take.stage](event, taken)
 
     ends = meanings.ends.get(take.stage, lambda event, before: False)
     event = events[number]
@@ -282,16 +232,16 @@ def _fits(
         return False
     if take.gap is not None and event["time"] - events[last]["time"] >= take.gap:
         return False
-    return not _broken(between, passed, events[last + 1], [*passed, event], taken, meanings)
+    return not is_broken(between, passed, events[last + 1], [*passed, event], taken, meanings)
 
 
-def _differs(event: Event, column: str | None, taken: TakenSoFar) -> bool:
+def differs(event: Event, column: str | None, taken: TakenSoFar) -> bool:
     if column is None:
         return True
     return event[column] is not None and all(one[column] != event[column] for _, one in taken)
 
 
-def _broken(
+def is_broken(
     between: list[Never | Leaving],
     passed: list[Event],
     following: Event | None,
@@ -306,7 +256,7 @@ def _broken(
             for event in seen:
                 if ends(event, taken):
                     break
-                if _differs(event, one.other_key, taken) and holds(event, taken):
+                if differs(event, one.other_key, taken) and holds(event, taken):
                     return True
         elif one.next:
             if following is not None and holds(following, taken):
@@ -336,69 +286,11 @@ def _ending(
     if not waits:
         if not rest or (limits and rest[0]["time"] >= min(limits)):
             return None
-        broken = _broken(between, [], rest[0], rest[:1], taken, meanings)
+        broken = is_broken(between, [], rest[0], rest[:1], taken, meanings)
         return None if broken else (rest[0]["time"], last + 1)
     deadline = min(limits)
     if deadline > until:
         return None
     inside = [event for event in rest if event["time"] < deadline]
-    broken = _broken(between, inside, inside[0] if inside else None, inside, taken, meanings)
+    broken = is_broken(between, inside, inside[0] if inside else None, inside, taken, meanings)
     return None if broken else (deadline, -1)
-
-
-# Judging what could have gone on ----------------------------------------------------------------------------
-
-
-def _over(
-    ways: list[Word],
-    numbers: tuple[int, ...],
-    taken: TakenSoFar,
-    pattern: Pattern,
-    meanings: Meanings,
-    events: list[Event],
-    until: int,
-) -> tuple[tuple[int, int] | None, bool]:
-    """When the last way on was closed, and whether time did it and no match came of it."""
-    began, last = events[numbers[0]]["time"], numbers[-1]
-    closed = []
-    for way in ways:
-        limits = [] if pattern.window is None else [began + pattern.window]
-        take = way[-1] if isinstance(way[-1], Take) else None
-        nevers = [step for step in way if isinstance(step, Never)]
-        gaps = [take.gap] if take is not None else [one.within for one in nevers]
-        limits += [events[last]["time"] + gap for gap in gaps if gap is not None]
-        deadline = min(limits, default=until + 1)
-        by_event = _closed_by(way, take, last, taken, meanings, [one for one in events if one["time"] < deadline])
-        if by_event is not None:
-            closed.append((events[by_event]["time"], by_event, False))
-        else:
-            completes = take is None and any(not one.next for one in nevers)
-            closed.append((deadline, -1, completes))
-    end = max(when for when, _, _ in closed)
-    if end > until:
-        return None, False
-    # At one moment, time comes before events.
-    by = max(event for when, event, _ in closed if when == end)
-    completes = any(when == end and done for when, _, done in closed)
-    return (end, by), by == -1 and not completes
-
-
-def _closed_by(
-    way: Word, take: Take | None, last: int, taken: TakenSoFar, meanings: Meanings, events: list[Event]
-) -> int | None:
-    """The event that closes a way on, if one does."""
-    between = [step for step in way if not isinstance(step, Take)]
-    ends = meanings.ends.get(take.stage if take else "", lambda event, before: False)
-    for number in range(last + 1, len(events)):
-        event = events[number]
-        if take is None:
-            stopped = not any(not one.next for one in between if isinstance(one, Never))
-        else:
-            satisfies = _differs(event, take.other_key, taken) and meanings.takes[take.stage](event, taken)
-            stopped = take.contiguity == "next"
-            stopped |= take.contiguity == "followed_by" and satisfies
-            stopped |= not take.first and ends(event, taken)
-        seen = events[last + 1 : number + 1]
-        if stopped or _broken(between, seen, seen[0], seen, taken, meanings):
-            return number
-    return None
