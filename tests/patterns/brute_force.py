@@ -176,8 +176,18 @@ def _completed(
     word: Word, numbers: tuple[int, ...], pattern: Pattern, meanings: Meanings, events: list[Event], until: int
 ) -> tuple[int, int] | None:
     """When it is a match; None if it is none."""
-    times = [events[number]["time"] for number in numbers]
-    if pattern.window is not None and times[-1] - times[0] >= pattern.window:
+    taken = taken_by(word, numbers, pattern, meanings, events)
+    if taken is None:
+        return None
+    between = list(itertools.takewhile(lambda step: not isinstance(step, Take), reversed(word)))[::-1]
+    return _ending(between, numbers[-1], taken, events[numbers[0]]["time"], pattern, meanings, events, until)
+
+
+def taken_by(
+    word: Word, numbers: tuple[int, ...], pattern: Pattern, meanings: Meanings, events: list[Event]
+) -> TakenSoFar | None:
+    """What the word's takes are if they take these events; None if they do not."""
+    if pattern.window is not None and events[numbers[-1]]["time"] - events[numbers[0]]["time"] >= pattern.window:
         return None
     taken: TakenSoFar = []
     left = list(numbers)
@@ -192,8 +202,7 @@ def _completed(
             return None
         taken.append((step.stage, events[number]))
         last, between = number, []
-    assert last is not None
-    return _ending(between, last, taken, times[0], pattern, meanings, events, until)
+    return taken
 
 
 def _fits(
@@ -206,7 +215,7 @@ def _fits(
     events: list[Event],
 ) -> bool:
     def satisfies(event: Event) -> bool:
-        return _differs(event, take.other_key, taken) and meanings.takes[take.stage](event, taken)
+        return differs(event, take.other_key, taken) and meanings.takes[take.stage](event, taken)
 
     ends = meanings.ends.get(take.stage, lambda event, before: False)
     event = events[number]
@@ -223,16 +232,16 @@ def _fits(
         return False
     if take.gap is not None and event["time"] - events[last]["time"] >= take.gap:
         return False
-    return not _broken(between, passed, events[last + 1], [*passed, event], taken, meanings)
+    return not is_broken(between, passed, events[last + 1], [*passed, event], taken, meanings)
 
 
-def _differs(event: Event, column: str | None, taken: TakenSoFar) -> bool:
+def differs(event: Event, column: str | None, taken: TakenSoFar) -> bool:
     if column is None:
         return True
     return event[column] is not None and all(one[column] != event[column] for _, one in taken)
 
 
-def _broken(
+def is_broken(
     between: list[Never | Leaving],
     passed: list[Event],
     following: Event | None,
@@ -247,7 +256,7 @@ def _broken(
             for event in seen:
                 if ends(event, taken):
                     break
-                if _differs(event, one.other_key, taken) and holds(event, taken):
+                if differs(event, one.other_key, taken) and holds(event, taken):
                     return True
         elif one.next:
             if following is not None and holds(following, taken):
@@ -277,11 +286,11 @@ def _ending(
     if not waits:
         if not rest or (limits and rest[0]["time"] >= min(limits)):
             return None
-        broken = _broken(between, [], rest[0], rest[:1], taken, meanings)
+        broken = is_broken(between, [], rest[0], rest[:1], taken, meanings)
         return None if broken else (rest[0]["time"], last + 1)
     deadline = min(limits)
     if deadline > until:
         return None
     inside = [event for event in rest if event["time"] < deadline]
-    broken = _broken(between, inside, inside[0] if inside else None, inside, taken, meanings)
+    broken = is_broken(between, inside, inside[0] if inside else None, inside, taken, meanings)
     return None if broken else (deadline, -1)

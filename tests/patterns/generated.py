@@ -35,9 +35,10 @@ def events(most: int = 7, *, unit: int = 1) -> st.SearchStrategy[list[Event]]:
 class Building:
     """A pattern in the making: names are given in order, so that conditions know the stages before."""
 
-    def __init__(self, draw: Any, unit: int = 1) -> None:
+    def __init__(self, draw: Any, unit: int = 1, gaps: bool = False) -> None:
         self.draw = draw
         self.unit = unit
+        self.gaps = gaps
         self.takes: dict[str, Meaning] = {}
         self.ends: dict[str, Meaning] = {}
         self.sure: list[str] = []
@@ -152,7 +153,7 @@ class Building:
         name = self.name()
         expression, self.takes[name] = self.condition(name)
         options: dict[str, Any] = {}
-        if self.draw(st.integers(0, 5)) == 0:
+        if self.draw(st.integers(0, 1 if self.gaps else 5)) == 0:
             options["within"] = self.span(4)
         if self.draw(st.integers(0, 5)) == 0:
             options["other_key"] = "who"
@@ -202,9 +203,10 @@ def _not_less_than_before(event: Event, taken: TakenSoFar) -> bool:
 
 
 @st.composite
-def patterns(draw: Any, *, window: bool | None = None, unit: int = 1) -> tuple[Pattern, Meanings]:
-    """window: whether the whole has a limit; None: either. unit: of times, in microseconds."""
-    building = Building(draw, unit)
+def patterns(draw: Any, *, window: bool | None = None, unit: int = 1, gaps: bool = False) -> tuple[Pattern, Meanings]:
+    """window: whether the whole has a limit; None: either. unit: of times, in microseconds. gaps: many stages have a
+    limit of their own."""
+    building = Building(draw, unit, gaps)
     built = building.sequence(draw(st.integers(1, 3)))
     ending = draw(st.sampled_from(["none"] * 4 + ["not_next", "not_followed_by", "gap"]))
     limited = draw(st.booleans()) if window is None else window

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.patterns.brute_force import Found, matches
+from tests.patterns.brute_force_partial import Undecided, dropped, lost, partial_matches
 from tests.patterns.generated import SCHEMA, events, patterns
 from tidewheel.errors import DefinitionError
 from tidewheel.patterns.harness import Harness
@@ -54,6 +55,50 @@ def test_every_match_is_found_and_no_other(made, given):
     assume(ready(pattern))
     expected = Counter(as_shown(one) for one in matches(pattern, meanings, given, until=END))
     assert found_by_automaton(pattern, given) == expected
+
+
+@PATIENT
+@given(patterns() | patterns(gaps=True), events(5))
+def test_time_runs_out_for_partial_matches_whose_last_way_on_it_closes(made, given):
+    pattern, meanings = made
+    assume(ready(pattern))
+    begun = partial_matches(pattern, meanings, given, until=END)
+    assume(begun is not None)
+    harness = Harness(pattern, SCHEMA)
+    harness.add_all([(event["time"], {name: event[name] for name in SCHEMA}) for event in given])
+    harness.advance(END)
+    expected = {(tuple(zip(one.events, one.stages, strict=True)), one.over[0]) for one in begun if one.told}
+    assert {shown(stages, at) for stages, at in harness.timed_out} == expected
+    still_open = {tuple(zip(one.events, one.stages, strict=True)) for one in begun if one.over is None}
+    assert {shown(stages, END)[0] for stages in harness.partial} == still_open
+
+
+@PATIENT
+@given(patterns() | patterns(gaps=True), events(6), st.sampled_from([1, 2, 3, 4, 6]), st.sampled_from([1, 2, 100]))
+def test_beyond_the_limit_those_that_began_first_are_dropped_and_nothing_else_changes(made, given, limit, share):
+    pattern, meanings = made
+    assume(ready(pattern))
+    begun = partial_matches(pattern, meanings, given, until=END)
+    assume(begun is not None)
+    assume(len({(one.events, one.stages) for one in begun}) == len(begun))
+    try:
+        gone = dropped(begun, given, limit=limit, share=share)
+    except Undecided:
+        assume(False)
+    assume(gone)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidewheel.patterns.run.EVENTS_EACH", share)
+        harness = Harness(pattern, SCHEMA, limit=limit)
+        harness.add_all([(event["time"], {name: event[name] for name in SCHEMA}) for event in given])
+        harness.advance(END)
+    expected = Counter((tuple(zip(*path, strict=True)), given[number]["time"]) for path, number in gone.items())
+    assert Counter(shown(*one) for one in harness.dropped) == expected
+    told = Counter(
+        (tuple(zip(one.events, one.stages, strict=True)), one.over[0])
+        for one in begun
+        if one.told and not lost(one.events, one.stages, gone) and (one.events, one.stages) not in gone
+    )
+    assert Counter(shown(*one) for one in harness.timed_out) == told
 
 
 def ordered(found: list[Found]) -> list[Found]:

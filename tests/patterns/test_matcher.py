@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
 from collections import Counter
 from typing import Any
@@ -16,8 +17,9 @@ from tests.patterns.generated import SCHEMA, events, patterns, policies
 from tidewheel.errors import CheckpointError, DefinitionError, PatternError
 from tidewheel.patterns.harness import Harness
 from tidewheel.patterns.matcher import Matcher
-from tidewheel.patterns.pattern import Pattern, pattern
+from tidewheel.patterns.pattern import Pattern, any_of, pattern
 from tidewheel.patterns.policy import Policy
+from tidewheel.patterns.reference import PatternReference
 from tidewheel.patterns.references import collect, count, first, last, mean, previous
 from tidewheel.patterns.references import max as greatest
 from tidewheel.patterns.references import min as least
@@ -77,8 +79,9 @@ def expected(built: Pattern, rows: list[dict[str, Any]], limit: int) -> dict[str
             found["matches"][told(match, at)] += 1
         for name in ("timed_out", "dropped"):
             for stages, at in getattr(harness, name):
-                shown = told(stages, at)
-                found[name][shown if name == "timed_out" else shown[:4]] += 1
+                reached = max(stages, key=lambda stage: stages[stage][-1])
+                key, start, end, at, taken = told(stages, at)
+                found[name][key, start, end, at, taken if name == "timed_out" else reached] += 1
     return found
 
 
@@ -92,22 +95,23 @@ def shown(name: str, output: pl.DataFrame, stages: tuple[str, ...]) -> Counter[A
         at = row[{"matches": "completed_at", "timed_out": "timed_out_at", "dropped": "dropped_at"}[name]]
         told = (row["key"], row["match_start"], row["match_end"], at)
         if name == "dropped":
-            found[told] += 1
+            found[(*told, row["stage"])] += 1
         else:
             taken = ((stage, tuple(row[f"of {stage}"])) for stage in stages if row[f"of {stage}"])
             found[(*told, tuple(sorted(taken)))] += 1
     return found
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    patterns(),
+    patterns() | patterns(gaps=True),
     st.lists(events(8), min_size=1, max_size=4),
     st.lists(st.integers(0, 25), max_size=6),
     st.sampled_from([1, 2, 3, 5, 100]),
+    st.sampled_from([1, 2, 100]),
     st.data(),
 )
-def test_the_matcher_gives_what_the_automaton_gives(made, keys, cuts, limit, data):
+def test_the_matcher_gives_what_the_automaton_gives(made, keys, cuts, limit, share, data):
     built = data.draw(policies(made[0]))
     try:
         built.check_ready()
@@ -120,8 +124,10 @@ def test_the_matcher_gives_what_the_automaton_gives(made, keys, cuts, limit, dat
         for place, event in enumerate(given)
     ]
     matcher = Matcher(built, keys=["key"], measures=measured(built), limit=limit)
-    found = run(matcher, rows, cuts)
-    wanted = expected(built, rows, limit)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidewheel.patterns.run.EVENTS_EACH", share)
+        found = run(matcher, rows, cuts)
+        wanted = expected(built, rows, limit)
     for name, output in found.items():
         assert shown(name, output, built.stages) == wanted[name], name
 
@@ -165,6 +171,29 @@ def test_time_runs_out_for_keys_without_events():
     assert state == {}
 
 
+@pytest.mark.parametrize("x", [0, 2])
+@pytest.mark.parametrize("cuts", [[], [1], [3], [5], [1, 3, 5]])
+def test_an_event_that_closes_the_last_way_on_is_no_timeout_however_long_ago_others_closed(x, cuts):
+    loop = pattern("a", pl.col("x") == 1).times(1, 2).consecutive()
+    matcher = Matcher(loop.followed_by("b", pl.col("x") == 2, within=1), keys="k")
+    rows, state, told = [("k", 0, 1), ("k", 5, x)], {}, []
+    for begin, end in itertools.pairwise([0, *cuts, 10]):
+        outputs, state = matcher.step(state, batch(*[row for row in rows if begin <= row[1] < end]), end)
+        told += outputs["timed_out"].rows()
+    assert told == []  # another `a` could still have come at 5
+    assert state == {}
+    reference = PatternReference(matcher, {"k": pl.String(), "x": pl.Int64()})
+    assert reference.step(batch(*rows), watermark=10)["timed_out"] == []
+
+
+def test_time_closes_the_last_way_on_if_an_event_closed_the_others_before():
+    loop = pattern("a", pl.col("x") == 1).times(1, 2).consecutive()
+    matcher = Matcher(loop.followed_by("b", pl.col("x") == 2, within=3), keys="k")
+    outputs, state = matcher.step({}, batch(("k", 0, 1), ("k", 2, 0)), 10)
+    assert outputs["timed_out"].rows() == [("k", 0, 0, 3, "a")]
+    assert state == {}
+
+
 def test_measures_are_columns_of_their_types_also_when_nothing_matched():
     measures = {
         "n": count("low"),
@@ -197,6 +226,65 @@ def test_partial_matches_beyond_the_limit_are_dropped_and_told_and_other_keys_go
     assert set(outputs["dropped"]["reason"]) == {"limit of partial matches reached"}
     outputs, _ = matcher.step(state, batch(("a", 11, 0), ("b", 11, 0)), 12)
     assert outputs["matches"].select("k", "match_start").rows() == [("a", 2), ("a", 3), ("a", 4), ("b", 0), ("b", 1)]
+
+
+@pytest.mark.parametrize("cuts", [[], [4], [1, 2, 3, 4, 5]])
+def test_of_partial_matches_that_took_the_same_events_the_earlier_stage_goes_first_however_events_are_cut(cuts):
+    x = pl.col("x")
+    either = any_of(pattern("p", x.is_in([1, 3])), pattern("q", x.is_in([2, 3])))
+    built = pattern("s", x == 0).followed_by_any(either).not_followed_by("stop", x == 9).followed_by("end", x == 7)
+    matcher = Matcher(built, keys="k", limit=3)
+    rows, state, dropped = [("k", time, x) for time, x in enumerate([0, 2, 5, 9, 3, 3])], {}, []
+    for begin, end in itertools.pairwise([0, *cuts, 6]):
+        outputs, state = matcher.step(state, batch(*rows[begin:end]), end)
+        dropped += outputs["dropped"].select("match_end", "stage").rows()
+    assert dropped == [(0, "s"), (4, "p")]
+
+
+def test_matches_that_are_held_back_count_towards_the_limit_and_come_out_when_what_holds_them_is_dropped():
+    same = (pl.col("x") < 0) & (-pl.col("x") == last("a.x"))
+    built = pattern("a", pl.col("x") > 0).followed_by("b", same).after_match("skip past last")
+    matcher = Matcher(built, keys="k", limit=10)
+    _, state = matcher.step({}, batch(("k", 0, 99)), 1)  # nothing ends this one
+    held, matches, dropped = [], 0, []
+    for begin in range(1, 201, 20):
+        pairs = [("k", time, 1 if time % 2 else -1) for time in range(begin, begin + 20)]
+        outputs, state = matcher.step(state, batch(*pairs), begin + 20)
+        matches += outputs["matches"].height
+        dropped += outputs["dropped"].select("match_start", "dropped_at", "reason").rows()
+        held.append(state["held"].height if state else 0)
+    assert dropped == [(0, 19, "limit of partial matches reached")]
+    assert matches == 100
+    assert held == [0] * 10
+
+
+def test_a_loop_without_end_is_dropped_when_it_has_taken_too_many_events():
+    loop = pattern("a", pl.col("x") == 1).next("b", pl.col("x") == 2).one_or_more().consecutive().greedy()
+    matcher = Matcher(loop.next("c", pl.col("x") == 3), keys="k", limit=10)
+    state, dropped = {}, []
+    for begin in range(0, 4_000, 400):
+        outputs, state = matcher.step(
+            state, batch(*[("k", time, 2 if time else 1) for time in range(begin, begin + 400)]), begin + 400
+        )
+        dropped += outputs["dropped"].select("match_start", "match_end", "stage").rows()
+    assert dropped == [(0, 1_000, "b")]  # a hundred events for each of the ten that there may be
+    assert state == {}
+
+
+def test_many_long_partial_matches_hold_a_bounded_number_of_events():
+    loop = pattern("b", pl.col("x") == 2).one_or_more().consecutive().greedy().next("c", pl.col("x") == 3)
+    matcher = Matcher(loop, keys="k", limit=300)
+    rows = batch(*[("k", time, 2) for time in range(400)])
+    outputs, state = matcher.step({}, rows, 400)
+    open_ones = state["runs"]["__events"].list.len()
+    assert open_ones.to_list() == sorted(open_ones, reverse=True)
+    assert open_ones.sum() <= 100 * 300
+    assert outputs["dropped"].height + len(open_ones) == 400
+    reference = PatternReference(matcher, {"k": pl.String(), "x": pl.Int64()})
+    told = reference.step(rows, watermark=400)["dropped"]
+    assert [(one["match_start"], one["event_time"]) for one in told] == outputs["dropped"].select(
+        "match_start", "dropped_at"
+    ).rows()
 
 
 def test_outputs_are_in_the_order_of_completion_then_key_then_start():

@@ -238,6 +238,14 @@ def test_a_partial_match_whose_time_ran_out_is_told_once_with_what_it_took():
     assert harness.partial == []
 
 
+def test_a_match_by_time_is_not_told_as_timed_out_for_a_way_on_that_closed_before():
+    loop = A.times(1, 2, within="2 s")
+    harness = harness_of(loop.not_followed_by("c", is_("c"), within="5 s"), "a")
+    harness.advance(20 * SECOND)
+    assert harness.matches == [{"a": [0]}]
+    assert harness.timed_out == []
+
+
 def test_a_match_that_could_have_gone_on_is_not_told_as_timed_out():
     harness = harness_of(A.one_or_more().within("10 s"), "aa")
     harness.advance(20 * SECOND)

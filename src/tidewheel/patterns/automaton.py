@@ -7,18 +7,20 @@ it: runs that branch share what they took until then, a path is read without com
 with the last run that holds it.
 
 A run stands at a position and has a set of open edges. An event may take some of them, each giving a new run, and close
-some. A run without open edges is over.
+some; time closes others. A run without open edges is over: its time ran out if time closed the last one.
 """
 
 from __future__ import annotations
 
+import bisect
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tidewheel.model.time import Instant
 from tidewheel.patterns.machine import NEVER, Machine, Question, Way
 from tidewheel.patterns.program import FINAL
-from tidewheel.patterns.run import BY_TIME, Dropped, Match, Path, Run, TimedOut, events_of
+from tidewheel.patterns.run import BY_TIME, Dropped, Match, Path, Run, TimedOut, steps_of, weight
 from tidewheel.patterns.skipping import Skipping
 
 __all__ = ["Automaton"]
@@ -28,7 +30,8 @@ __all__ = ["Automaton"]
 class Automaton:
     """The runs of one key. Events have rising numbers; what they satisfy is asked of the machine's conditions.
 
-    limit: how many partial matches there may be; beyond it, those that began earliest are dropped, and told.
+    limit: how much partial matches and matches held back may weigh; beyond it, those partial matches that began
+    earliest are dropped, and told. What is held back is so only while there are partial matches: so all is bounded.
     """
 
     machine: Machine
@@ -42,7 +45,7 @@ class Automaton:
         self._fresh: list[Run] = []
         self._runs: dict[int, list[Run]] = {}
         self._wake: Instant = NEVER
-        self._added = 0
+        self._weight = 0  # at most: what is over since it was last weighed still counts
         self._independent = self.machine.program.policy.independent
 
     # What happens -------------------------------------------------------------------------------------------
@@ -65,12 +68,9 @@ class Automaton:
                 self._take(None, machine.starts[number], event, time)
         if self.held:
             self._release()
-        self._added += len(self._fresh)
-        if self._added > self.limit:
+        if self._weight > self.limit:
             self.advance(time)
-            self._added = len(self)
-            if self._added > self.limit:
-                self._drop(time)
+            self._bound(time)
 
     def pass_over(self, time: Instant) -> None:
         """An event came that satisfies nothing anyone asks: what waits for the next event only waits no longer."""
@@ -79,7 +79,7 @@ class Automaton:
         died = False
         for run in self._fresh:
             run.fresh = False
-            run.open &= ~self.machine.strict[run.position]
+            run.open &= ~self.machine.closed(run.position, time - run.last_time)
             if run.open:
                 self._schedule(run)
                 self._runs.setdefault(run.position, []).append(run)
@@ -107,6 +107,7 @@ class Automaton:
                 place += 1
             if self.held:
                 self._release()
+                self._bound(at)
         self._sweep()
 
     # What there is ------------------------------------------------------------------------------------------
@@ -126,12 +127,17 @@ class Automaton:
 
     def add(self, run: Run) -> None:
         """A run that was kept from before."""
-        self._added += 1
+        self._weight += weight(run.size)
         self._schedule(run)
         if run.fresh:
             self._fresh.append(run)
         else:
             self._runs.setdefault(run.position, []).append(run)
+
+    def hold(self, matches: list[Match]) -> None:
+        """Matches that were held back before."""
+        self.held = sorted(matches, key=_order)
+        self._weight += sum(weight(match.size) for match in matches)
 
     # One run ------------------------------------------------------------------------------------------------
 
@@ -209,17 +215,18 @@ class Automaton:
         machine = self.machine
         if run is None:
             path: Path = (None, event, target)
-            start, start_time, taken = event, time, machine.memory.empty
+            size, start, start_time, taken = 1, event, time, machine.memory.empty
         else:
             path = (run.path, event, target)
-            start, start_time, taken = run.start, run.start_time, run.taken
+            size, start, start_time, taken = run.size + 1, run.start, run.start_time, run.taken
         if machine.accepts[target]:
             self._complete(path, start, time, event)
         opened = machine.everything[target]
         if opened:
             if machine.remembers:
                 taken = machine.memory.after(taken, target, event)
-            new = Run(target, opened, path, start, start_time, time, taken)
+            new = Run(target, opened, path, size, start, start_time, time, taken)
+            self._weight += weight(size)
             self._schedule(new)
             self._fresh.append(new)
 
@@ -238,7 +245,7 @@ class Automaton:
         wait = machine.final_wait(run.position, run.open)
         if wait is not None:
             self._complete(run.path, run.start, at, BY_TIME)
-            run.open &= ~machine.final[run.position]
+            run.open &= ~(machine.final[run.position] | machine.outwaited(run.position, at - run.last_time))
             over = at >= run.start_time + machine.window or not run.open
             if not over:
                 self._schedule(run)
@@ -249,7 +256,11 @@ class Automaton:
 
     def _complete(self, path: Path, start: int, time: Instant, event: int) -> None:
         match = Match(path, start, time, event)
-        (self.matches if self._independent else self.held).append(match)
+        if self._independent:
+            self.matches.append(match)
+        else:
+            bisect.insort(self.held, match, key=_order)
+            self._weight += weight(match.size)
 
     def _sweep(self) -> None:
         for runs in self._runs.values():
@@ -262,40 +273,69 @@ class Automaton:
     def _release(self) -> None:
         """Give the completed matches that nothing older or better can come before."""
         policy = self.machine.program.policy
-        waiting = sorted(self.held, key=lambda match: match.order)
-        self.held = []
+        skips, last = policy.after_match != "skip none", policy.select == "last"
+        waiting, self.held = self.held, []
+        starts = self._starts()
         while waiting:
-            match = waiting.pop(0)
-            alive = [run for run in self if not run.dead]
-            if policy.after_match != "skip none" and any(run.start < match.start for run in alive):
-                self.held = [match, *waiting]
-                return
-            if policy.select == "last":
-                if any(run.start == match.start for run in alive):
-                    self.held.append(match)
-                    if policy.after_match != "skip none":
-                        self.held += waiting
-                        return
-                    continue
-                best = max([match, *(one for one in waiting if one.start == match.start)], key=_completion)
-                same = [one for one in [match, *waiting] if one.start == match.start]
-                match = next(one for one in same if _completion(one) == _completion(best))
+            match = waiting[0]
+            if (last and match.start in starts) or (skips and starts and min(starts) < match.start):
+                if skips:
+                    self.held = waiting
+                    return
+                self.held.append(waiting.pop(0))
+                continue
+            if last:
+                same = [one for one in waiting if one.start == match.start]
+                latest = max(map(_completion, same))
+                match = next(one for one in same if _completion(one) == latest)
             self.matches.append(match)
             ends = Skipping(self.machine, match)
-            for run in alive:
-                run.dead = ends(run.start, run.path)
+            for run in self:
+                run.dead = run.dead or ends(run.start, run.path)
             waiting = [one for one in waiting if one is not match and not ends(one.start, one.path)]
             self.held = [one for one in self.held if not ends(one.start, one.path)]
             self._sweep()
+            starts = self._starts()
 
-    def _drop(self, time: Instant) -> None:
-        runs = sorted(self, key=lambda run: (run.start, events_of(run.path)))
-        for run in runs[: len(runs) - self.limit]:
-            run.dead = True
-            self.dropped.append(Dropped(run.path, time))
+    def _starts(self) -> set[int]:
+        return {run.start for run in self if not run.dead}
+
+    # What there is room for ---------------------------------------------------------------------------------
+
+    def _bound(self, time: Instant) -> None:
+        """Drop what there is no room for: partial matches, which lets go the matches that they held back."""
+        if self._weight <= self.limit or self._weighed() <= self.limit:
+            return
+        oldest_first = sorted((run for run in self if not run.dead), key=_start)
+        for _, same in itertools.groupby(oldest_first, key=_start):
+            for run in sorted(same, key=_events_then_positions):
+                if not run.dead and self._weight > self.limit:
+                    run.dead = True
+                    self._weight -= weight(run.size)
+                    self.dropped.append(Dropped(run.path, time))
+            if self.held:
+                self._release()
+            if self._weighed() <= self.limit:
+                break
         self._sweep()
-        if self.held:
-            self._release()
+
+    def _weighed(self) -> int:
+        runs = sum(weight(run.size) for run in self if not run.dead)
+        self._weight = runs + sum(weight(match.size) for match in self.held)
+        return self._weight
+
+
+def _start(run: Run) -> int:
+    return run.start
+
+
+def _events_then_positions(run: Run) -> tuple[list[int], list[int]]:
+    steps = steps_of(run.path)
+    return [event for event, _ in steps], [position for _, position in steps]
+
+
+def _order(match: Match) -> tuple[object, ...]:
+    return match.order
 
 
 def _completion(match: Match) -> tuple[Instant, int]:

@@ -15,6 +15,7 @@ from tidewheel.model.time import Instant
 from tidewheel.patterns.batch import Batch, Numbers, Truths
 from tidewheel.patterns.machine import Machine, Question, Way
 from tidewheel.patterns.program import FINAL
+from tidewheel.patterns.run import weight
 
 __all__ = ["Ahead", "can_be_followed", "follow"]
 
@@ -24,13 +25,13 @@ MOST_STEPS = 200
 
 @dataclass(frozen=True)
 class Ahead:
-    """What becomes of partial matches. reaches: those to leave to the automaton; width: how many of one there are at a
-    time. For the others, what is left of them: which one (origin), how many events it has, the positions at which they
-    were taken (a row each, of which the first `length` count), and whether its time has run out.
+    """What becomes of partial matches. reaches: those to leave to the automaton; weight: of all that one becomes, at
+    most, at a time. For the others, what is left of them: which one (origin), how many events it has, the positions at
+    which they were taken (a row each, of which the first `length` count), and whether its time has run out.
     """
 
     reaches: Truths
-    width: Numbers
+    weight: Numbers
     origin: Numbers
     length: Numbers
     positions: Numbers
@@ -54,15 +55,22 @@ def _is_simple(way: Way) -> bool:
 
 
 def follow(
-    machine: Machine, batch: Batch, following: Numbers, ends: Numbers, positions: Numbers, due: Numbers, mark: Instant
+    machine: Machine,
+    batch: Batch,
+    following: Numbers,
+    ends: Numbers,
+    positions: Numbers,
+    sizes: Numbers,
+    due: Numbers,
+    mark: Instant,
 ) -> Ahead:
     """What becomes of partial matches that stand at positions that can be followed, and have just taken an event.
 
-    following: the row of the event that comes next to each, which may be at the end of its key's; due: when its time
-    runs out.
+    following: the row of the event that comes next to each, which may be at the end of its key's; sizes: how many
+    events it has taken; due: when its time runs out.
     """
     reaches = np.zeros(len(following), dtype=np.bool_)
-    width = np.ones(len(following), dtype=np.int64)
+    weighs = weight(sizes)
     # The front: which partial match, and the positions it came by.
     origin = np.arange(len(following), dtype=np.int64)
     path = positions.astype(np.int64).reshape(-1, 1)
@@ -81,8 +89,8 @@ def follow(
             left.append((origin[over], path[over], expired[over]))
             origin, path, row = origin[~over], path[~over], row[~over]
         origin, path = _step(machine, batch.bits[row], origin, path, reaches)
-        width = np.maximum(width, np.bincount(origin, minlength=len(following)))
-    return _ahead(left, reaches, width)
+        weighs = np.maximum(weighs, np.bincount(origin, minlength=len(following)) * weight(sizes + length))
+    return _ahead(left, reaches, weighs)
 
 
 def _step(machine: Machine, bits: Numbers, origin: Numbers, path: Numbers, reaches: Truths) -> tuple[Numbers, Numbers]:
@@ -118,14 +126,14 @@ def _takes(way: Way, bits: Numbers) -> Truths:
     return found
 
 
-def _ahead(left: list[tuple[Numbers, Numbers, Truths]], reaches: Truths, width: Numbers) -> Ahead:
+def _ahead(left: list[tuple[Numbers, Numbers, Truths]], reaches: Truths, weighs: Numbers) -> Ahead:
     left = [(origin[keep], path[keep], expired[keep]) for origin, path, expired in left for keep in [~reaches[origin]]]
     longest = max((path.shape[1] for _, path, _ in left), default=1)
     padded = [np.pad(path, ((0, 0), (0, longest - path.shape[1]))) for _, path, _ in left]
     none = np.zeros(0, dtype=np.int64)
     return Ahead(
         reaches=reaches,
-        width=width,
+        weight=weighs,
         origin=np.concatenate([none, *(origin for origin, _, _ in left)]),
         length=np.concatenate([none, *(np.full(len(path), path.shape[1], dtype=np.int64) for _, path, _ in left)]),
         positions=np.concatenate([np.empty((0, longest), dtype=np.int64), *padded]),

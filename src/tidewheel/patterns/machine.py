@@ -111,6 +111,9 @@ class Machine:
         self.start_masks = self.conditions.start_masks
         self.window: Duration = NEVER if program.window is None else program.window
         self.remembers = bool(self.memory.slots)
+        self._gaps = [
+            [(way.bit, way.gap) for way in ways if way.gap is not None and way.target != FINAL] for ways in self.ways
+        ]
         self._waits: dict[tuple[int, int], Duration] = {}
 
     def wait(self, position: int, opened: int) -> Duration:
@@ -131,6 +134,14 @@ class Machine:
                     return NEVER
                 longest = max(longest, way.gap)
         return longest
+
+    def outwaited(self, position: int, waited: Duration) -> int:
+        """The edges that are closed so long after the last event; the end of a pattern waits for its own time."""
+        return _or(bit for bit, gap in self._gaps[position] if gap <= waited)
+
+    def closed(self, position: int, waited: Duration) -> int:
+        """The edges that the next event closes if it satisfies nothing and comes so long after the last one."""
+        return self.strict[position] | self.outwaited(position, waited)
 
     def final_wait(self, position: int, opened: int) -> Duration | None:
         """How long after its last event a partial match is complete if nothing comes that must not; if it waits so."""

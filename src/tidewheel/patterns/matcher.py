@@ -34,7 +34,8 @@ class Matcher:
     """Finds a pattern's matches in batches of ordered events.
 
     keys: the columns by which events belong together. measures: expressions over the events of a match. limit: how many
-    partial matches a key may have; beyond it, those that began earliest are dropped and told.
+    partial matches and matches held back a key may have, where one with more than a hundred events counts for every
+    hundred; beyond it, those partial matches that began earliest are dropped and told.
 
     >>> from tidewheel.patterns.pattern import pattern
     >>> from tidewheel.patterns.references import last

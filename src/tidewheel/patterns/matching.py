@@ -102,9 +102,9 @@ class Matching:
         dies = starters.dies
 
         def load(runs: Truths | slice, begun: Truths | slice) -> Numbers:
-            """How many partial matches each key has, at most."""
-            of_runs = np.bincount(keys.of_runs[runs], waiting.width[runs], minlength=count)
-            of_starters = np.bincount(starters.key[begun], starters.width[begun], minlength=count)
+            """What the partial matches of each key weigh, at most."""
+            of_runs = np.bincount(keys.of_runs[runs], waiting.weight[runs], minlength=count)
+            of_starters = np.bincount(starters.key[begun], starters.weight[begun], minlength=count)
             return (of_runs + of_starters).astype(np.int64)
 
         loads = load(slice(None), slice(None))

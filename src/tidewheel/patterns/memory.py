@@ -5,12 +5,12 @@ Each reference has a slot; taking an event gives new values. So a condition cost
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import polars as pl
 
+from tidewheel.patterns.extremes import greater, lesser
 from tidewheel.patterns.program import Program
 from tidewheel.patterns.references import Reference
 
@@ -36,11 +36,11 @@ def _sum(old: Any, value: Any) -> Any:
 
 
 def _min(old: Any, value: Any) -> Any:
-    return old if value is None else value if old is None else builtins.min(old, value)
+    return old if value is None else value if old is None else lesser(old, value)
 
 
 def _max(old: Any, value: Any) -> Any:
-    return old if value is None else value if old is None else builtins.max(old, value)
+    return old if value is None else value if old is None else greater(old, value)
 
 
 def _mean(old: Any, value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ import polars as pl
 
 from tidewheel.model.process_reference import key_order, verdict
 from tidewheel.model.time import Instant
+from tidewheel.patterns.extremes import greater, lesser
 from tidewheel.patterns.harness import Harness, Stages
 from tidewheel.patterns.matcher import Matcher
 from tidewheel.patterns.matching import REASON
@@ -26,8 +28,8 @@ _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
     "last": lambda values: values[-1] if values else None,
     "count": len,
     "sum": lambda values: builtins.sum(_there(values)),
-    "min": lambda values: builtins.min(_there(values), default=None),
-    "max": lambda values: builtins.max(_there(values), default=None),
+    "min": lambda values: functools.reduce(lesser, _there(values)) if _there(values) else None,
+    "max": lambda values: functools.reduce(greater, _there(values)) if _there(values) else None,
     "mean": lambda values: builtins.sum(_there(values)) / len(_there(values)) if _there(values) else None,
     "collect": list,
 }

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from tidewheel.model.time import Instant
 from tidewheel.patterns.machine import NEVER
 from tidewheel.patterns.memory import Taken
 
-__all__ = ["BY_TIME", "Dropped", "Match", "Path", "Run", "TimedOut", "events_of", "steps_of"]
+__all__ = ["BY_TIME", "Dropped", "Match", "Path", "Run", "TimedOut", "events_of", "steps_of", "weight"]
 
 Path = tuple["Path | None", int, int]
 """The path before, an event, and the position at which it was taken."""
@@ -16,9 +21,24 @@ Path = tuple["Path | None", int, int]
 BY_TIME = -(2**62)
 """In place of the event that completed a match: time did."""
 
+EVENTS_EACH = 100
+"""How many events a partial match may hold and still count as one towards the limit."""
+
+_Count = TypeVar("_Count", int, npt.NDArray[np.int64])
+
+
+def weight(size: _Count) -> _Count:
+    """How much a partial match, or a match held back, counts towards the limit by the number of its events.
+
+    >>> weight(1), weight(100), weight(101)
+    (1, 1, 2)
+    """
+    return -(-size // EVENTS_EACH)
+
 
 class Run:
-    """A partial match. fresh: no event has come since its last one. released: guards that `until` has lifted."""
+    """A partial match. size: how many events it has taken. fresh: no event has come since its last one. released:
+    guards that `until` has lifted."""
 
     __slots__ = (
         "dead",
@@ -29,17 +49,27 @@ class Run:
         "path",
         "position",
         "released",
+        "size",
         "start",
         "start_time",
         "taken",
     )
 
     def __init__(
-        self, position: int, opened: int, path: Path, start: int, start_time: Instant, last_time: Instant, taken: Taken
+        self,
+        position: int,
+        opened: int,
+        path: Path,
+        size: int,
+        start: int,
+        start_time: Instant,
+        last_time: Instant,
+        taken: Taken,
     ) -> None:
         self.position = position
         self.open = opened
         self.path = path
+        self.size = size
         self.start = start
         self.start_time = start_time
         self.last_time = last_time
@@ -50,7 +80,7 @@ class Run:
         self.due: Instant = NEVER
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Match:
     """completed_at, completed_by: the time, and the event if it was one, that made it a match."""
 
@@ -59,7 +89,12 @@ class Match:
     completed_at: Instant
     completed_by: int
 
-    @property
+    @cached_property
+    def size(self) -> int:
+        """How many events it has."""
+        return len(steps_of(self.path))
+
+    @cached_property
     def order(self) -> tuple[object, ...]:
         """Earlier starts first, then what was complete first, then what took events rather than passed them over."""
         steps = steps_of(self.path)

@@ -45,8 +45,8 @@ class Found:
 @dataclass(frozen=True)
 class Work:
     """What Python is to run. runs, held: rows of the state, with the numbers of their keys; starts: for each event, the
-    starts to consider, as bits; whole: keys of which no event and no start was left out; spare: how many partial
-    matches of each key there is room for, besides those that stay rows."""
+    starts to consider, as bits; whole: keys of which no event and no start was left out; spare: how much partial
+    matches of each key may weigh, besides those that stay rows."""
 
     kept: Kept
     runs: pl.DataFrame
@@ -110,11 +110,11 @@ class Running:
             automaton = Automaton(self._machine, limit=int(work.spare[key]))
             for row in runs.get(key, ()):
                 automaton.add(self._loaded(row))
-            automaton.held = [self._held(row) for row in held.get(key, ())]
+            automaton.hold([self._held(row) for row in held.get(key, ())])
             if key < len(self._first_skipped) and self._first_skipped[key]:
                 automaton.pass_over(int(work.batch.times[work.batch.firsts[key]]))
-            number, end = bounds[place], ends[place]
-            while number < end:
+            number, end, whole = bounds[place], ends[place], work.whole[key]
+            while number < end and (whole or not automaton.dropped):
                 if automaton.empty:
                     number = begins[number]
                     if number >= end:
@@ -124,7 +124,7 @@ class Running:
                     automaton.pass_over(following[number])
                 number += 1
             automaton.advance(work.mark)
-            if automaton.dropped and not work.whole[key]:
+            if automaton.dropped and not whole:
                 collected.too_many.append(key)
             else:
                 collected.add(key, automaton)
@@ -140,7 +140,8 @@ class Running:
     def _loaded(self, row: dict[str, Any]) -> Run:
         path, taken = self._path(row)
         start = self._numbers[row["__start"]]
-        run = Run(row["__position"], row["__open"], path, start, row["__start_time"], row["__last_time"], taken)
+        times = row["__start_time"], row["__last_time"]
+        run = Run(row["__position"], row["__open"], path, len(row[EVENTS]), start, *times, taken)
         run.fresh, run.released = row["__fresh"], row["__released"]
         return run
 

@@ -22,13 +22,13 @@ __all__ = ["Starters", "starters_of"]
 class Starters:
     """Events that begin a match, one for each start they make: the event's row, its key, the start's number.
 
-    width: how many partial matches it becomes at most, at a time. left: what is left of those that Python does not run.
+    weight: of all that it becomes, at most, at a time. left: what is left of those that Python does not run.
     """
 
     row: Numbers
     key: Numbers
     start: Numbers
-    width: Numbers
+    weight: Numbers
     active: Truths
     left: Left
 
@@ -122,12 +122,12 @@ def starters_of(machine: Machine, batch: Batch, mark: Instant) -> Starters:
 def _starts(machine: Machine, batch: Batch, mark: Instant, number: int) -> Starters:
     row = np.flatnonzero(batch.satisfied(machine.start_masks[number])).astype(np.int64)
     followed = can_be_followed(machine, machine.starts[number])
-    active, width, left = (_followed if followed else _waiting)(machine, batch, row, machine.starts[number], mark)
+    active, weighs, left = (_followed if followed else _waiting)(machine, batch, row, machine.starts[number], mark)
     return Starters(
         row=row,
         key=batch.keys[row],
         start=np.full(len(row), number, dtype=np.int64),
-        width=width,
+        weight=weighs,
         active=active,
         left=left,
     )
@@ -137,7 +137,8 @@ def _followed(
     machine: Machine, batch: Batch, row: Numbers, position: int, mark: Instant
 ) -> tuple[Truths, Numbers, Left]:
     due = batch.times[row] + machine.window
-    ahead = follow(machine, batch, row + 1, batch.ends[batch.keys[row]], np.full(len(row), position), due, mark)
+    ones = np.ones(len(row), dtype=np.int64)
+    ahead = follow(machine, batch, row + 1, batch.ends[batch.keys[row]], ones * position, ones, due, mark)
     begun = row[ahead.origin]
     last = begun + ahead.length - 1
     stands = ahead.positions[np.arange(len(last)), ahead.length - 1]
@@ -155,7 +156,7 @@ def _followed(
         due=due[ahead.origin],
         over_time=ahead.over_time,
     )
-    return ahead.reaches, ahead.width, left
+    return ahead.reaches, ahead.weight, left
 
 
 def _waiting(
@@ -163,12 +164,17 @@ def _waiting(
 ) -> tuple[Truths, Numbers, Left]:
     """Those that have their first event only, and wait for more than the next one."""
     key, time = batch.keys[row], batch.times[row]
-    everything, later = machine.everything[position], machine.everything[position] & ~machine.strict[position]
-    wait, wait_later = (min(machine.window, machine.wait(position, opened)) for opened in (everything, later))
+    # The edges that may be open: all, or those that the next event leaves, by how long after the first one it comes.
+    everything = machine.everything[position]
+    gaps = sorted({way.gap for way in machine.ways[position] if way.gap is not None})
+    states = [everything, *(everything & ~machine.closed(position, waited) for waited in (0, *gaps))]
+    waits = np.array([min(machine.window, machine.wait(position, opened)) for opened in states], dtype=np.int64)
     following = np.minimum(row + 1, len(batch) - 1)
-    has_next = batch.has_next[row] & (batch.times[following] < time + wait)
-    opened = np.where(has_next, later, everything).astype(np.int64)
-    due = time + np.where(has_next, wait_later, wait)
+    waited = batch.times[following] - time
+    has_next = batch.has_next[row] & (waited < waits[0])
+    state = np.where(has_next, 1 + np.searchsorted(gaps, waited, side="right"), 0)
+    opened = np.array(states, dtype=np.int64)[state]
+    due = time + waits[state]
     active = np.full(len(row), machine.accepts[position], dtype=np.bool_)
     if len(row):
         active |= has_next & ((batch.bits[following] & machine.first[position]) != 0)

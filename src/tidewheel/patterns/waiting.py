@@ -15,17 +15,18 @@ from tidewheel.patterns.batch import Batch, Numbers, Truths
 from tidewheel.patterns.lockstep import can_be_followed, follow
 from tidewheel.patterns.machine import Machine
 from tidewheel.patterns.measures import EVENTS, POSITIONS
+from tidewheel.patterns.run import weight
 
 __all__ = ["Continued", "Waiting", "waiting_of"]
 
 
 @dataclass
 class Waiting:
-    """The partial matches of the state, row by row. width: how many each becomes at most, at a time. stays, over_time,
-    continued: for those that Python does not run."""
+    """The partial matches of the state, row by row. weight: of all that each becomes, at most, at a time. stays,
+    over_time, continued: for those that Python does not run."""
 
     active: Truths
-    width: Numbers
+    weight: Numbers
     stays: Truths
     over_time: Truths
     open: Numbers
@@ -148,13 +149,14 @@ def waiting_of(machine: Machine, runs: pl.DataFrame, keys: Numbers, batch: Batch
             fresh[rows] &= ~in_time
         if machine.final[number]:
             active |= (position == number) & (due <= mark)
-    continued, width = _continued(machine, batch, np.flatnonzero(followed), position, keys, due, mark, active)
+    sizes = runs[EVENTS].list.len().to_numpy().astype(np.int64)
+    continued, weighs = _continued(machine, batch, np.flatnonzero(followed), position, keys, sizes, due, mark, active)
     expired = due <= mark
     accepts = np.array(machine.accepts, dtype=np.bool_)[position]
     idle = ~active & ~followed & (opened != 0)
     return Waiting(
         active=active,
-        width=width,
+        weight=weighs,
         stays=idle & ~expired,
         over_time=idle & expired & ~accepts,
         open=opened,
@@ -169,16 +171,17 @@ def _continued(
     which: Numbers,
     position: Numbers,
     keys: Numbers,
+    sizes: Numbers,
     due: Numbers,
     mark: Instant,
     active: Truths,
 ) -> tuple[Continued, Numbers]:
     """Follow these; those that get to where Python must run them become active."""
-    width = np.ones(len(keys), dtype=np.int64)
+    weighs = weight(sizes)
     first, ends = batch.firsts[keys[which]], batch.ends[keys[which]]
-    ahead = follow(machine, batch, first, ends, position[which], due[which], mark)
+    ahead = follow(machine, batch, first, ends, position[which], sizes[which], due[which], mark)
     active[which[ahead.reaches]] = True
-    width[which] = ahead.width
+    weighs[which] = ahead.weight
     begun = first[ahead.origin]
     last = begun + ahead.length - 2
     taken = ahead.length > 1
@@ -193,4 +196,4 @@ def _continued(
         last_time=last_time,
         over_time=ahead.over_time,
     )
-    return found, width
+    return found, weighs

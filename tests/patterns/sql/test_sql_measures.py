@@ -183,6 +183,20 @@ def test_aggregates_in_conditions_are_over_the_rows_so_far(values, aggregate):
     assert found == ([(length,)] if length else [])
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.none() | st.sampled_from([-1.0, 2.0, 4.0, float("nan")]), min_size=1, max_size=6),
+    st.sampled_from(["min", "max"]),
+)
+def test_least_and_greatest_values_are_the_same_in_conditions_and_measures_wherever_a_nan_stands(values, aggregate):
+    frame = pl.DataFrame({"v": values}, schema={"v": pl.Float64})
+    measured = recognise(f"MEASURES {aggregate}(v) AS m ALL ROWS PER MATCH PATTERN (A+) DEFINE A AS true", frame)
+    found = recognise(f"MEASURES count(*) AS n PATTERN (^ A+) DEFINE A AS {aggregate}(v) > 0", frame)
+    above = [value is not None and (value > 0 or value != value) for value, *_ in measured]  # NaN is above all
+    length = ([*above, False]).index(False)
+    assert found == ([(length,)] if length else [])
+
+
 def test_running_aggregates_are_computed_in_pieces(monkeypatch):
     monkeypatch.setattr(measuring, "_PAIRS", 10)
     values = list(range(12))

@@ -8,6 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from tidewheel.patterns.extremes import greater, lesser
+
 __all__ = ["AGGREGATES", "AggregateFunction", "Fold"]
 
 Columns = Callable[..., pl.Expr]
@@ -94,12 +96,12 @@ _MEAN = AggregateFunction(lambda values: values.mean(), (1, 1), _running_mean, F
 _MIN = AggregateFunction(
     lambda values: values.min(),
     running=lambda values: values.cum_min().forward_fill(),
-    fold=Fold(None, _best(min), lambda state: state),
+    fold=Fold(None, _best(lesser), lambda state: state),
 )
 _MAX = AggregateFunction(
     lambda values: values.max(),
     running=lambda values: values.cum_max().forward_fill(),
-    fold=Fold(None, _best(max), lambda state: state),
+    fold=Fold(None, _best(greater), lambda state: state),
 )
 _ANY = AggregateFunction(
     lambda values: values.cast(pl.Int8).max().cast(pl.Boolean), fold=Fold(None, _best(lambda a, b: a or b), lambda s: s)
