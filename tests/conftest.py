@@ -11,6 +11,7 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from tidewheel.engine.session import session
+from tidewheel.transport.log import Log, open_log
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -35,6 +36,13 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("no ../shared beside the checkout: recordings and conformance cases are not here")
     return folder
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    """A log for each test; none of them pulls the plug, so nobody waits for the disk."""
+    with open_log(tmp_path / "test.tw", sync="normal") as log:
+        yield log
 
 
 @pytest.fixture(scope="session")

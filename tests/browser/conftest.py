@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
 from browser_support import ARGUMENTS, CHROMIUM, Screen
 from playwright.sync_api import Browser, sync_playwright
+from serve_support import servers
 
-from tidewheel.serve import Server, serve
+from tidewheel.serve import Server
 from tidewheel.serve.page import Page as BuiltPage
-from tidewheel.transport.log import Log, open_log
+from tidewheel.transport.log import Log
 
 _WATER = {"type": "FeatureCollection", "features": []}
 
@@ -32,20 +32,10 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Iterator[Log]:
-    with open_log(tmp_path / "city.tw", sync="normal") as log:
-        yield log
-
-
-@pytest.fixture
 def start(log: Log) -> Iterator[Callable[..., Server]]:
     """Starts servers of the log, which end with the test. Results expire slowly, unless told: a browser that draws in
     software on a busy machine takes its time."""
-    with ExitStack() as stack:
-
-        def start(*, port: int = 0, speed: float = 0.1, **options: Any) -> Server:
-            return stack.enter_context(serve(log, port=port, speed=speed, **options))
-
+    with servers(log, speed=0.1) as start:
         yield start
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from browser_support import Screen
-from cli_support import Running
+from cli_support import Running, map_address
 from playwright.sync_api import expect
 from serve_support import put
 
@@ -42,14 +40,6 @@ def result_of(log: Log, vehicle: int) -> Instant:
     raise AssertionError(f"no result tells of vehicle {vehicle}")
 
 
-def address(running: Running) -> str:
-    assert running.process.stderr is not None
-    for line in running.process.stderr:
-        if found := re.search(r"the live map: (\S+)", line):
-            return found[1]
-    raise AssertionError("the demo ended before it told of its map")
-
-
 def moved(shown: Screen, places: dict[str, list[float]]) -> int:
     now_at = shown.tell(_PLACES)
     return sum(key in now_at and now_at[key] != place for key, place in places.items())
@@ -64,7 +54,7 @@ def test_the_demo_is_on_the_map_and_an_injected_emergency_stop_in_the_list(tmp_p
     path = tmp_path / "demo.tw"
     jobs = ["--job", "vehicle-distribution", "--job", "emergency-stop"]
     with Running("demo", *jobs, "--rate", 300, "--port", 0, "--no-open", "--log", path) as demo:
-        shown = screen(address(demo)).look_at(24.94, 60.19, zoom=11)
+        shown = screen(map_address(demo)).look_at(24.94, 60.19, zoom=11)
         shown.forgive("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")  # the demo ends first
         shown.until(_ENOUGH, patience=240)  # Spark has to start
         places = shown.tell(_PLACES)

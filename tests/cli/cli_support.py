@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,12 @@ def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
 class Running:
     """A command that goes on; it and all that it starts carry a mark in their environment."""
 
-    def __init__(self, *arguments: object, stdin: int = subprocess.DEVNULL) -> None:
+    def __init__(
+        self, *arguments: object, stdin: int = subprocess.DEVNULL, command: Sequence[str] = tuple(COMMAND)
+    ) -> None:
         self.mark = f"cli-test-{uuid.uuid4()}"
         self.process = subprocess.Popen(
-            [*COMMAND, *map(str, arguments)],
+            [*command, *map(str, arguments)],
             env=environment(CLI_TEST_MARK=self.mark),
             stdin=stdin,
             stdout=subprocess.PIPE,
@@ -103,6 +106,15 @@ def eventually(condition: Callable[[], object], what: str, timeout: float = PATI
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout} s in vain: {what}"
         time.sleep(0.05)
+
+
+def map_address(demo: Running) -> str:
+    """Where the live map of a demo is, as soon as it tells."""
+    assert demo.process.stderr is not None
+    for line in demo.process.stderr:
+        if found := re.search(r"the live map: (\S+)", line):
+            return found[1]
+    raise AssertionError("the demo ended before it told of its map")
 
 
 def identities(log: Log, topic: str) -> Counter[tuple[Any, ...]]:

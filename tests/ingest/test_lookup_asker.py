@@ -18,17 +18,11 @@ from tidewheel.errors import DefinitionError, FencedError
 from tidewheel.ingest.lookup import Asker, Limits, ProviderError
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import LookupOutcome
-from tidewheel.transport.log import Retention, open_log, records
+from tidewheel.transport.log import Retention, records
 
 S = 1_000_000
 TOPIC = "input.vehicle-position"
 DEPOT = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, gives={"depot": pl.String})
-
-
-@pytest.fixture
-def log(tmp_path):
-    with open_log(tmp_path / "test.tw") as log:
-        yield log
 
 
 def put(log, vehicles, *, at=0, topic=TOPIC):

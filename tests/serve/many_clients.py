@@ -1,84 +1,189 @@
-"""Many clients in a process of their own: `many_clients.py URL FAST SLOW`.
-
-Fast ones see one route and read at once; of the slow ones, which see everything, none reads until a line comes on
-standard input. All read on until they have seen the vehicle 1/0 arrive in the north. Then each tells as a line of JSON
-what it shows and how many snapshots it was given.
-"""
+"""Many clients in a process of their own, fast and slow readers: `Crowd` starts it and talks to it line by line."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import resource
-import socket
+import subprocess
 import sys
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
-from websockets.asyncio.client import ClientConnection, connect
 
-NORTH = 65.0
+from tidewheel.bench.live_client import LiveClient, allow_files, join
+
+LAYER = "vehicles"
+_SLOW_BUFFER = 16_384
+_LOOK_SECONDS = 0.05
+
+Items = dict[str, dict[str, Any]]
 
 
-class Follower:
+class Crowd:
+    """The clients, as a test sees them. All see the vehicles; the fast ones only what the filters let through."""
+
+    def __init__(self, url: str, *, fast: int, slow: int, filters: Mapping[str, Sequence[str]] | None = None) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, url, str(fast), str(slow), json.dumps(filters or {})],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert self._answer() == "all have their snapshot"
+
+    def pause(self) -> None:
+        """The slow ones stop reading."""
+        self._ask("pause")
+
+    def resume(self) -> None:
+        """The slow ones read on."""
+        self._ask("resume")
+
+    def figures(self) -> dict[str, list[dict[str, int]]]:
+        """What each of the `fast` and each of the `slow` ones was sent."""
+        return self._ask("figures")
+
+    def views(self, *, after: int) -> dict[str, list[dict[str, Any]]]:
+        """What the `fast` and the `slow` ones show, and how many show the same, once all are past this moment (ms)."""
+        return self._ask("views", after)
+
+    def _ask(self, *words: object) -> Any:
+        assert self._process.stdin is not None
+        print(*words, file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, f"the clients ended with exit code {self._process.wait()}"
+        return json.loads(line)
+
+    def wait(self) -> None:
+        """Until the server has ended the connection of each."""
+        out, _ = self._process.communicate(timeout=60)
+        assert (out, self._process.returncode) == ("", 0)
+
+    def __enter__(self) -> Crowd:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def assert_at_most_ten_a_second(figures: Mapping[str, Sequence[Mapping[str, int]]]) -> None:
+    """By the server's clock, which each frame tells; one more if the clock was read a bit late for the first."""
+    assert max(each["most"] for each in (*figures["fast"], *figures["slow"])) <= 10 + 1
+
+
+class Follower(LiveClient):
     """A client that keeps what it was told."""
 
-    def __init__(self, connection: ClientConnection) -> None:
-        self._connection = connection
-        self.shown: dict[str, Any] = {}
-        self.snapshots = 0
-        self.updates = 0
+    def __init__(self, filters: Mapping[str, Sequence[str]]) -> None:
+        super().__init__({"id": 1, "layers": [LAYER], "filters": filters})
+        self.shown: Items = {}
+        self.as_of = 0
+        """The server's time (ms) up to which all that happened is shown."""
+        self.told = {"frames": 0, "bytes": 0, "snapshots": 0, "updates": 0, "update_bytes": 0}
+        self.told |= {"first": 0, "last": 0, "most": 0}
+        self._second: deque[int] = deque()
+        self._status_at = 0
+        self._resumed = 0
 
-    async def follow(self) -> None:
-        async for text in self._connection:
-            message = msgspec.json.decode(text)
-            if message["type"] == "snapshot":
-                self.snapshots += 1
-                self.shown = {item["k"]: item["p"] for item in message["layers"]["vehicles"]}
-            elif message["type"] == "update":
-                self.updates += 1
-                self.shown |= {item["k"]: item["p"] for item in message["changed"].get("vehicles", ())}
-                for key in message["gone"].get("vehicles", ()):
-                    del self.shown[key]
-            if self.shown.get("1/0", [0, 0])[1] == NORTH:
-                return
+    def pause(self) -> None:
+        self.transport.pause_reading()
+
+    def resume(self) -> None:
+        """From here on it counts what had been waiting for it, until the snapshot that brings it up to date."""
+        self._resumed = time.time_ns() // 1_000_000
+        self.told |= {"stale_updates": 0, "stale_bytes": 0, "fresh_id": 0}
+        self.transport.resume_reading()
+
+    def received(self, content: bytes) -> None:
+        kind, now, id, shown, gone = decoded(content)
+        self.told["frames"] += 1
+        self.told["bytes"] += len(content)
+        if kind == "status":  # what had changed by the last one came right behind that
+            self.as_of, self._status_at = max(self.as_of, self._status_at), now
+        if self._resumed:
+            if kind == "snapshot" and now >= self._resumed:
+                self.told["fresh_id"] = id
+                self._resumed = 0
+            else:
+                self.told["stale_bytes"] += len(content)
+                self.told["stale_updates"] += kind == "update"
+        if kind not in ("snapshot", "update"):
+            return
+        self.told[f"{kind}s"] += 1
+        self.told["first"] = self.told["first"] or now
+        self.told["last"] = self.as_of = now
+        self._second.append(now)
+        while self._second[0] <= now - 1_000:
+            self._second.popleft()
+        self.told["most"] = max(self.told["most"], len(self._second))
+        if kind == "snapshot":
+            self.shown = dict(shown)
+        else:
+            self.told["update_bytes"] += len(content)
+            self.shown |= shown
+            for key in gone:
+                del self.shown[key]  # a key that is not shown cannot go
 
 
-async def join(address: str, *, route: str | None) -> Follower:
-    parts = urlsplit(address)
-    raw = socket.socket()
-    if route is None:
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
-    raw.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(raw, (parts.hostname, parts.port))
-    connection = await connect(address, sock=raw, max_size=None, max_queue=2, ping_interval=None)
-    filters = {} if route is None else {"route": [route]}
-    await connection.send(json.dumps({"type": "subscribe", "layers": ["vehicles"], "filters": filters}))
-    return Follower(connection)
+@lru_cache(maxsize=64)
+def decoded(content: bytes) -> tuple[str, int, Any, Items, list[str]]:
+    """Who sees the same is sent the same: once for all of them."""
+    message = msgspec.json.decode(content)
+    shown = message.get("changed" if message["type"] == "update" else "layers", {})
+    items = shown.get(LAYER, []) if isinstance(shown, dict) else []
+    gone = message["gone"].get(LAYER, []) if "gone" in message else []
+    return message["type"], message.get("now", 0), message.get("id"), {item["k"]: item for item in items}, gone
 
 
-async def main(url: str, fast: int, slow: int) -> None:
-    address = f"{url.replace('http', 'ws', 1)}/api/live"
-    gate = asyncio.Semaphore(50)
+def distinct(clients: Sequence[Follower]) -> list[dict[str, Any]]:
+    """The views that there are, each once."""
+    found: list[dict[str, Any]] = []
+    for client in clients:
+        same = (view for view in found if view["as_of"] == client.as_of and view["shown"] == client.shown)
+        if (view := next(same, None)) is not None:
+            view["clients"] += 1
+        else:
+            found.append({"clients": 1, "as_of": client.as_of, "shown": client.shown})
+    return found
 
-    async def joined(route: str | None) -> Follower:
-        async with gate:
-            return await join(address, route=route)
 
-    quick = await asyncio.gather(*(joined("7") for _ in range(fast)))
-    following = [asyncio.create_task(each.follow()) for each in quick]
-    idle = await asyncio.gather(*(joined(None) for _ in range(slow)))
-    print("ready", flush=True)
-    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.readline)
-    await asyncio.gather(*following, *(each.follow() for each in idle))
-    for kind, clients in (("fast", quick), ("slow", idle)):
-        for each in clients:
-            told = {"kind": kind, "shown": sorted(each.shown.items()), "snapshots": each.snapshots}
-            print(json.dumps({**told, "updates": each.updates}), flush=True)
+async def main(url: str, fast: int, slow: int, filters: Mapping[str, Sequence[str]]) -> None:
+    loop = asyncio.get_running_loop()
+    quick, idle = [Follower(filters) for _ in range(fast)], [Follower({}) for _ in range(slow)]
+    everybody = [*quick, *idle]
+    await join(url, quick)
+    await join(url, idle, receive_buffer=_SLOW_BUFFER)
+    answer: Any = "all have their snapshot"
+    while True:
+        print(json.dumps(answer), flush=True)
+        line = await loop.run_in_executor(None, sys.stdin.readline)
+        if not line:
+            break
+        command, *words = line.split()
+        answer = None
+        if command == "pause":
+            for each in idle:
+                each.pause()
+        elif command == "resume":
+            for each in idle:
+                each.resume()
+        elif command == "figures":
+            answer = {"fast": [each.told for each in quick], "slow": [each.told for each in idle]}
+        elif command == "views":
+            while min(each.as_of for each in everybody) <= int(words[0]):
+                assert not any(each.gone.done() for each in everybody), "a client has lost its connection"
+                await asyncio.sleep(_LOOK_SECONDS)
+            answer = {"fast": distinct(quick), "slow": distinct(idle)}
+    await asyncio.gather(*(each.gone for each in everybody))
 
 
 if __name__ == "__main__":
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+    allow_files()
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4])))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import polars as pl
@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from tidewheel.apps.transit.transit_pb2 import EmergencyStop, VehicleCell, VehicleCount
 from tidewheel.model.time import Instant, now
-from tidewheel.serve import Server
+from tidewheel.serve import Server, serve
 from tidewheel.transport import codec
 from tidewheel.transport.log import Log, records
 
@@ -90,6 +90,13 @@ def eventually(condition: Callable[[], Any], what: str) -> Any:
         assert time.monotonic() < deadline, f"waited {PATIENCE} s in vain: {what}"
         time.sleep(0.02)
     return found
+
+
+@contextmanager
+def servers(log: Log, **usual: Any) -> Iterator[Callable[..., Server]]:
+    """What starts servers of a log, which end with its `with`: with the usual options, unless told."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(serve(log, **{"port": 0, **usual, **options}))
 
 
 class Viewer:

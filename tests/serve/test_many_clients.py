@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import httpx
 import pytest
-from many_clients import NORTH
+from many_clients import Crowd, assert_at_most_ten_a_second
 from serve_support import eventually, vehicles
 
 from tidewheel.serve.layer import Layer, Point
@@ -17,6 +12,7 @@ from tidewheel.serve.layer import Layer, Point
 FAST, SLOW = 960, 40
 FLEET = 700
 ROUNDS = 30
+NORTH = 65.0
 LAYER = Layer(
     topic="analytics.vehicle-cell",
     name="vehicles",
@@ -33,34 +29,33 @@ def test_all_come_to_the_same_view_and_slow_ones_are_given_the_latest_state(log,
     routes = ["7", *(str(number % 50) for number in range(1, FLEET))]
     vehicles(log, *((number, 24.0, 60.0) for number in range(FLEET)), route=routes)
     server = start(layers=[LAYER])
-    clients = subprocess.Popen(
-        [sys.executable, Path(__file__).with_name("many_clients.py"), server.url, str(FAST), str(SLOW)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    try:
-        assert clients.stdout.readline() == "ready\n"
-        eventually(lambda: len(server.hub) == FAST + SLOW, "all are in")
+    with Crowd(server.url, fast=FAST, slow=SLOW, filters={"route": ["7"]}) as crowd:
+        assert len(server.hub) == FAST + SLOW
+        crowd.pause()
         for step in range(1, ROUNDS + 1):
             before = server.hub.frames_sent
             vehicles(log, *((number, 24.0 + step / 100, 60.0) for number in range(FLEET)), route=routes)
             eventually(lambda before=before: server.hub.frames_sent > before, "a tick")
         stuck = "the slow ones, which read nothing, cannot take more, and nobody else waits for them"
-        eventually(lambda: sum(client.busy for client in server.hub.clients) == SLOW, stuck)
+        eventually(lambda: server.hub.behind == SLOW, stuck)
         lats = [NORTH, *([60.0] * (FLEET - 1))]
         vehicles(log, *((number, 25.0, lats[number]) for number in range(FLEET)), route=routes)
-        out, _ = clients.communicate("go\n", timeout=120)
-    finally:
-        clients.kill()
-        clients.wait()
-    told = [json.loads(line) for line in out.splitlines()]
-    assert len(told) == FAST + SLOW
-    view = httpx.get(f"{server.url}/api/view", timeout=20).json()["layers"]["vehicles"]
-    everything = sorted([item["k"], item["p"]] for item in view)
-    assert len(everything) == FLEET
-    route = sorted([item["k"], item["p"]] for item in view if item["f"]["route"] == "7")
-    for each in told:
-        assert each["shown"] == (route if each["kind"] == "fast" else everything)
-    slow = [each for each in told if each["kind"] == "slow"]
-    assert sum(each["snapshots"] >= 2 for each in slow) == len(slow)
-    assert all(each["updates"] < ROUNDS for each in slow), "none was sent all that it had missed"
+        eventually(lambda: north(server.url) == {"1/0": [25.0, NORTH]}, "the last change has been read")
+        crowd.resume()
+        view = httpx.get(f"{server.url}/api/view", timeout=20).json()
+        everything = {item["k"]: item for item in view["layers"]["vehicles"]}
+        assert len(everything) == FLEET
+        route = {key: item for key, item in everything.items() if item["f"]["route"] == "7"}
+        views = crowd.views(after=view["now"])
+        figures = crowd.figures()
+    for kind, expected in (("fast", route), ("slow", everything)):
+        assert [each["shown"] for each in views[kind]] == [expected] * len(views[kind])
+    assert_at_most_ten_a_second(figures)
+    assert sum(each["snapshots"] >= 2 for each in figures["slow"]) == SLOW
+    assert all(each["updates"] < ROUNDS for each in figures["slow"]), "none was sent all that it had missed"
     eventually(lambda: len(server.hub) == 0, "all have gone")
+
+
+def north(url: str) -> dict[str, list[float]]:
+    view = httpx.get(f"{url}/api/view?region=20,64,30,66", timeout=20).json()["layers"]["vehicles"]
+    return {item["k"]: item["p"] for item in view}

@@ -185,6 +185,7 @@ def test_topics_health_metrics_and_the_description(log, start):
     metrics = get(server, "/metrics")
     assert metrics.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert 'tidewheel_serve_items{layer="vehicles"} 1\n' in metrics.text
+    assert "tidewheel_serve_clients_behind 0\n" in metrics.text
     described = get(server, "/api/openapi.json").json()
     assert described["openapi"].startswith("3.")
     for path in described["paths"]:

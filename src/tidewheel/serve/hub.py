@@ -107,6 +107,11 @@ class Hub:
         """Is there no room for another?"""
         return len(self._clients) >= self._limits.clients
 
+    @property
+    def behind(self) -> int:
+        """How many have missed something, and get a fresh snapshot once they can take one."""
+        return sum(client.fresh and client.answered.is_set() for client in self._clients)
+
     def hello(self) -> Frame:
         """The first word to a client, and a later one when the layers have changed."""
         layers = [layer.description() for layer in self._feed.layers.values()]

@@ -21,6 +21,7 @@ def _lines(feed: Feed, hub: Hub) -> Iterator[str]:
     status = feed.status.latest
     yield _metric("up", "gauge", "Is the reader of the log well?", int(not feed.health()))
     yield _metric("clients", "gauge", "Connected clients.", len(hub))
+    yield _metric("clients_behind", "gauge", "Clients that have missed a frame and not caught up yet.", hub.behind)
     yield _metric("frames_total", "counter", "Frames handed to clients.", hub.frames_sent)
     yield _metric("frame_bytes_total", "counter", "Bytes of these frames.", hub.bytes_sent)
     yield _metric("caught_up_total", "counter", "Fresh snapshots for clients that were behind.", hub.caught_up)
