@@ -14,6 +14,7 @@ SECOND = 1_000_000
 HERE = CELLS["here"]
 KEY = hexadecimal(HERE)
 PLACE = centre(HERE)
+CLOCKS = "() => ['clock', 'moment'].map((name) => document.querySelector(`[data-test=${name}]`).textContent)"
 
 
 def test_rewinding_shows_the_past_and_live_is_a_click_away(log, start, screen):
@@ -33,6 +34,9 @@ def test_rewinding_shows_the_past_and_live_is_a_click_away(log, start, screen):
     shown.shows("vehicle-distribution", {KEY: 3})
     expect(shown.page.locator("html")).to_have_attribute("data-moment", "past")
     expect(shown.test("moment")).to_contain_text("ago")
+    clocks = [shown.tell(CLOCKS) for _ in range(20)]
+    assert all(bar.startswith(strip) for strip, bar in clocks), "the strip and the time bar tell the same event time"
+    assert len({strip for strip, _ in clocks}) == 1, "and it stands still"
     shown.until(r"() => /[#&]t=\d+/.test(location.hash)")
     shown.shoot("past")
 
