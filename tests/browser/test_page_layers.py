@@ -136,8 +136,8 @@ def test_what_is_clicked_tells_its_figures_and_its_last_minutes(log, start, scre
         counts(log, {HERE: 5}, end=end - 5 * SECOND)
         counts(log, {HERE: 7}, end=end)
     else:
-        vehicles(log, (1, lon - 0.01, lat), time=end - 5 * SECOND, speed=3.0, route="55")
-        vehicles(log, (1, lon, lat), time=end, speed=8.5, route="55")
+        vehicles(log, (1, lon - 0.01, lat), time=end - 5 * SECOND, speed=3.0, direction=1, route="55")
+        vehicles(log, (1, lon, lat), time=end, speed=8.5, direction=1, route="55")
     shown = screen(start()).look_at(lon, lat)
     shown.shows(*(("vehicle-distribution", {hexadecimal(HERE): 7}) if what == "cell" else ("vehicles", {"1/1": "bus"})))
     shown.page.mouse.click(*shown.place(lon, lat))
@@ -148,5 +148,7 @@ def test_what_is_clicked_tells_its_figures_and_its_last_minutes(log, start, scre
     else:
         assert details.locator("[data-figure=route]").inner_text().split() == ["route", "55"]
         assert "8.5" in details.locator("[data-figure=speed]").inner_text()
+        assert shown.test("plot-field").input_value() == "speed"
+        assert shown.test("plot").first.get_attribute("aria-label").startswith("speed, 3 to 8.5 m/s")
     shown.page.keyboard.press("Escape")
     shown.until("() => !location.hash.includes('sel=')")

@@ -1,12 +1,13 @@
 import type {Api} from "../api";
 import type {Clock} from "../clock";
-import type {Figure, HistoryPoint, Item, Layer} from "../contract";
+import type {HistoryPoint, Item, Layer} from "../contract";
 import {formatAge, formatPlace, formatTime, formatValue} from "../format";
 import type {State} from "../state";
 import type {Store} from "../store";
 import type {TimeTravel} from "../timetravel";
 import {identifier, nameOf, placeOf, timingOf} from "./describe";
 import {fill, h, icon, setText} from "./dom";
+import {plottable, plottedFirst} from "./figures";
 import {Plot} from "./plot";
 
 const SPAN = 15 * 60_000;
@@ -135,15 +136,8 @@ export class Details {
 
   /** The choice of what to plot, where there is one. */
   #plotOf(layer: Layer): HTMLElement {
-    const numeric = [layer.value, ...layer.figures].filter(
-      (figure, index, all) =>
-        figure !== null &&
-        figure.unit !== "time" &&
-        all.findIndex((other) => other?.field === figure.field) === index &&
-        !layer.key.includes(figure.field) &&
-        this.#history.some(({f}) => typeof f[figure.field] === "number"),
-    );
-    const figure = numeric.find((candidate) => candidate?.field === this.#field) ?? defaultFigure(layer, numeric);
+    const figures = plottable(layer, this.#history);
+    const figure = figures.find(({field}) => field === this.#field) ?? plottedFirst(layer, figures, this.state.coloursOf(layer).colours.field);
     const points = figure
       ? this.#history
           .filter(({f}) => typeof f[figure.field] === "number")
@@ -151,15 +145,15 @@ export class Details {
       : [];
     this.#plot.root.hidden = points.length === 0;
     if (figure) this.#plot.show(points, {label: figure.label, ...(figure.unit && {unit: figure.unit})});
-    if (numeric.length === 0) return h("div", {className: "plot-head"});
-    const select = h("select", {aria: {label: "What to plot"}, data: {test: "plot-field"}}, ...numeric.map((one) => h("option", {value: one!.field}, one!.label)));
+    if (figures.length === 0) return h("div", {className: "plot-head"});
+    const select = h("select", {aria: {label: "What to plot"}, data: {test: "plot-field"}}, ...figures.map(({field, label}) => h("option", {value: field}, label)));
     select.value = figure?.field ?? "";
     select.onchange = () => {
       this.#field = select.value;
       this.#render();
       this.root.querySelector<HTMLElement>("[data-test=plot-field]")?.focus();
     };
-    return h("div", {className: "plot-head"}, numeric.length > 1 ? select : h("b", {}, figure!.label), h("span", {}, "last 15 minutes"));
+    return h("div", {className: "plot-head"}, figures.length > 1 ? select : h("b", {}, figure!.label), h("span", {}, "last 15 minutes"));
   }
 
   #facts(item: Item): HTMLElement {
@@ -195,12 +189,6 @@ export class Details {
     });
     this.actions.path(path);
   }
-}
-
-/** The layer's value if it is a number; or else something measured, which a unit tells from something numbered. */
-function defaultFigure(layer: Layer, numeric: (Figure | null)[]): Figure | null {
-  const value = numeric.find((figure) => figure?.field === layer.value?.field);
-  return value ?? numeric.find((figure) => figure?.unit && figure.unit !== "time") ?? numeric[0] ?? null;
 }
 
 function formatFigure(value: unknown, unit: string | undefined): string {
