@@ -92,7 +92,7 @@ export class App {
         if (!this.travel.past) this.store.replace(message.layers);
         break;
       case "update":
-        if (!this.travel.past) this.store.update(message.changed, message.gone);
+        if (!this.travel.past) this.store.update(message.changed, message.gone, message.now);
         else for (const [layer, items] of Object.entries(message.changed ?? {})) this.#alert(layer, items);
         break;
       case "status":

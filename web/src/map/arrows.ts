@@ -46,7 +46,7 @@ void main(void) {
   gl_Position = vec4(pixel / (project.viewportSize * 0.5), source.z / source.w, 1.0);
   vColour = tidal_colour(instanceColourFrom, instanceColourTo, instanceFade);
   // Thin things need more contrast than areas do: they lean toward the ink.
-  vColour.a = min(1.0, vColour.a * 1.6) * layer.opacity * (reach < 3.0 ? 0.0 : 1.0);
+  vColour.a = min(1.0, vColour.a * 1.6) * layer.opacity * tidal_held(instanceFade) * (reach < 3.0 ? 0.0 : 1.0);
   vColour.rgb = mix(vColour.rgb, tidal.ink.rgb, 0.38 + 0.4 * instanceFade.w);
   // The tail fades in, so that the direction is seen even where arrows are small.
   vAlong = x / max(1.0, tip);

@@ -65,7 +65,11 @@ void main(void) {
   float line = 1.0 - smoothstep(0.8, 1.8, edge);
   vec3 rgb = vColour.rgb;
   float alpha = vColour.a;
-  if (vProvisional > 0.5) {
+  if (vProvisional > 1.5) {
+    // It was taken back: no value is shown any longer, only that there was one.
+    rgb = mix(rgb, tidal.ink.rgb, 0.4);
+    alpha = min(1.0, alpha * 2.0) * (1.0 - smoothstep(1.6, 2.6, edge));
+  } else if (vProvisional > 0.5) {
     // An early result is hatched and outlined: it may still change.
     float stripe = abs(fract((vPixel.x + vPixel.y) / (6.0 * tidal.ratio)) - 0.5) * 2.0;
     float hatch = smoothstep(0.35, 0.6, stripe);

@@ -6,6 +6,9 @@ import {progress} from "./motion";
 
 export const APPEAR = 450;
 export const VANISH = 700;
+/** How long the outline of what was taken back is left. */
+export const OUTLINE = 1200;
+const [FIRM, PROVISIONAL, TAKEN_BACK] = [0, 1, 2];
 /** Times go to the graphics card as 32-bit floats, exact to a millisecond for so long; then they start anew. */
 const REBASE = 3_600_000;
 
@@ -13,7 +16,7 @@ export const COMMON = {
   /** Colour before and after, each with opacity. */
   getColourFrom: {type: "uint8", size: 4},
   getColourTo: {type: "uint8", size: 4},
-  /** Start and duration of the change of colour; provisional 0…1; emphasis 0 none, 0.5 hovered, 1 selected. */
+  /** Start and duration of the change of colour; 0 firm, 1 provisional, 2 taken back; emphasis 0 none, 0.5 hovered, 1 selected. */
   getFade: {type: "float32", size: 4},
 } as const satisfies Record<string, ColumnSpec>;
 export type CommonColumn = keyof typeof COMMON;
@@ -57,7 +60,8 @@ export abstract class Instances<Name extends string> {
 
   apply(change: Change, now: number): void {
     this.#rebase(now);
-    for (const key of change.gone) this.#leave(key, now);
+    const takenBack = new Set(change.takenBack);
+    for (const key of change.gone) this.#leave(key, now, takenBack.has(key));
     for (const item of change.changed) this.#show(item, now);
     this.version += 1;
   }
@@ -131,7 +135,7 @@ export abstract class Instances<Name extends string> {
     const fade = this.columns.get("getFade");
     const wanted = new Uint8ClampedArray(4);
     this.colours.write(this.colours.valueOf(item, this.mainColours), wanted, 0);
-    const provisional = item.timing === "EARLY" ? 1 : 0;
+    const provisional = item.timing === "EARLY" ? PROVISIONAL : FIRM;
     const at = row * 4;
     if (wanted.every((value, i) => value === to[at + i]) && fade[at + 2] === provisional) return;
     this.#from(row, now);
@@ -156,16 +160,20 @@ export abstract class Instances<Name extends string> {
     this.columns.touch("getColourFrom");
   }
 
-  #leave(key: string, now: number): void {
+  /** What has expired fades; of what was taken back only an outline is left for a moment. */
+  #leave(key: string, now: number, takenBack = false): void {
     const row = this.#rows.get(key);
     if (row === undefined || this.#dying.has(key)) return;
     this.#from(row, now);
     this.columns.get("getColourTo")[row * 4 + 3] = 0;
-    this.columns.get("getFade").set([now - this.base, VANISH], row * 4);
+    const fade = this.columns.get("getFade");
+    const duration = takenBack ? OUTLINE : VANISH;
+    fade.set([now - this.base, duration], row * 4);
+    if (takenBack) fade[row * 4 + 2] = TAKEN_BACK;
     this.columns.touch("getColourTo");
     this.columns.touch("getFade");
-    this.#dying.set(key, now + VANISH);
-    this.busy(now + VANISH);
+    this.#dying.set(key, now + duration);
+    this.busy(now + duration);
   }
 
   #drop(key: string): void {

@@ -77,10 +77,16 @@ void main(void) {
   float inside = 1.0 - smoothstep(-pixel, pixel * 0.5, shape + rim);
   float outline = 1.0 - smoothstep(-pixel * 0.5, pixel * 0.7, shape);
   vec3 rgb = mix(tidal.paper.rgb, vColour.rgb, inside);
-  if (vProvisional > 0.5) rgb = mix(rgb, tidal.paper.rgb, 0.55 * inside);
   float alpha = outline * mix(0.92, 1.0, inside);
+  if (vProvisional > 1.5) {
+    // It was taken back: a ring is left.
+    rgb = vColour.rgb;
+    alpha = outline * (1.0 - inside);
+  } else if (vProvisional > 0.5) {
+    rgb = mix(rgb, tidal.paper.rgb, 0.55 * inside);
+  }
   // A soft shadow lifts it from the map.
-  float shadow = (1.0 - smoothstep(0.0, 0.7, shape)) * 0.22;
+  float shadow = vProvisional > 1.5 ? 0.0 : (1.0 - smoothstep(0.0, 0.7, shape)) * 0.22;
   float ring = 0.0;
   if (vEmphasis > 0.0) {
     float d = abs(length(vUnit) - 2.05);

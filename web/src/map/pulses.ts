@@ -19,7 +19,7 @@ void main(void) {
   vPixel = positions.xy * tidal.scale;
   gl_Position.xy += project_pixel_size_to_clipspace(vPixel);
   vColour = tidal_colour(instanceColourFrom, instanceColourTo, instanceFade);
-  vColour.a *= layer.opacity;
+  vColour.a *= layer.opacity * tidal_held(instanceFade);
   vPhase = tidal.still > 0.5 ? 0.55 : (tidal.time - instanceFade.x) / 1800.0;
   vEmphasis = instanceFade.w;
 }

@@ -18,6 +18,7 @@ export class Details {
   #plot = new Plot();
   #history: HistoryPoint[] = [];
   #item: Item | null = null;
+  #takenBack = false;
   #field: string | null = null;
   #abort: AbortController | null = null;
   #age = h("dd", {});
@@ -34,12 +35,15 @@ export class Details {
     state.selected.watch(() => this.#open());
     state.layers.subscribe(() => this.#open());
     state.themes.theme.subscribe(() => this.#plot.restyle());
-    store.subscribe(({layer, changed, gone}) => {
+    store.subscribe(({layer, changed, gone, takenBack}) => {
       const selected = state.selected.value;
       if (!selected || layer !== selected.layer) return;
       const item = changed.find(({k}) => k === selected.key);
       if (item) this.#take(item);
-      else if (gone.includes(selected.key)) this.#render();
+      else if (gone.includes(selected.key)) {
+        this.#takenBack = takenBack.includes(selected.key);
+        this.#render();
+      }
     });
     travel.moment.subscribe((moment) => {
       if (moment.kind === "live" || !moment.loading) void this.#load();
@@ -51,6 +55,7 @@ export class Details {
     const {selected} = this.state;
     this.#history = [];
     this.#field = null;
+    this.#takenBack = false;
     this.#item = selected.value ? (this.store.get(selected.value.layer, selected.value.key) ?? null) : null;
     this.actions.path([]);
     this.#render();
@@ -59,6 +64,7 @@ export class Details {
 
   #take(item: Item): void {
     this.#item = item;
+    this.#takenBack = false;
     const last = this.#history.at(-1);
     const point = {t: item.t, v: item.v, f: item.f, ...(item.timing && {timing: item.timing})};
     if (last?.t === item.t) this.#history[this.#history.length - 1] = point;
@@ -116,7 +122,7 @@ export class Details {
             timing && h("em", {className: `timing ${timing.label}`, title: timing.title, data: {test: "timing"}}, timing.label),
           )
         : null,
-      !current && h("p", {className: "note"}, "No longer on the map; these are its last figures."),
+      !current && h("p", {className: "note", data: {test: "gone"}}, `${this.#takenBack ? "Taken back: it does not hold any longer" : "No longer on the map"}; these are its last figures.`),
       this.#figures(layer, item),
       this.#plotOf(layer),
       this.#plot.root,
