@@ -4,7 +4,6 @@ import {subscriptionQuery} from "../src/api";
 import {Clock} from "../src/clock";
 import type {Item} from "../src/contract";
 import {Columns} from "../src/map/columns";
-import {withoutFrame} from "../src/map/background";
 import {tilesOf} from "../src/map/tiles";
 import {TRAIL, Trails} from "../src/map/trails";
 import {outgrown, widened} from "../src/region";
@@ -96,12 +95,6 @@ describe("trails", () => {
     expect(after[1]!.data).not.toBe(before[1]!.data);
     expect(trails.chunks(start + TRAIL + 20)).toEqual([]);
   });
-});
-
-it("draws no shore where the data ends", () => {
-  const ring: [number, number][] = [[0, 0], [10, 0], [10, 5], [5, 6], [0, 5], [0, 0]];
-  expect(withoutFrame(ring, [0, 0, 10, 10])).toEqual([[[10, 5], [5, 6], [0, 5]]]);
-  expect(withoutFrame(ring, undefined)).toEqual([ring]);
 });
 
 it("covers what is seen with tiles", () => {

@@ -4,9 +4,9 @@ import type {Background, Region} from "../contract";
 import {parseColour} from "../colour";
 import type {Theme} from "../theme";
 import {PALETTES} from "./palette";
+import {rounded, withoutFrame, type Ring} from "./shores";
 import {tilesOf} from "./tiles";
 
-type Ring = [number, number][];
 type Path = {path: Ring; colour: string | null};
 interface Place {
   position: [number, number];
@@ -29,8 +29,8 @@ export class MapBackground {
     this.#polygons = [];
     this.#places = [];
     for (const {geometry, properties} of land.features) {
-      if (geometry.type === "Polygon") this.#polygons.push(geometry.coordinates as Ring[]);
-      if (geometry.type === "MultiPolygon") this.#polygons.push(...(geometry.coordinates as Ring[][]));
+      const pieces = geometry.type === "Polygon" ? [geometry.coordinates] : geometry.type === "MultiPolygon" ? geometry.coordinates : [];
+      this.#polygons.push(...(pieces as Ring[][]).map((rings) => rings.map((ring) => rounded(ring, box))));
       if (geometry.type === "Point" && properties?.["name"]) {
         this.#places.push({
           position: geometry.coordinates.slice(0, 2) as [number, number],
@@ -129,24 +129,4 @@ export class MapBackground {
       updateTriggers: {getColor: theme},
     });
   }
-}
-
-/** The parts of a ring that are shore: not those where the data ends. */
-export function withoutFrame(ring: Ring, box: Region | undefined): Ring[] {
-  if (!box) return [ring];
-  const onFrame = ([x, y]: [number, number], [u, v]: [number, number]): boolean =>
-    (x === u && (x <= box[0] || x >= box[2])) || (y === v && (y <= box[1] || y >= box[3]));
-  const parts: Ring[] = [];
-  let part: Ring = [];
-  for (let i = 0; i + 1 < ring.length; i++) {
-    if (onFrame(ring[i]!, ring[i + 1]!)) {
-      if (part.length > 1) parts.push(part);
-      part = [];
-    } else {
-      if (part.length === 0) part.push(ring[i]!);
-      part.push(ring[i + 1]!);
-    }
-  }
-  if (part.length > 1) parts.push(part);
-  return parts;
 }
