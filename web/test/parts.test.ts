@@ -71,7 +71,7 @@ it("says a subscription as a query", () => {
 
 describe("columns", () => {
   it("grow, and stay dense when a row goes", () => {
-    const columns = new Columns({getWeight: {type: "float32", size: 1}});
+    const columns = new Columns(["getWeight"]);
     for (let i = 0; i < 1000; i++) columns.get("getWeight")[columns.add()] = i;
     expect(columns.get("getWeight")[999]).toBe(999);
     expect(columns.remove(3)).toBe(999);

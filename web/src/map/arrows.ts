@@ -12,10 +12,10 @@ const ARROW = new Float32Array(
 const VS = /* glsl */ `#version 300 es
 #define SHADER_NAME arrows-vertex
 in vec3 positions;
-in vec3 instancePositions;
-in vec3 instancePositions64Low;
-in vec3 instanceTargets;
-in vec3 instanceTargets64Low;
+in vec3 instancePosition;
+in vec3 instancePosition64Low;
+in vec3 instanceTarget;
+in vec3 instanceTarget64Low;
 in float instanceWeight;
 in vec4 instanceColourFrom;
 in vec4 instanceColourTo;
@@ -26,10 +26,10 @@ out float vAlong;
 out float vSide;
 
 void main(void) {
-  geometry.worldPosition = instancePositions;
+  geometry.worldPosition = instancePosition;
   vec4 common_position;
-  vec4 source = project_position_to_clipspace(instancePositions, instancePositions64Low, vec3(0.0), common_position);
-  vec4 target = project_position_to_clipspace(instanceTargets, instanceTargets64Low, vec3(0.0), geometry.position);
+  vec4 source = project_position_to_clipspace(instancePosition, instancePosition64Low, vec3(0.0), common_position);
+  vec4 target = project_position_to_clipspace(instanceTarget, instanceTarget64Low, vec3(0.0), geometry.position);
   vec2 a = source.xy / source.w * project.viewportSize * 0.5;
   vec2 b = target.xy / target.w * project.viewportSize * 0.5;
   float reach = length(b - a);
@@ -77,12 +77,6 @@ export class ArrowsLayer extends InstancedLayer<TidalProps> {
   static override layerName = "ArrowsLayer";
 
   protected override program(): Program {
-    return {
-      vs: VS,
-      fs: FS,
-      topology: "triangle-list",
-      vertices: ARROW,
-      attributes: ["instancePositions", "instanceTargets", "instanceWeight", "instanceColourFrom", "instanceColourTo", "instanceFade"],
-    };
+    return {vs: VS, fs: FS, vertices: ARROW, topology: "triangle-list"};
   }
 }

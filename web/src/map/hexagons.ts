@@ -6,8 +6,8 @@ const FAN = new Float32Array(Array.from({length: 6}, (_, i) => [-1, 0, 0, i, 0, 
 const VS = /* glsl */ `#version 300 es
 #define SHADER_NAME hexagons-vertex
 in vec3 positions;
-in vec3 instancePositions;
-in vec3 instancePositions64Low;
+in vec3 instancePosition;
+in vec3 instancePosition64Low;
 in vec4 instanceCorners01;
 in vec4 instanceCorners23;
 in vec4 instanceCorners45;
@@ -33,11 +33,11 @@ vec2 corner(int index) {
 void main(void) {
   int index = int(positions.x);
   vec2 offset = index < 0 ? vec2(0.0) : corner(index) * tidal.scale;
-  geometry.worldPosition = instancePositions;
+  geometry.worldPosition = instancePosition;
   vec4 common_position;
-  vec4 centre = project_position_to_clipspace(instancePositions, instancePositions64Low, vec3(0.0), common_position);
-  gl_Position = project_position_to_clipspace(instancePositions + vec3(offset, 0.0), instancePositions64Low, vec3(0.0), geometry.position);
-  vec4 rim = project_position_to_clipspace(instancePositions + vec3(corner(0) * tidal.scale, 0.0), instancePositions64Low, vec3(0.0), common_position);
+  vec4 centre = project_position_to_clipspace(instancePosition, instancePosition64Low, vec3(0.0), common_position);
+  gl_Position = project_position_to_clipspace(instancePosition + vec3(offset, 0.0), instancePosition64Low, vec3(0.0), geometry.position);
+  vec4 rim = project_position_to_clipspace(instancePosition + vec3(corner(0) * tidal.scale, 0.0), instancePosition64Low, vec3(0.0), common_position);
   // The centre to the middle of a side, in pixels.
   vRadius = length((rim.xy / rim.w - centre.xy / centre.w) * project.viewportSize * 0.5) * 0.866;
   vPixel = (gl_Position.xy / gl_Position.w - centre.xy / centre.w) * project.viewportSize * 0.5;
@@ -99,21 +99,7 @@ export class HexagonsLayer extends InstancedLayer<HexagonProps> {
   static override layerName = "HexagonsLayer";
 
   protected override program(): Program {
-    return {
-      vs: VS,
-      fs: FS,
-      topology: "triangle-list",
-      vertices: FAN,
-      attributes: [
-        "instancePositions",
-        "instanceCorners01",
-        "instanceCorners23",
-        "instanceCorners45",
-        "instanceColourFrom",
-        "instanceColourTo",
-        "instanceFade",
-      ],
-    };
+    return {vs: VS, fs: FS, vertices: FAN, topology: "triangle-list"};
   }
 
   protected override scale(): number {

@@ -1,7 +1,7 @@
 import type {Item} from "../contract";
 import type {Colours} from "../scale";
 import type {Change} from "../store";
-import {Columns, type ColumnSpec} from "./columns";
+import {Columns, type ColumnName} from "./columns";
 import {progress} from "./motion";
 
 export const APPEAR = 450;
@@ -12,18 +12,11 @@ const [FIRM, PROVISIONAL, TAKEN_BACK] = [0, 1, 2];
 /** Times go to the graphics card as 32-bit floats, exact to a millisecond for so long; then they start anew. */
 const REBASE = 3_600_000;
 
-export const COMMON = {
-  /** Colour before and after, each with opacity. */
-  getColourFrom: {type: "uint8", size: 4},
-  getColourTo: {type: "uint8", size: 4},
-  /** Start and duration of the change of colour; 0 firm, 1 provisional, 2 taken back; emphasis 0 none, 0.5 hovered, 1 selected. */
-  getFade: {type: "float32", size: 4},
-} as const satisfies Record<string, ColumnSpec>;
-export type CommonColumn = keyof typeof COMMON;
+const COMMON = ["getColourFrom", "getColourTo", "getFade"] as const;
 
 /** The items of one layer as rows for the graphics card: they appear, change colour and fade away by themselves. */
-export abstract class Instances<Name extends string> {
-  readonly columns: Columns<Name | CommonColumn>;
+export abstract class Instances<Name extends ColumnName> {
+  readonly columns: Columns<Name | (typeof COMMON)[number]>;
   readonly items: Item[] = [];
   /** Times in the columns count from here. */
   base = performance.now();
@@ -35,11 +28,11 @@ export abstract class Instances<Name extends string> {
   #emphasis = new Map<string, number>();
 
   constructor(
-    specs: Record<Name, ColumnSpec>,
+    names: readonly Name[],
     protected colours: Colours,
     protected mainColours: boolean,
   ) {
-    this.columns = new Columns({...specs, ...COMMON});
+    this.columns = new Columns([...names, ...COMMON]);
   }
 
   /** Writes where the item of a row is. `before` is what the row showed until now. */

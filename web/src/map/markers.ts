@@ -4,10 +4,10 @@ import {InstancedLayer, SQUARE, type Program, type TidalProps} from "./gpu";
 const VS = /* glsl */ `#version 300 es
 #define SHADER_NAME markers-vertex
 in vec3 positions;
-in vec3 instancePositions;
-in vec3 instancePositions64Low;
-in vec3 instanceTargets;
-in vec3 instanceTargets64Low;
+in vec3 instancePosition;
+in vec3 instancePosition64Low;
+in vec3 instanceTarget;
+in vec3 instanceTarget64Low;
 in vec4 instanceGlide;
 in vec4 instanceColourFrom;
 in vec4 instanceColourTo;
@@ -21,8 +21,8 @@ out float vProvisional;
 
 void main(void) {
   float along = tidal_progress(instanceGlide.z, instanceGlide.w);
-  vec3 place = mix(instancePositions, instanceTargets, along);
-  vec3 place64Low = mix(instancePositions64Low, instanceTargets64Low, along);
+  vec3 place = mix(instancePosition, instanceTarget, along);
+  vec3 place64Low = mix(instancePosition64Low, instanceTarget64Low, along);
   geometry.worldPosition = place;
   gl_Position = project_position_to_clipspace(place, place64Low, vec3(0.0), geometry.position);
   vEmphasis = instanceFade.w;
@@ -110,13 +110,7 @@ export class MarkersLayer extends InstancedLayer<TidalProps> {
   static override layerName = "MarkersLayer";
 
   protected override program(): Program {
-    return {
-      vs: VS,
-      fs: FS,
-      topology: "triangle-strip",
-      vertices: SQUARE,
-      attributes: ["instancePositions", "instanceTargets", "instanceGlide", "instanceColourFrom", "instanceColourTo", "instanceFade"],
-    };
+    return {vs: VS, fs: FS, vertices: SQUARE};
   }
 
   protected override scale(): number {

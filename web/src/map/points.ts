@@ -3,12 +3,7 @@ import type {Colours} from "../scale";
 import {Instances} from "./instances";
 import {glideTo, placeAt, progress, turn, type Glide} from "./motion";
 
-const SPECS = {
-  getPosition: {type: "float64", size: 3},
-  getTarget: {type: "float64", size: 3},
-  /** Heading before, how far it turns (degrees), start and duration of the glide. A heading below -1000 is none. */
-  getGlide: {type: "float32", size: 4},
-} as const;
+const NAMES = ["getPosition", "getTarget", "getGlide"] as const;
 export const NO_HEADING = -9999;
 
 export interface Segment {
@@ -18,7 +13,7 @@ export interface Segment {
 }
 
 /** Vehicles and other things at a point, which glide to where they are reported next. */
-export class Points extends Instances<keyof typeof SPECS> {
+export class Points extends Instances<(typeof NAMES)[number]> {
   /** Called for each piece of way that something is about to travel. */
   onTravel: ((row: number, segment: Segment, now: number) => void) | null = null;
   /** Without it things jump to where they are. */
@@ -27,7 +22,7 @@ export class Points extends Instances<keyof typeof SPECS> {
   #intervals = new Map<string, {at: number; interval: number}>();
 
   constructor(colours: Colours, mainColours: boolean) {
-    super(SPECS, colours, mainColours);
+    super(NAMES, colours, mainColours);
   }
 
   /** Where a row is seen now. */
@@ -56,7 +51,7 @@ export class Points extends Instances<keyof typeof SPECS> {
     const heading = item.h ?? NO_HEADING;
     const turns = heading > -1000 && seenHeading > -1000;
     glides.set([turns ? seenHeading : heading, turns ? turn(seenHeading, heading) : 0, glide.start, glide.duration], y);
-    for (const name of ["getPosition", "getTarget", "getGlide"] as const) this.columns.touch(name);
+    for (const name of NAMES) this.columns.touch(name);
     if (glide.duration > 0) {
       this.busy(now + glide.duration);
       this.onTravel?.(row, {key: item.k, from: [glide.fromLon, glide.fromLat], to: [lon, lat]}, now);
