@@ -6,7 +6,7 @@ import {drawingOf} from "../src/map/drawing";
 import type {Flows} from "../src/map/flows";
 import {APPEAR, OUTLINE, VANISH} from "../src/map/instances";
 import {pickArrow, pickCell, pickPoint} from "../src/map/pick";
-import {NO_HEADING, type Points} from "../src/map/points";
+import {NO_HEADING, type Points, type Segment} from "../src/map/points";
 import {Colours} from "../src/scale";
 import {layer} from "./layers";
 
@@ -183,14 +183,17 @@ describe("points", () => {
     expect(points.seenAt(0, points.base + 1000)).toEqual([24.901, 60.2]);
   });
 
-  it("tell of the way they travel", () => {
+  it.each([true, false])("tell of the way they travel, whether they glide or jump (%s)", (gliding) => {
     const points = drawn<Points>(POINT);
-    const ways: unknown[] = [];
-    points.onTravel = (_, segment) => ways.push(segment);
+    const ways: Segment[] = [];
+    points.gliding = gliding;
+    points.onTravel = (segment) => ways.push(segment);
     show(points, points.base, [item("a", {p: [24.9, 60.2]})]);
     show(points, points.base + 1000, [item("a", {p: [24.901, 60.2]})]);
     show(points, points.base + 2000, [item("a", {p: [24.901, 60.2]})]);
-    expect(ways).toEqual([{key: "a", from: [24.9, 60.2], to: [24.901, 60.2]}]);
+    show(points, points.base + 9000, [item("a", {p: [25.9, 60.2]})]);
+    expect(ways).toMatchObject([{key: "a", row: 0, from: [24.9, 60.2], to: [24.901, 60.2], start: points.base + 1000}]);
+    expect(ways[0]!.duration > 0).toBe(gliding);
   });
 
   it("need no heading, but a place", () => {

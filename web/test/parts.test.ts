@@ -85,11 +85,11 @@ describe("trails", () => {
   it("last a minute, and a full chunk is not handed over again", () => {
     const trails = new Trails();
     const start = trails.base;
-    const way = {key: "a", from: [1, 1] as [number, number], to: [2, 2] as [number, number]};
-    for (let i = 0; i < 8193; i++) trails.add(way, [1, 2, 3], start, 1000);
+    const way = {from: [1, 1] as [number, number], to: [2, 2] as [number, number], start, duration: 1000};
+    for (let i = 0; i < 8193; i++) trails.add(way, [1, 2, 3]);
     const before = trails.chunks(start);
     expect(before.map(({data}) => data.length)).toEqual([8192, 1]);
-    trails.add(way, [1, 2, 3], start + 10, 1000);
+    trails.add({...way, start: start + 10}, [1, 2, 3]);
     const after = trails.chunks(start + 10);
     expect(after[0]!.data).toBe(before[0]!.data);
     expect(after[1]!.data).not.toBe(before[1]!.data);

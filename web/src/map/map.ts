@@ -11,7 +11,6 @@ import {MapBackground} from "./background";
 import {deckLayerOf, drawingOf, type Drawing} from "./drawing";
 import {shapeOf} from "./cells";
 import type {Ticker} from "./gpu";
-import {glideTime} from "./motion";
 import {PALETTES, unit} from "./palette";
 import {pickArrow, pickCell, pickPoint} from "./pick";
 import {TimedDeck} from "./timeddeck";
@@ -110,11 +109,10 @@ export class LiveMap {
       this.#drawings.set(layer.name, drawing);
       if (drawing.kind === "markers") {
         drawing.instances.gliding = !this.options.reducedMotion;
-        drawing.instances.onTravel = (row, segment, now) => {
+        drawing.instances.onTravel = (segment) => {
           if (!this.#trailsOn) return;
-          const colour = drawing.instances.columns.get<Uint8ClampedArray>("getColourTo").subarray(row * 4, row * 4 + 3);
-          const glide = drawing.instances.columns.get("getGlide");
-          this.#trails.add(segment, colour, now, glide[row * 4 + 3] || glideTime(1000));
+          const at = segment.row * 4;
+          this.#trails.add(segment, drawing.instances.columns.get("getColourTo").subarray(at, at + 3));
         };
       }
     }

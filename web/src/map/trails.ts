@@ -21,7 +21,7 @@ export class Trails {
   #made = 0;
   readonly base = performance.now();
 
-  add(segment: Segment, colour: ArrayLike<number>, start: number, duration: number): void {
+  add({from, to, start, duration}: Pick<Segment, "from" | "to" | "start" | "duration">, colour: ArrayLike<number>): void {
     let chunk = this.#chunks.at(-1);
     if (!chunk || chunk.columns.length >= CHUNK) {
       chunk = {id: this.#made++, columns: new Columns(NAMES), last: start, data: null};
@@ -29,8 +29,8 @@ export class Trails {
     }
     const {columns} = chunk;
     const row = columns.add();
-    columns.get("getPosition").set([...segment.from, 0], row * 3);
-    columns.get("getTarget").set([...segment.to, 0], row * 3);
+    columns.get("getPosition").set([...from, 0], row * 3);
+    columns.get("getTarget").set([...to, 0], row * 3);
     columns.get("getColourTo").set([colour[0]!, colour[1]!, colour[2]!, 255], row * 4);
     columns.get("getGlide").set([0, 0, start - this.base, duration], row * 4);
     columns.touchAll();
