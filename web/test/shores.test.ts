@@ -1,5 +1,5 @@
 import {describe, expect, it} from "vitest";
-import {rounded, withoutFrame, type Ring} from "../src/map/shores";
+import {rounded, Shores, withoutFrame, type Ring} from "../src/map/shores";
 
 const METRE = 1 / 111_320;
 /** A square island of 100 m on the equator, where a degree is as long in all directions. */
@@ -48,4 +48,30 @@ it("draws no shore where the data ends", () => {
   const ring: Ring = [[0, 0], [10, 0], [10, 5], [5, 6], [0, 5], [0, 0]];
   expect(withoutFrame(ring, [0, 0, 10, 10])).toEqual([[[10, 5], [5, 6], [0, 5]]]);
   expect(withoutFrame(ring, undefined)).toEqual([ring]);
+});
+
+describe("the shores that are drawn", () => {
+  const far: Ring = SQUARE.map(([x, y]) => [x + 10, y]);
+  const shores = new Shores([SQUARE, far], [SQUARE, far].map((ring) => rounded(ring)), undefined);
+
+  it("are those in the region", () => {
+    expect(shores.within(null, 10)).toEqual([SQUARE, far]);
+    expect(shores.within([9, -1, 11, 1], 10)).toEqual([far]);
+  });
+
+  it("have round corners from near", () => expect(shores.within([-1, -1, 1, 1], 13)).toEqual([rounded(SQUARE)]));
+
+  it("are the same object while the same is asked for", () => {
+    const region: [number, number, number, number] = [-1, -1, 1, 1];
+    expect(shores.within(region, 13)).toBe(shores.within(region, 14.5));
+    expect(shores.within(region, 11)).not.toBe(shores.within(region, 14.5));
+  });
+
+  it("hang together where a long one is in pieces", () => {
+    const long: Ring = Array.from({length: 200}, (_, i) => [i, i % 2]);
+    const pieces = new Shores([long], [], undefined).within(null, 10);
+    expect(pieces.length).toBeGreaterThan(2);
+    expect(pieces.flatMap((piece, i) => (i > 0 ? piece.slice(1) : piece))).toEqual(long);
+    expect(new Shores([long], [], undefined).within([100, 0, 101, 1], 10)).toHaveLength(1);
+  });
 });

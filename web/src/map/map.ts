@@ -1,6 +1,7 @@
 import {FlyToInterpolator, MapView, type Layer as DeckLayer, type MapViewState, type WebMercatorViewport} from "@deck.gl/core";
 import {PathLayer} from "@deck.gl/layers";
 import type {Background, Layer, Region} from "../contract";
+import {outgrown, widened} from "../region";
 import type {Colours} from "../scale";
 import {Signal} from "../signal";
 import type {Stats} from "../stats";
@@ -57,6 +58,7 @@ export class LiveMap {
   #stale = true;
   #drawn = new Map<string, {version: number; nesting: number; layer: DeckLayer}>();
   #backdrop: {key: string; under: DeckLayer[]; names: DeckLayer | null} | null = null;
+  #around: Region | null = null;
   #animating = false;
 
   constructor(private readonly options: LiveMapOptions) {
@@ -302,12 +304,13 @@ export class LiveMap {
   #layers(now: number): DeckLayer[] {
     const {zoom} = this.camera.value;
     const step = Math.round(zoom * 4) / 4;
-    const seen = this.#viewport?.getBounds();
-    const backdropKey = `${this.#theme} ${step} ${this.background.tiled ? seen?.map((x) => x.toFixed(3)).join() : ""}`;
+    const seen = this.region;
+    if (seen && outgrown(this.#around, seen)) this.#around = widened(seen);
+    const backdropKey = `${this.#theme} ${step} ${this.#around?.join()} ${this.background.tiled ? seen?.map((x) => x.toFixed(3)).join() : ""}`;
     if (this.#backdrop?.key !== backdropKey) {
       this.#backdrop = {
         key: backdropKey,
-        under: this.background.layers(this.#theme, step, seen ?? null),
+        under: this.background.layers(this.#theme, step, {seen, around: this.#around}),
         names: this.background.names(this.#theme, step),
       };
     }

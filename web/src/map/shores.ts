@@ -2,6 +2,55 @@ import type {Region} from "../contract";
 
 export type Ring = [number, number][];
 
+/** From this zoom on corners are seen. */
+const NEAR = 12;
+/** Points of one piece of shore. */
+const PIECE = 64;
+
+interface Piece {
+  path: Ring;
+  box: Region;
+}
+
+/** The lines where land and water meet: only so many are drawn, and so finely, as can be seen. */
+export class Shores {
+  readonly #far: Piece[];
+  readonly #near: Piece[];
+  #found: {near: boolean; region: Region | null; paths: Ring[]} | null = null;
+
+  /** From closed rings as they come, and with round corners. */
+  constructor(rings: readonly Ring[], round: readonly Ring[], box: Region | undefined) {
+    const pieces = (all: readonly Ring[]): Piece[] => all.flatMap((ring) => withoutFrame(ring, box)).flatMap(inPieces);
+    this.#far = pieces(rings);
+    this.#near = pieces(round);
+  }
+
+  /** Those in a region; the same object as long as the same is asked for, lest they are made anew for the graphics card. */
+  within(region: Region | null, zoom: number): Ring[] {
+    const near = zoom >= NEAR;
+    if (this.#found?.near !== near || this.#found.region !== region) {
+      const paths = (near ? this.#near : this.#far).filter(({box}) => !region || touch(box, region)).map(({path}) => path);
+      this.#found = {near, region, paths};
+    }
+    return this.#found.paths;
+  }
+}
+
+/** Each goes on where the one before ends. */
+function inPieces(path: Ring): Piece[] {
+  const pieces: Piece[] = [];
+  for (let start = 0; start + 1 < path.length; start += PIECE) {
+    const part = path.slice(start, start + PIECE + 1);
+    const [xs, ys] = [part.map(([x]) => x), part.map(([, y]) => y)];
+    pieces.push({path: part, box: [Math.min(...xs), Math.min(...ys), Math.max(...xs), Math.max(...ys)]});
+  }
+  return pieces;
+}
+
+function touch(one: Region, other: Region): boolean {
+  return one[0] <= other[2] && one[2] >= other[0] && one[1] <= other[3] && one[3] >= other[1];
+}
+
 /** How far from a corner (degrees of latitude; 30 m) its rounding begins at most. */
 const REACH = 30 / 111_320;
 /** Corners that turn less (cosine; 20°) look round as they are. */
