@@ -69,9 +69,7 @@ export class Strip {
     dead.set(formatNumber(status.dead));
     dead.root.classList.toggle("bad", status.dead > 0);
     const behind = status.watermark !== null && status.event_time !== null ? status.event_time - status.watermark : null;
-    const parts = [behind === null ? "no watermark" : `watermark −${formatDuration(Math.max(0, behind))}`];
-    if (status.lag !== null) parts.push(`lag ${formatDuration(status.lag)}`);
-    setText(this.#watermark, parts.join(" · "));
+    setText(this.#watermark, behind === null ? "no watermark" : `watermark ${formatDuration(Math.max(0, behind))} behind`);
   }
 
   #showLink(): void {
