@@ -58,18 +58,27 @@ export function buildPage(app: App, phone: MediaQueryList): void {
   document.body.insertBefore(reopen, layersPanel);
   document.body.insertBefore(reopenInfo, at("info"));
   state.layersOpen.watch((shown) => {
+    const [inside, outside] = [layersPanel.contains(document.activeElement), document.activeElement === reopen];
     layersPanel.classList.toggle("open", shown);
     layersPanel.inert = !shown;
     reopen.hidden = shown;
+    // Who closes or opens it by keyboard goes on from there.
+    if (inside && !shown) reopen.focus();
+    if (outside && shown) layersPanel.focus();
   });
-  state.tab.watch((tab) => (reopenInfo.hidden = tab !== null));
+  document.querySelector<HTMLElement>(".skip")!.onclick = (event) => {
+    // The address holds what is seen, and no places of the page.
+    event.preventDefault();
+    state.layersOpen.set(true);
+    layersPanel.focus();
+  };
 
   const alertList = new AlertList(alerts, state, travel, eventClock, openAlert);
   const details = new Details(state, store, app.api, clock, travel, {
     flyTo: (lon, lat) => map.flyTo(lon, lat),
     path: (path) => map.showPath(path),
   });
-  const info = new InfoPanel(at("info"), state, {
+  const info = new InfoPanel(at("info"), reopenInfo, state, {
     details: details.root,
     alerts: alertList.root,
     tables: new Tables(state, store, open).root,

@@ -10,7 +10,8 @@ export class TimeBar {
   #play = h("button", {type: "button", className: "icon-button play", data: {test: "play"}});
   #slider = h("input", {type: "range", min: "0", max: String(HOUR), step: "1000", value: String(HOUR), data: {test: "slider"}, aria: {label: "Time within the last hour"}});
   #ticks = h("div", {className: "ticks", aria: {hidden: "true"}});
-  #label = h("output", {className: "moment", data: {test: "moment"}});
+  /** No `output`: screen readers would tell of it every second. */
+  #label = h("span", {className: "moment", data: {test: "moment"}});
   #speed = h("button", {type: "button", className: "quiet speed", title: "How fast to play", data: {test: "speed"}}, "1×");
   #live = h("button", {type: "button", className: "live", data: {test: "live"}}, h("i", {}), "Live");
   #dragging = false;
