@@ -73,7 +73,6 @@ def test_tab_goes_through_all_of_the_page_in_its_order_and_one_sees_where_it_is(
         assert what in names
     assert [focus["what"] for focus in passed if not focus["seen"]] == [], "where one does not see the focus"
     assert [focus["what"] for focus in passed if not focus["there"]] == [], "what is out of sight"
-    expect(shown.page.locator("body")).to_be_visible()
     assert [focus["what"] for focus in steps(shown, backward=True)] == names[::-1], "and the same way back"
 
 
@@ -88,7 +87,7 @@ def test_all_is_done_by_keyboard_alone(log, start, screen):
     expect(shown.page.locator("#layers")).to_be_focused()
     assert "z=13" in shown.page.url, "the address still holds what is seen"
 
-    shown.page.goto(f"{shown.url}/?again#c={PLACE[0]:.5f},{PLACE[1]:.5f}&z=14")
+    shown.open(f"c={PLACE[0]:.5f},{PLACE[1]:.5f}&z=14", query="?again")
     shown.shows("vehicles", {"1/1": "bus", "1/2": "tram"})
     tab_to(shown, "tram")
     press("Enter")
@@ -133,6 +132,7 @@ def test_the_details_keep_the_focus_while_results_come(log, start, screen):
     first = now()
     vehicles(log, (1, lon, lat), time=first - SECOND, speed=3.0, delay=12)
     shown = screen(start()).look_at(lon, lat, more="sel=vehicles:1/1")
+    shown.test("details").locator("canvas").wait_for()
     tab_to(shown, "plot-field")
     shown.page.keyboard.press("ArrowDown")
     expect(shown.test("plot-field")).to_have_value("delay")

@@ -86,7 +86,7 @@ void main(void) {
     rgb = mix(rgb, tidal.paper.rgb, 0.55 * inside);
   }
   // A soft shadow lifts it from the map.
-  float shadow = vProvisional > 1.5 ? 0.0 : (1.0 - smoothstep(0.0, 0.7, shape)) * 0.22;
+  float shadow = vProvisional > 1.5 ? 0.0 : (1.0 - smoothstep(0.0, 0.7, shape)) * 0.13;
   float ring = 0.0;
   if (vEmphasis > 0.0) {
     float d = abs(length(vUnit) - 2.05);

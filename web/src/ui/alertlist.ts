@@ -72,7 +72,7 @@ export class AlertList {
       "button",
       {type: "button", onclick: () => this.open(alert)},
       h("i", {className: "beacon", style: `--colour:${colours.css(colours.valueOf(alert, main))}`}),
-      h("span", {className: "what"}, h("b", {}, layer.title), h("span", {}, nameOf(alert, layer)), h("small", {}, summaryOf(alert, layer))),
+      h("span", {className: "what"}, h("b", {}, layer.title), h("span", {}, nameOf(alert, layer)), h("small", {}, summaryOf(alert, layer, {most: 2}))),
       h("span", {className: "when"}, h("time", {}, formatTime(alert.t)), age),
     );
     const entry = {row: h("li", {data: {alert: id, layer: alert.layer, key: alert.k}}, button), age, t: alert.t};
