@@ -127,8 +127,12 @@ export function timeRange(low: number | null, high: number | null): [number, num
 /** Room above and below, also when all values are the same; zero is a good place to start for what is never negative. */
 export function valueRange(low: number | null, high: number | null): [number, number] {
   const [a, b] = [low ?? 0, high ?? 1];
-  const bottom = a >= 0 && a < b * 0.6 ? 0 : a - (b - a || 1) * 0.12;
-  return [bottom, b + (b - bottom || 1) * 0.12];
+  if (a === b) {
+    const room = Math.max(1, Math.abs(a) * 0.1);
+    return [a >= 0 ? Math.max(0, a - room) : a - room, a + room];
+  }
+  const bottom = a >= 0 && a < b * 0.6 ? 0 : a - (b - a) * 0.12;
+  return [bottom, b + (b - bottom) * 0.12];
 }
 
 export function describe(points: readonly PlotPoint[], {label, unit = ""}: PlotOptions): string {
