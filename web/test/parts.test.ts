@@ -9,7 +9,7 @@ import {TRAIL, Trails} from "../src/map/trails";
 import {outgrown, widened} from "../src/region";
 import {Signal} from "../src/signal";
 import {Durations, Stats} from "../src/stats";
-import {nameOf, summaryOf, timingOf} from "../src/ui/describe";
+import {nameOf, summaryOf, timingOf, valueIn} from "../src/ui/describe";
 import {layer} from "./layers";
 
 function item(k: string, t: number, f: Item["f"] = {}): Item {
@@ -157,6 +157,11 @@ describe("an item in words", () => {
   it("is summed up by its first figures", () => {
     const described = layer({figures: [{field: "cell", label: "cell"}, {field: "n", label: "things"}, {field: "s", label: "speed", unit: "m/s"}]});
     expect(summaryOf(item("a", 0, {cell: "x", n: 3, s: 12.5}), described)).toBe("things 3 · speed 12.5 m/s");
+  });
+
+  it("tells its value with what it counts", () => {
+    const value = (v: Item["v"], unit = ""): string | null => valueIn({...item("a", 0), v}, layer({value: {field: "n", label: "vehicles", unit}}));
+    expect([value(7), value(3, "min"), value("bus"), value(null)]).toEqual(["7 vehicles", "3 min", "bus", null]);
   });
 
   it("says how sure it is", () => {
