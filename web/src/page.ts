@@ -66,7 +66,7 @@ export function buildPage(app: App, phone: MediaQueryList): void {
     if (inside && !shown) reopen.focus();
     if (outside && shown) layersPanel.focus();
   });
-  document.querySelector<HTMLElement>(".skip")!.onclick = (event) => {
+  at("skip").onclick = (event) => {
     // The address holds what is seen, and no places of the page.
     event.preventDefault();
     state.layersOpen.set(true);
