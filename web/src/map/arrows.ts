@@ -24,6 +24,7 @@ out vec4 vColour;
 out float vProvisional;
 out float vAlong;
 out float vSide;
+out float vHead;
 
 void main(void) {
   geometry.worldPosition = instancePosition;
@@ -47,11 +48,12 @@ void main(void) {
   vColour = tidal_colour(instanceColourFrom, instanceColourTo, instanceFade);
   // Thin things need more contrast than areas do: they lean toward the ink.
   vColour.a = min(1.0, vColour.a * 1.6) * layer.opacity * tidal_held(instanceFade) * (reach < 3.0 ? 0.0 : 1.0);
-  vColour.rgb = mix(vColour.rgb, tidal.ink.rgb, 0.38 + 0.4 * instanceFade.w);
+  vColour.rgb = mix(vColour.rgb, tidal.ink.rgb, 0.45 + 0.35 * instanceFade.w);
   // The tail fades in, so that the direction is seen even where arrows are small.
   vAlong = x / max(1.0, tip);
   vProvisional = instanceFade.z;
   vSide = x;
+  vHead = positions.z;
 }
 `;
 
@@ -62,11 +64,13 @@ in vec4 vColour;
 in float vProvisional;
 in float vAlong;
 in float vSide;
+in float vHead;
 out vec4 fragColor;
 
 void main(void) {
   float alpha = vColour.a * smoothstep(0.05, 0.55, vAlong);
-  if (vProvisional > 0.5) alpha *= fract(vSide / (5.0 * tidal.ratio)) > 0.5 ? 0.75 : 0.2;
+  // Dashes while it is provisional; but the head tells where it goes.
+  if (vProvisional > 0.5) alpha *= vHead > 0.5 ? 0.75 : fract(vSide / (5.0 * tidal.ratio)) > 0.5 ? 0.9 : 0.2;
   if (alpha <= 0.003) discard;
   fragColor = vec4(vColour.rgb, alpha);
   DECKGL_FILTER_COLOR(fragColor, geometry);
