@@ -26,6 +26,7 @@ export abstract class Instances<Name extends ColumnName> {
   #rows = new Map<string, number>();
   #dying = new Map<string, number>();
   #emphasis = new Map<string, number>();
+  readonly #wanted = new Uint8ClampedArray(4);
 
   constructor(
     names: readonly Name[],
@@ -126,13 +127,12 @@ export abstract class Instances<Name extends ColumnName> {
   #paint(row: number, item: Item, now: number, duration: number): void {
     const to = this.columns.get<Uint8ClampedArray>("getColourTo");
     const fade = this.columns.get("getFade");
-    const wanted = new Uint8ClampedArray(4);
-    this.colours.write(this.colours.valueOf(item, this.mainColours), wanted, 0);
+    this.colours.write(this.colours.valueOf(item, this.mainColours), this.#wanted, 0);
     const provisional = item.timing === "EARLY" ? PROVISIONAL : FIRM;
     const at = row * 4;
-    if (wanted.every((value, i) => value === to[at + i]) && fade[at + 2] === provisional) return;
+    if (this.#wanted.every((value, i) => value === to[at + i]) && fade[at + 2] === provisional) return;
     this.#from(row, now);
-    to.set(wanted, at);
+    to.set(this.#wanted, at);
     fade[at] = now - this.base;
     fade[at + 1] = duration;
     fade[at + 2] = provisional;

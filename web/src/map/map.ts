@@ -51,7 +51,8 @@ export class LiveMap {
   #ticker: Ticker;
   #trails = new Trails();
   #trailsOn = false;
-  #path: [number, number][] = [];
+  /** None or one; the same object until it changes, lest it is uploaded anew. */
+  #path: [number, number][][] = [];
   #selected: Selected | null = null;
   #hovered: Selected | null = null;
   #frame: number | null = null;
@@ -158,7 +159,7 @@ export class LiveMap {
 
   /** The way that the selected thing went. */
   showPath(path: [number, number][]): void {
-    this.#path = path;
+    this.#path = path.length > 1 ? [path] : [];
     this.#wake(true);
   }
 
@@ -336,7 +337,7 @@ export class LiveMap {
       : [];
     const path = new PathLayer<[number, number][]>({
       id: "path",
-      data: this.#path.length > 1 ? [this.#path] : [],
+      data: this.#path,
       getPath: (points) => points,
       getColor: [...palette.ink, 190],
       getWidth: 2,
