@@ -60,7 +60,7 @@ def test_the_demo_is_on_the_map_and_an_injected_emergency_stop_in_the_list(tmp_p
         places = shown.tell(_PLACES)
         shown.sees(lambda: moved(shown, places) > 20, "vehicles elsewhere than before")
         shown.until("() => Number.parseInt(document.querySelector('[data-test=events]').textContent) > 0")
-        expect(shown.test("watermark")).to_contain_text("watermark −")
+        expect(shown.test("watermark")).to_have_text(re.compile(r"^watermark [\d.]+ m?s behind$"))
         at = shown.place(24.94, 60.19)
         shown.sees(lambda: shown.pixels(at, reach=100).std(axis=(0, 1)).max() > 10, "more than bare water")
         with open_log(path) as log:

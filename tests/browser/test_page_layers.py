@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from browser_support import Clock, centre, far, near, neighbour
 from serve_support import CELLS, counts, hexadecimal, vehicles
@@ -12,6 +13,18 @@ SECOND = 1_000_000
 HERE = CELLS["here"]
 THERE = neighbour(HERE)
 PLACE = centre(HERE)
+PACED = """
+    const now = performance.now.bind(performance);
+    let [last, told] = [now(), now()];
+    window.pace = 1;
+    performance.now = () => {
+        const at = now();
+        told += (at - last) * window.pace;
+        last = at;
+        return told;
+    };
+"""
+"""The time by which the page moves and fades things, as slow as a test wants to look at them."""
 
 
 def window_end() -> int:
@@ -65,6 +78,36 @@ def test_a_retracted_result_disappears(log, start, screen):
     counts(log, {HERE: 12}, end=end, retraction=True)
     shown.shows("vehicle-distribution", {hexadecimal(THERE): 3})
     shown.sees(lambda: near(shown.colour(shown.place(*PLACE)), bare, 4), "the bare map again")
+
+
+def test_what_was_taken_back_is_emptied_at_once_and_what_expired_fades(log, start, screen):
+    clock = Clock()
+    shown = screen(start(clock=clock))
+    shown.page.add_init_script(PACED)
+    shown.look_at(*PLACE)
+    here, there = shown.place(*PLACE), shown.place(*centre(THERE))
+    rim = (here[0] - (there[0] - here[0]) * 0.46, here[1] - (there[1] - here[1]) * 0.46)
+    bare = shown.colour(here)
+
+    def outlined() -> bool:
+        return bool(np.abs(shown.pixels(rim, reach=7) - bare).sum(axis=2).max() > 60)
+
+    end = window_end()
+    counts(log, {HERE: 12, THERE: 12}, end=end)
+    high = shown.ramp("vehicle-distribution")[-1]
+    for place in (here, there):
+        shown.sees(lambda place=place: near(shown.colour(place), high), "a full hexagon")
+    shown.tell("() => { window.pace = 0.002; }")
+    counts(log, {HERE: 12}, end=end, retraction=True)
+    shown.shows("vehicle-distribution", {hexadecimal(THERE): 12})
+    shown.sees(lambda: near(shown.colour(here), bare, 4), "the hexagon that was taken back is empty")
+    assert outlined()
+    shown.shoot("taken-back")
+    clock.ahead = 200 * SECOND
+    shown.shows("vehicle-distribution", {})
+    assert near(shown.colour(there), high), "the one that expired fades slowly"
+    shown.tell("() => { window.pace = 1; }")
+    shown.sees(lambda: near(shown.colour(there), bare, 4) and not outlined(), "the bare map again")
 
 
 def test_vehicles_have_the_colour_of_their_mode_and_move_where_they_are_heard_of(log, start, screen):
@@ -137,8 +180,8 @@ def test_what_is_clicked_tells_its_figures_and_its_last_minutes(log, start, scre
         counts(log, {HERE: 5}, end=end - 5 * SECOND)
         counts(log, {HERE: 7}, end=end)
     else:
-        vehicles(log, (1, lon - 0.01, lat), time=end - 5 * SECOND, speed=3.0, route="55")
-        vehicles(log, (1, lon, lat), time=end, speed=8.5, route="55")
+        vehicles(log, (1, lon - 0.01, lat), time=end - 5 * SECOND, speed=3.0, direction=1, route="55")
+        vehicles(log, (1, lon, lat), time=end, speed=8.5, direction=1, route="55")
     shown = screen(start()).look_at(lon, lat)
     shown.shows(*(("vehicle-distribution", {hexadecimal(HERE): 7}) if what == "cell" else ("vehicles", {"1/1": "bus"})))
     shown.page.mouse.click(*shown.place(lon, lat))
@@ -149,5 +192,7 @@ def test_what_is_clicked_tells_its_figures_and_its_last_minutes(log, start, scre
     else:
         assert details.locator("[data-figure=route]").inner_text().split() == ["route", "55"]
         assert "8.5" in details.locator("[data-figure=speed]").inner_text()
+        assert shown.test("plot-field").input_value() == "speed"
+        assert shown.test("plot").first.get_attribute("aria-label").startswith("speed, 3 to 8.5 m/s")
     shown.page.keyboard.press("Escape")
     shown.until("() => !location.hash.includes('sel=')")

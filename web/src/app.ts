@@ -2,6 +2,7 @@ import {AlertLog} from "./alerts";
 import type {Api} from "./api";
 import {Clock} from "./clock";
 import type {Background, Message, Region, Subscription} from "./contract";
+import {EventClock} from "./eventclock";
 import {Known, passes} from "./filters";
 import {Live} from "./live";
 import type {Camera, LiveMap} from "./map/map";
@@ -23,6 +24,7 @@ export class App {
   readonly alerts = new AlertLog();
   readonly live: Live;
   readonly travel: TimeTravel;
+  readonly eventClock: EventClock;
   home: Camera = FALLBACK;
   /** Alerts came, or were forgotten. */
   onAlerts: (fresh: {layer: string; key: string}[]) => void = () => {};
@@ -45,6 +47,7 @@ export class App {
       fetch: (at, abort) => api.view(this.#wanted(), at, abort),
       show: ({layers}) => this.stats.receive(() => this.store.replace(layers)),
     });
+    this.eventClock = new EventClock({now: () => this.clock.now(), past: () => this.travel.past?.at ?? null, speed: () => state.speed.value});
     this.live.link.watch((link) => state.link.set(link));
     this.store.subscribe((change) => {
       this.map.apply(change);
@@ -67,8 +70,9 @@ export class App {
     this.onBackground(background);
     window.setInterval(() => {
       if (!this.travel.past) this.store.expire(this.clock.now());
-      if (this.alerts.trim(this.state.status.value?.event_time ?? this.clock.now())) this.onAlerts([]);
+      if (this.alerts.trim(this.eventClock.live)) this.onAlerts([]);
     }, 1000);
+    window.setInterval(() => this.eventClock.tick(), 250);
   }
 
   onBackground: (background: Background) => void = () => {};
@@ -88,10 +92,11 @@ export class App {
         if (!this.travel.past) this.store.replace(message.layers);
         break;
       case "update":
-        if (!this.travel.past) this.store.update(message.changed, message.gone);
+        if (!this.travel.past) this.store.update(message.changed, message.gone, message.now);
         else for (const [layer, items] of Object.entries(message.changed ?? {})) this.#alert(layer, items);
         break;
       case "status":
+        this.eventClock.heard(message);
         this.state.status.set(message);
         break;
       case "error":
@@ -145,6 +150,7 @@ export class App {
     });
     let past = false;
     travel.moment.subscribe((moment) => {
+      this.eventClock.tick();
       this.#write();
       if ((moment.kind === "past") === past) return;
       past = moment.kind === "past";

@@ -49,7 +49,7 @@ export function formatValue(value: unknown, unit = ""): string {
   if (typeof value === "number") {
     if (unit === "time" || (Number.isInteger(value) && value > TIMES_FROM)) return formatTime(value);
     if (unit === "ms") return formatDuration(value);
-    return unit ? `${formatNumber(value)} ${unit}` : formatNumber(value);
+    return unit ? `${formatNumber(value)}${unit === "°" ? "" : " "}${unit}` : formatNumber(value);
   }
   if (typeof value === "object") return JSON.stringify(value);
   return unit ? `${String(value)} ${unit}` : String(value);

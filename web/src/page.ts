@@ -20,17 +20,16 @@ import {Tooltip} from "./ui/tooltip";
 
 /** Puts the parts of the page together. */
 export function buildPage(app: App, phone: MediaQueryList): void {
-  const {state, store, map, travel, clock, alerts} = app;
+  const {state, store, map, travel, clock, eventClock, alerts} = app;
   const at = (id: string): HTMLElement => document.getElementById(id)!;
   const help = helpDialog();
   const showTab = (tab: NonNullable<typeof state.tab.value>): void => state.tab.set(state.tab.value === tab ? null : tab);
 
-  const strip = new Strip(at("strip"), state, clock, travel, {
+  new Strip(at("strip"), state, travel, eventClock, {
     help: () => help.showModal(),
     retry: () => app.live.retryNow(),
     status: () => showTab("status"),
   });
-  const eventTime = (moment: number): number => strip.eventTime(moment);
 
   const open = (layer: string, key: string): void => {
     state.selected.set({layer, key});
@@ -59,24 +58,33 @@ export function buildPage(app: App, phone: MediaQueryList): void {
   document.body.insertBefore(reopen, layersPanel);
   document.body.insertBefore(reopenInfo, at("info"));
   state.layersOpen.watch((shown) => {
+    const [inside, outside] = [layersPanel.contains(document.activeElement), document.activeElement === reopen];
     layersPanel.classList.toggle("open", shown);
     layersPanel.inert = !shown;
     reopen.hidden = shown;
+    // Who closes or opens it by keyboard goes on from there.
+    if (inside && !shown) reopen.focus();
+    if (outside && shown) layersPanel.focus();
   });
-  state.tab.watch((tab) => (reopenInfo.hidden = tab !== null));
+  at("skip").onclick = (event) => {
+    // The address holds what is seen, and no places of the page.
+    event.preventDefault();
+    state.layersOpen.set(true);
+    layersPanel.focus();
+  };
 
-  const alertList = new AlertList(alerts, state, clock, travel, eventTime, openAlert);
+  const alertList = new AlertList(alerts, state, travel, eventClock, openAlert);
   const details = new Details(state, store, app.api, clock, travel, {
     flyTo: (lon, lat) => map.flyTo(lon, lat),
     path: (path) => map.showPath(path),
   });
-  const info = new InfoPanel(at("info"), state, {
+  const info = new InfoPanel(at("info"), reopenInfo, state, {
     details: details.root,
     alerts: alertList.root,
     tables: new Tables(state, store, open).root,
     status: new StatusPanel(state).root,
   });
-  new TimeBar(at("time"), clock, travel, eventTime, () => alertList.shown().map(({t}) => t));
+  new TimeBar(at("time"), travel, eventClock, () => alertList.shown().map(({t}) => t));
   dock(at("dock"), state, phone);
 
   const mapRoot = at("map");
@@ -101,21 +109,18 @@ export function buildPage(app: App, phone: MediaQueryList): void {
     if (state.tab.value === "details") state.tab.set(phone.matches ? null : "alerts");
   };
 
+  const countFresh = (): void => info.badge(alertList.shown().filter(({t}) => eventClock.time - t < 30_000).length);
   const announcer = at("announcer");
   app.onAlerts = (fresh) => {
     alertList.render();
-    const now = eventTime(clock.now());
-    info.badge(alertList.shown().filter(({t}) => now - t < 30_000).length);
+    countFresh();
     const heard = fresh.filter(({layer}) => state.on.value.has(layer));
     if (heard.length === 0) return;
     const first = alerts.list().find(({layer, k}) => layer === heard[0]!.layer && k === heard[0]!.key);
     const layer = first && state.layer(first.layer);
     if (first && layer) setText(announcer, `${layer.title}: ${nameOf(first, layer)}${heard.length > 1 ? ` and ${heard.length - 1} more` : ""}`);
   };
-  window.setInterval(() => {
-    const now = eventTime(clock.now());
-    info.badge(alertList.shown().filter(({t}) => now - t < 30_000).length);
-  }, 5000);
+  window.setInterval(countFresh, 5000);
   state.link.subscribe((link) => {
     if (link.kind === "waiting") setText(announcer, "The connection was lost. Reconnecting.");
     if (link.kind === "open") setText(announcer, "Connected.");

@@ -7,7 +7,7 @@ import type {Theme} from "./theme";
 const RAMPS: Record<Theme, {sequential: string[]; diverging: string[]}> = {
   light: {
     sequential: ["#cfe6dd", "#7cc3b5", "#2f8f97", "#1f5b80", "#1c2f5c"],
-    diverging: ["#22608f", "#8fb8cc", "#ece5d6", "#eca269", "#b8382a"],
+    diverging: ["#22608f", "#8fb8cc", "#cfc9bd", "#eca269", "#b8382a"],
   },
   dark: {
     sequential: ["#17414f", "#1f7377", "#4fae94", "#b5d98b", "#fbf3b4"],
@@ -100,10 +100,12 @@ export class Colours {
     });
     const low = this.#domain[0]!;
     const high = this.#domain.at(-1)!;
-    const mid = this.#domain.length === 3 ? this.#domain[1]! : (low + high) / 2;
+    const half = (low + high) / 2;
+    // Half a vehicle is nothing to count by.
+    const mid = this.#domain.length === 3 ? this.#domain[1]! : half > 10 ? Math.round(half) : half;
     return {
       background: `linear-gradient(90deg, ${stops.join(", ")})`,
-      marks: [formatNumber(low), formatNumber(mid), `${formatNumber(high)}+`],
+      marks: [formatNumber(low), formatNumber(mid), [`${formatNumber(high)}+`, this.colouring.value?.unit].filter(Boolean).join(" ")],
     };
   }
 
@@ -142,7 +144,7 @@ function domainOf(domain: number[] | null | undefined, kind: string): number[] {
 
 /** Little is faint, so that much stands out and the map shows through. */
 function opacity(amount: number, kind: string): number {
-  return kind === "diverging" ? 0.62 + 0.28 * Math.abs(amount - 0.5) * 2 : 0.42 + 0.48 * amount ** 0.7;
+  return kind === "diverging" ? 0.7 + 0.2 * Math.abs(amount - 0.5) * 2 : 0.42 + 0.48 * amount ** 0.7;
 }
 
 function clamp(value: number): number {

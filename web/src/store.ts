@@ -5,6 +5,8 @@ export interface Change {
   layer: string;
   changed: Item[];
   gone: string[];
+  /** Those of them that had not expired: they do not hold any longer. */
+  takenBack: string[];
 }
 
 /** The items that are shown now, by layer and identity. */
@@ -28,22 +30,28 @@ export class Store {
     const gone = [...before.keys()].filter((key) => !after.has(key));
     const changed = [...after.values()].filter((item) => !same(before.get(item.k), item));
     this.#layers.set(layer, after);
-    this.#tell({layer, changed, gone});
+    this.#tell({layer, changed, gone, takenBack: []});
   }
 
-  /** A newer result, or one of the same time, replaces the one that is shown; an older one is ignored. */
-  update(changed: Items = {}, gone: Record<string, string[]> = {}): void {
+  /**
+   * A newer result, or one of the same time, replaces the one that is shown; an older one is ignored. What is gone has
+   * expired at `now`, by the server's clock, or else was taken back.
+   */
+  update(changed: Items = {}, gone: Record<string, string[]> = {}, now = Infinity): void {
     for (const layer of new Set([...Object.keys(changed), ...Object.keys(gone)])) {
       const items = this.#of(layer);
       const accepted = new Map<string, Item>();
-      const left = (gone[layer] ?? []).filter((key) => items.delete(key));
+      const left = new Map((gone[layer] ?? []).flatMap((key) => (items.has(key) ? [[key, items.get(key)!] as const] : [])));
+      for (const key of left.keys()) items.delete(key);
       for (const item of changed[layer] ?? []) {
         const shown = items.get(item.k);
         if (shown && shown.t > item.t) continue;
         items.set(item.k, item);
         accepted.set(item.k, item);
+        left.delete(item.k);
       }
-      this.#tell({layer, changed: [...accepted.values()], gone: left.filter((key) => !accepted.has(key))});
+      const takenBack = [...left.values()].filter(({x}) => x > now).map(({k}) => k);
+      this.#tell({layer, changed: [...accepted.values()], gone: [...left.keys()], takenBack});
     }
   }
 
@@ -58,7 +66,7 @@ export class Store {
       const gone: string[] = [];
       for (const item of items.values()) if (unwanted(item, layer)) gone.push(item.k);
       for (const key of gone) items.delete(key);
-      this.#tell({layer, changed: [], gone});
+      this.#tell({layer, changed: [], gone, takenBack: []});
     }
   }
 

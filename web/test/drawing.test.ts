@@ -4,9 +4,9 @@ import type {Item, Layer} from "../src/contract";
 import {shapeOf, type Cells} from "../src/map/cells";
 import {drawingOf} from "../src/map/drawing";
 import type {Flows} from "../src/map/flows";
-import {APPEAR, VANISH} from "../src/map/instances";
+import {APPEAR, OUTLINE, VANISH} from "../src/map/instances";
 import {pickArrow, pickCell, pickPoint} from "../src/map/pick";
-import {NO_HEADING, type Points} from "../src/map/points";
+import {NO_HEADING, type Points, type Segment} from "../src/map/points";
 import {Colours} from "../src/scale";
 import {layer} from "./layers";
 
@@ -24,8 +24,8 @@ function item(k: string, extra: Partial<Item>): Item {
   return {k, t: 0, x: 1, v: 5, f: {}, ...extra};
 }
 
-function show(instances: Cells | Points | Flows, now: number, changed: Item[], gone: string[] = []): void {
-  instances.apply({layer: "counts", changed, gone}, now);
+function show(instances: Cells | Points | Flows, now: number, changed: Item[], gone: string[] = [], takenBack: string[] = []): void {
+  instances.apply({layer: "counts", changed, gone, takenBack}, now);
 }
 
 describe("the description decides how a layer is drawn", () => {
@@ -86,6 +86,28 @@ describe("hexagons", () => {
     expect(cells.row("b")).toBe(0);
     const [lat, lon] = cellToLatLng(NEAR);
     expect([...cells.columns.get("getPosition").slice(0, 2)]).toEqual([lon, lat]);
+  });
+
+  it("keep an outline for a moment when they were taken back, and none when they expired", () => {
+    const cells = drawn<Cells>({});
+    const now = cells.base;
+    show(cells, now, [item("over", {c: HELSINKI, timing: "EARLY"}), item("wrong", {c: NEAR})]);
+    show(cells, now + 1000, [], ["over", "wrong"], ["wrong"]);
+    const fade = cells.columns.get("getFade");
+    expect([fade[2], fade[4 + 2]]).toEqual([1, 2]);
+    cells.sweep(now + 1000 + VANISH);
+    expect(cells.items.map(({k}) => k)).toEqual(["wrong"]);
+    cells.sweep(now + 1000 + OUTLINE);
+    expect(cells.size).toBe(0);
+  });
+
+  it("that were taken back and come again are firm", () => {
+    const cells = drawn<Cells>({});
+    show(cells, 0, [item("a", {c: HELSINKI})]);
+    show(cells, 1, [], ["a"], ["a"]);
+    show(cells, 2, [item("a", {c: HELSINKI})]);
+    expect(cells.columns.get("getFade")[2]).toBe(0);
+    expect(cells.row("a")).toBe(0);
   });
 
   it("come back to life when they are told of while fading", () => {
@@ -161,14 +183,17 @@ describe("points", () => {
     expect(points.seenAt(0, points.base + 1000)).toEqual([24.901, 60.2]);
   });
 
-  it("tell of the way they travel", () => {
+  it.each([true, false])("tell of the way they travel, whether they glide or jump (%s)", (gliding) => {
     const points = drawn<Points>(POINT);
-    const ways: unknown[] = [];
-    points.onTravel = (_, segment) => ways.push(segment);
+    const ways: Segment[] = [];
+    points.gliding = gliding;
+    points.onTravel = (segment) => ways.push(segment);
     show(points, points.base, [item("a", {p: [24.9, 60.2]})]);
     show(points, points.base + 1000, [item("a", {p: [24.901, 60.2]})]);
     show(points, points.base + 2000, [item("a", {p: [24.901, 60.2]})]);
-    expect(ways).toEqual([{key: "a", from: [24.9, 60.2], to: [24.901, 60.2]}]);
+    show(points, points.base + 9000, [item("a", {p: [25.9, 60.2]})]);
+    expect(ways).toMatchObject([{key: "a", row: 0, from: [24.9, 60.2], to: [24.901, 60.2], start: points.base + 1000}]);
+    expect(ways[0]!.duration > 0).toBe(gliding);
   });
 
   it("need no heading, but a place", () => {

@@ -38,7 +38,10 @@ it("says how long ago something was", () => {
 });
 
 describe("a figure", () => {
-  it("has its unit", () => expect(formatValue(12.34, "m/s")).toBe("12.3 m/s"));
+  it("has its unit", () => {
+    expect(formatValue(12.34, "m/s")).toBe("12.3 m/s");
+    expect(formatValue(4, "°")).toBe("4°");
+  });
   it("that is a time is written as one", () => {
     expect(formatValue(1_700_000_000_000)).toBe(formatTime(1_700_000_000_000));
     expect(formatValue(0, "time")).toBe(formatTime(0));

@@ -4,13 +4,12 @@ import {subscriptionQuery} from "../src/api";
 import {Clock} from "../src/clock";
 import type {Item} from "../src/contract";
 import {Columns} from "../src/map/columns";
-import {withoutFrame} from "../src/map/background";
 import {tilesOf} from "../src/map/tiles";
 import {TRAIL, Trails} from "../src/map/trails";
 import {outgrown, widened} from "../src/region";
 import {Signal} from "../src/signal";
 import {Durations, Stats} from "../src/stats";
-import {nameOf, summaryOf, timingOf} from "../src/ui/describe";
+import {nameOf, summaryOf, timingOf, valueIn} from "../src/ui/describe";
 import {layer} from "./layers";
 
 function item(k: string, t: number, f: Item["f"] = {}): Item {
@@ -72,7 +71,7 @@ it("says a subscription as a query", () => {
 
 describe("columns", () => {
   it("grow, and stay dense when a row goes", () => {
-    const columns = new Columns({getWeight: {type: "float32", size: 1}});
+    const columns = new Columns(["getWeight"]);
     for (let i = 0; i < 1000; i++) columns.get("getWeight")[columns.add()] = i;
     expect(columns.get("getWeight")[999]).toBe(999);
     expect(columns.remove(3)).toBe(999);
@@ -86,22 +85,16 @@ describe("trails", () => {
   it("last a minute, and a full chunk is not handed over again", () => {
     const trails = new Trails();
     const start = trails.base;
-    const way = {key: "a", from: [1, 1] as [number, number], to: [2, 2] as [number, number]};
-    for (let i = 0; i < 8193; i++) trails.add(way, [1, 2, 3], start, 1000);
+    const way = {from: [1, 1] as [number, number], to: [2, 2] as [number, number], start, duration: 1000};
+    for (let i = 0; i < 8193; i++) trails.add(way, [1, 2, 3]);
     const before = trails.chunks(start);
     expect(before.map(({data}) => data.length)).toEqual([8192, 1]);
-    trails.add(way, [1, 2, 3], start + 10, 1000);
+    trails.add({...way, start: start + 10}, [1, 2, 3]);
     const after = trails.chunks(start + 10);
     expect(after[0]!.data).toBe(before[0]!.data);
     expect(after[1]!.data).not.toBe(before[1]!.data);
     expect(trails.chunks(start + TRAIL + 20)).toEqual([]);
   });
-});
-
-it("draws no shore where the data ends", () => {
-  const ring: [number, number][] = [[0, 0], [10, 0], [10, 5], [5, 6], [0, 5], [0, 0]];
-  expect(withoutFrame(ring, [0, 0, 10, 10])).toEqual([[[10, 5], [5, 6], [0, 5]]]);
-  expect(withoutFrame(ring, undefined)).toEqual([ring]);
 });
 
 it("covers what is seen with tiles", () => {
@@ -164,6 +157,11 @@ describe("an item in words", () => {
   it("is summed up by its first figures", () => {
     const described = layer({figures: [{field: "cell", label: "cell"}, {field: "n", label: "things"}, {field: "s", label: "speed", unit: "m/s"}]});
     expect(summaryOf(item("a", 0, {cell: "x", n: 3, s: 12.5}), described)).toBe("things 3 · speed 12.5 m/s");
+  });
+
+  it("tells its value with what it counts", () => {
+    const value = (v: Item["v"], unit = ""): string | null => valueIn({...item("a", 0), v}, layer({value: {field: "n", label: "vehicles", unit}}));
+    expect([value(7), value(3, "min"), value("bus"), value(null)]).toEqual(["7 vehicles", "3 min", "bus", null]);
   });
 
   it("says how sure it is", () => {

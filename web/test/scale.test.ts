@@ -26,6 +26,9 @@ describe("a sequential scale", () => {
 
   it("says at its ends what they stand for", () => {
     expect(new Colours({value: null, scale}, "light").gradient.marks).toEqual(["0", "5", "10+"]);
+    const delays = {value: {field: "p50", label: "delay", unit: "min"}, scale: {kind: "diverging" as const, domain: [-3, 0, 8]}};
+    expect(new Colours(delays, "light").gradient.marks).toEqual(["−3", "0", "8+ min"]);
+    expect(new Colours({value: null, scale: {...scale, domain: [1, 40]}}, "light").gradient.marks).toEqual(["1", "21", "40+"]);
   });
 
   it("has colours of its own where none are described, others in the dark", () => {

@@ -30,6 +30,9 @@ def serve(
         str | None,
         typer.Option(metavar="URL", help="A map under the layers: https://tile.example.org/{z}/{x}/{y}.png"),
     ] = None,
+    attribution: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Whose tiles they are, to be said on the map.")
+    ] = None,
     token: Annotated[
         str | None,
         typer.Option(envvar="TIDEWHEEL_TOKEN", metavar="TEXT", help="Only who brings it is answered."),
@@ -70,6 +73,7 @@ def serve(
             layers=own,
             lines=background,
             tiles=tiles,
+            attribution=attribution,
             token=token,
             allow_origins=allow_origin or [],
             speed=speed,

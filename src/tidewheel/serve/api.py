@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import polars as pl
@@ -35,6 +36,7 @@ from tidewheel.transport.log import Log
 
 __all__ = ["Api", "Background", "json_response"]
 
+_LAND = "Land and water © OpenStreetMap contributors (ODbL)"
 _REWINDS = 2
 """Rewound views that are made at a time: each reads the log."""
 
@@ -45,17 +47,19 @@ class Background:
 
     lines: Mapping[str, Any] | None = None
     tiles: str | None = None
-    attribution: str = "Land and water © OpenStreetMap contributors (ODbL)"
+    attribution: str | None = None
+    """Of the tiles."""
     view: tuple[float, float, float] = (24.94, 60.2, 10.5)
 
     def description(self) -> dict[str, Any]:
         """As JSON for the page."""
         lon, lat, zoom = self.view
+        tiles = self.attribution or (f"Tiles from {urlsplit(self.tiles).hostname}" if self.tiles else None)
         return {
             "land": "/land.json",
             "lines": self.lines,
             "tiles": self.tiles,
-            "attribution": self.attribution,
+            "attribution": " · ".join(filter(None, [tiles, _LAND])),
             "view": {"lon": lon, "lat": lat, "zoom": zoom},
         }
 

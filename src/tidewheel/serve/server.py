@@ -40,6 +40,7 @@ def serve(
     layers: Sequence[Layer] = (),
     lines: Mapping[str, Any] | None = None,
     tiles: str | None = None,
+    attribution: str | None = None,
     token: str | None = None,
     allow_origins: Iterable[str] = (),
     speed: float = 1.0,
@@ -50,8 +51,8 @@ def serve(
     """Serve the live view of a log's results, in the background, until it is closed.
 
     `layers` go before those of installed packages. `lines` (GeoJSON) and `tiles` (an address with {z}, {x} and {y}) lie
-    under them. Port 0 takes any free one; `Server.url` tells it. `speed` is that of a replay: results expire as much
-    faster.
+    under them; `attribution` says whose tiles they are. Port 0 takes any free one; `Server.url` tells it. `speed` is
+    that of a replay: results expire as much faster.
     """
     return Server(
         log,
@@ -60,6 +61,7 @@ def serve(
         layers=layers,
         lines=lines,
         tiles=tiles,
+        attribution=attribution,
         token=token,
         allow_origins=allow_origins,
         speed=speed,
@@ -81,6 +83,7 @@ class Server:
         layers: Sequence[Layer],
         lines: Mapping[str, Any] | None,
         tiles: str | None,
+        attribution: str | None,
         token: str | None,
         allow_origins: Iterable[str],
         speed: float,
@@ -114,7 +117,7 @@ class Server:
             clock=clock,
         )
         self.hub = Hub(self.feed, limits=limits, clock=clock)
-        background = Background(lines=lines, tiles=tiles)
+        background = Background(lines=lines, tiles=tiles, attribution=attribution)
         api = Api(log, self.feed, self.hub, limits=limits, guard=guard, background=background, clock=clock)
         live = Live(self.feed, self.hub, limits=limits, clock=clock)
         app = make_app(

@@ -12,10 +12,10 @@ const ARROW = new Float32Array(
 const VS = /* glsl */ `#version 300 es
 #define SHADER_NAME arrows-vertex
 in vec3 positions;
-in vec3 instancePositions;
-in vec3 instancePositions64Low;
-in vec3 instanceTargets;
-in vec3 instanceTargets64Low;
+in vec3 instancePosition;
+in vec3 instancePosition64Low;
+in vec3 instanceTarget;
+in vec3 instanceTarget64Low;
 in float instanceWeight;
 in vec4 instanceColourFrom;
 in vec4 instanceColourTo;
@@ -24,12 +24,13 @@ out vec4 vColour;
 out float vProvisional;
 out float vAlong;
 out float vSide;
+out float vHead;
 
 void main(void) {
-  geometry.worldPosition = instancePositions;
+  geometry.worldPosition = instancePosition;
   vec4 common_position;
-  vec4 source = project_position_to_clipspace(instancePositions, instancePositions64Low, vec3(0.0), common_position);
-  vec4 target = project_position_to_clipspace(instanceTargets, instanceTargets64Low, vec3(0.0), geometry.position);
+  vec4 source = project_position_to_clipspace(instancePosition, instancePosition64Low, vec3(0.0), common_position);
+  vec4 target = project_position_to_clipspace(instanceTarget, instanceTarget64Low, vec3(0.0), geometry.position);
   vec2 a = source.xy / source.w * project.viewportSize * 0.5;
   vec2 b = target.xy / target.w * project.viewportSize * 0.5;
   float reach = length(b - a);
@@ -46,12 +47,13 @@ void main(void) {
   gl_Position = vec4(pixel / (project.viewportSize * 0.5), source.z / source.w, 1.0);
   vColour = tidal_colour(instanceColourFrom, instanceColourTo, instanceFade);
   // Thin things need more contrast than areas do: they lean toward the ink.
-  vColour.a = min(1.0, vColour.a * 1.6) * layer.opacity * (reach < 3.0 ? 0.0 : 1.0);
-  vColour.rgb = mix(vColour.rgb, tidal.ink.rgb, 0.38 + 0.4 * instanceFade.w);
+  vColour.a = min(1.0, vColour.a * 1.6) * layer.opacity * tidal_held(instanceFade) * (reach < 3.0 ? 0.0 : 1.0);
+  vColour.rgb = mix(vColour.rgb, tidal.ink.rgb, 0.45 + 0.35 * instanceFade.w);
   // The tail fades in, so that the direction is seen even where arrows are small.
   vAlong = x / max(1.0, tip);
   vProvisional = instanceFade.z;
   vSide = x;
+  vHead = positions.z;
 }
 `;
 
@@ -62,11 +64,13 @@ in vec4 vColour;
 in float vProvisional;
 in float vAlong;
 in float vSide;
+in float vHead;
 out vec4 fragColor;
 
 void main(void) {
   float alpha = vColour.a * smoothstep(0.05, 0.55, vAlong);
-  if (vProvisional > 0.5) alpha *= fract(vSide / (5.0 * tidal.ratio)) > 0.5 ? 0.75 : 0.2;
+  // Dashes while it is provisional; but the head tells where it goes.
+  if (vProvisional > 0.5) alpha *= vHead > 0.5 ? 0.75 : fract(vSide / (5.0 * tidal.ratio)) > 0.5 ? 0.9 : 0.2;
   if (alpha <= 0.003) discard;
   fragColor = vec4(vColour.rgb, alpha);
   DECKGL_FILTER_COLOR(fragColor, geometry);
@@ -77,12 +81,6 @@ export class ArrowsLayer extends InstancedLayer<TidalProps> {
   static override layerName = "ArrowsLayer";
 
   protected override program(): Program {
-    return {
-      vs: VS,
-      fs: FS,
-      topology: "triangle-list",
-      vertices: ARROW,
-      attributes: ["instancePositions", "instanceTargets", "instanceWeight", "instanceColourFrom", "instanceColourTo", "instanceFade"],
-    };
+    return {vs: VS, fs: FS, vertices: ARROW, topology: "triangle-list"};
   }
 }

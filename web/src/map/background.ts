@@ -4,9 +4,9 @@ import type {Background, Region} from "../contract";
 import {parseColour} from "../colour";
 import type {Theme} from "../theme";
 import {PALETTES} from "./palette";
+import {rounded, Shores, type Ring} from "./shores";
 import {tilesOf} from "./tiles";
 
-type Ring = [number, number][];
 type Path = {path: Ring; colour: string | null};
 interface Place {
   position: [number, number];
@@ -19,18 +19,18 @@ interface Place {
 /** What lies under the results: land and water, place names, the lines of the network, tiles if there are any. */
 export class MapBackground {
   #polygons: Ring[][] = [];
-  #shores: Ring[] = [];
+  #shores = new Shores([], [], undefined);
   #places: Place[] = [];
   #lines: Path[] = [];
   #tiles: string | null = null;
 
   useLand(land: GeoJSON.FeatureCollection): void {
     const box = land.bbox as Region | undefined;
-    this.#polygons = [];
+    const pieces: Ring[][] = [];
     this.#places = [];
     for (const {geometry, properties} of land.features) {
-      if (geometry.type === "Polygon") this.#polygons.push(geometry.coordinates as Ring[]);
-      if (geometry.type === "MultiPolygon") this.#polygons.push(...(geometry.coordinates as Ring[][]));
+      if (geometry.type === "Polygon") pieces.push(geometry.coordinates as Ring[]);
+      if (geometry.type === "MultiPolygon") pieces.push(...(geometry.coordinates as Ring[][]));
       if (geometry.type === "Point" && properties?.["name"]) {
         this.#places.push({
           position: geometry.coordinates.slice(0, 2) as [number, number],
@@ -40,7 +40,8 @@ export class MapBackground {
         });
       }
     }
-    this.#shores = this.#polygons.flat().flatMap((ring) => withoutFrame(ring, box));
+    this.#polygons = pieces.map((rings) => rings.map((ring) => rounded(ring, box)));
+    this.#shores = new Shores(pieces.flat(), this.#polygons.flat(), box);
   }
 
   useBackground({lines, tiles}: Pick<Background, "lines" | "tiles">): void {
@@ -60,19 +61,21 @@ export class MapBackground {
     return this.#tiles !== null;
   }
 
-  layers(theme: Theme, zoom: number, seen: Region | null): Layer[] {
+  /** What is `around` what is seen; tiles cover what is `seen`. */
+  layers(theme: Theme, zoom: number, {seen, around}: {seen: Region | null; around: Region | null}): Layer[] {
     const palette = PALETTES[theme];
-    const rounded = {capRounded: true, jointRounded: true, widthUnits: "pixels" as const};
+    const shores = this.#shores.within(around, zoom);
+    const pen = {capRounded: true, jointRounded: true, widthUnits: "pixels" as const};
     const shallows = [...palette.shallows.entries()].reverse().map(
       ([step, colour]) =>
         new PathLayer<Ring>({
           id: `shallows-${step}`,
-          data: this.#shores,
+          data: shores,
           getPath: (ring) => ring,
           getColor: colour,
           getWidth: 8 + step * 11,
           updateTriggers: {getColor: theme},
-          ...rounded,
+          ...pen,
         }),
     );
     const land = new SolidPolygonLayer<Ring[]>({
@@ -84,12 +87,12 @@ export class MapBackground {
     });
     const coast = new PathLayer<Ring>({
       id: "coast",
-      data: this.#shores,
+      data: shores,
       getPath: (ring) => ring,
       getColor: [...palette.coast, 200],
       getWidth: 0.9,
       updateTriggers: {getColor: theme},
-      ...rounded,
+      ...pen,
     });
     const lines = new PathLayer<Path>({
       id: "lines",
@@ -99,7 +102,7 @@ export class MapBackground {
       getWidth: 1,
       widthMinPixels: Math.min(2.4, Math.max(0.6, 0.6 + (zoom - 10) * 0.35)),
       updateTriggers: {getColor: theme},
-      ...rounded,
+      ...pen,
     });
     const tiles = (this.#tiles && seen ? tilesOf(this.#tiles, seen, zoom) : []).map(
       ({id, url, bounds}) => new BitmapLayer({id: `tile-${id}`, image: url, bounds, opacity: 0.85}),
@@ -129,24 +132,4 @@ export class MapBackground {
       updateTriggers: {getColor: theme},
     });
   }
-}
-
-/** The parts of a ring that are shore: not those where the data ends. */
-export function withoutFrame(ring: Ring, box: Region | undefined): Ring[] {
-  if (!box) return [ring];
-  const onFrame = ([x, y]: [number, number], [u, v]: [number, number]): boolean =>
-    (x === u && (x <= box[0] || x >= box[2])) || (y === v && (y <= box[1] || y >= box[3]));
-  const parts: Ring[] = [];
-  let part: Ring = [];
-  for (let i = 0; i + 1 < ring.length; i++) {
-    if (onFrame(ring[i]!, ring[i + 1]!)) {
-      if (part.length > 1) parts.push(part);
-      part = [];
-    } else {
-      if (part.length === 0) part.push(ring[i]!);
-      part.push(ring[i + 1]!);
-    }
-  }
-  if (part.length > 1) parts.push(part);
-  return parts;
 }

@@ -3,13 +3,7 @@ import type {Item} from "../contract";
 import type {Colours} from "../scale";
 import {Instances} from "./instances";
 
-const SPECS = {
-  getPosition: {type: "float64", size: 3},
-  /** Six corners as seen from the centre, in degrees, two in each column. */
-  getCorners01: {type: "float32", size: 4},
-  getCorners23: {type: "float32", size: 4},
-  getCorners45: {type: "float32", size: 4},
-} as const;
+const NAMES = ["getPosition", "getCorners01", "getCorners23", "getCorners45"] as const;
 
 interface Shape {
   lon: number;
@@ -40,9 +34,9 @@ export function shapeOf(cell: string): Shape | null {
 }
 
 /** Hexagons. */
-export class Cells extends Instances<keyof typeof SPECS> {
+export class Cells extends Instances<(typeof NAMES)[number]> {
   constructor(colours: Colours, mainColours: boolean) {
-    super(SPECS, colours, mainColours);
+    super(NAMES, colours, mainColours);
   }
 
   protected override drawable(item: Item): boolean {

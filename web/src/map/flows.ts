@@ -3,17 +3,12 @@ import type {Colours} from "../scale";
 import {shapeOf} from "./cells";
 import {Instances} from "./instances";
 
-const SPECS = {
-  getPosition: {type: "float64", size: 3},
-  getTarget: {type: "float64", size: 3},
-  /** How wide, 0…1. */
-  getWeight: {type: "float32", size: 1},
-} as const;
+const NAMES = ["getPosition", "getTarget", "getWeight"] as const;
 
 /** Arrows from cell to cell, wider the more there is of it. */
-export class Flows extends Instances<keyof typeof SPECS> {
+export class Flows extends Instances<(typeof NAMES)[number]> {
   constructor(colours: Colours, mainColours: boolean) {
-    super(SPECS, colours, mainColours);
+    super(NAMES, colours, mainColours);
   }
 
   protected override drawable(item: Item): boolean {
@@ -26,6 +21,6 @@ export class Flows extends Instances<keyof typeof SPECS> {
     this.columns.get("getPosition").set([from.lon, from.lat, 0], row * 3);
     this.columns.get("getTarget").set([to.lon, to.lat, 0], row * 3);
     this.columns.get("getWeight")[row] = typeof item.v === "number" && this.colours.kind !== "categorical" ? this.colours.amount(item.v) : 0.5;
-    for (const name of ["getPosition", "getTarget", "getWeight"] as const) this.columns.touch(name);
+    for (const name of NAMES) this.columns.touch(name);
   }
 }

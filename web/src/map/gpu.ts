@@ -1,7 +1,7 @@
 import {color, Layer, project32, type LayerProps} from "@deck.gl/core";
 import {Geometry, Model, type ModelProps} from "@luma.gl/engine";
 import type {ShaderModule} from "@luma.gl/shadertools";
-import type {Column} from "./columns";
+import {COLUMNS, type Column} from "./columns";
 
 /** The time that everything on the map is drawn for. Layers look at it when they are drawn, so a frame needs no new layers. */
 export interface Ticker {
@@ -57,34 +57,31 @@ vec4 tidal_colour(vec4 from, vec4 to, vec4 fade) {
   vec3 rgb = from.a == 0.0 ? to.rgb : mix(from.rgb, to.rgb, amount);
   return vec4(rgb, mix(from.a, to.a, amount));
 }
+// What is too thin to leave an outline is gone as soon as it was taken back.
+float tidal_held(vec4 fade) {
+  return fade.z > 1.5 ? 0.0 : 1.0;
+}
 `,
   fs: BLOCK,
   uniformTypes: {time: "f32", scale: "f32", zoom: "f32", still: "f32", ratio: "f32", paper: "vec4<f32>", ink: "vec4<f32>"},
 } as const satisfies ShaderModule<TidalUniforms>;
 
-const FLOATS = {type: "float32" as const};
+const TYPES = {float32: "float32", float64: "float64", uint8: "unorm8"} as const;
 /** How the columns come into the shaders. Positions are in two halves, since 32 bits are too coarse for degrees. */
-const ATTRIBUTES: Record<string, {size: number; type: "float32" | "float64" | "unorm8"; fp64?: boolean; accessor: string}> = {
-  instancePositions: {size: 3, type: "float64", fp64: true, accessor: "getPosition"},
-  instanceTargets: {size: 3, type: "float64", fp64: true, accessor: "getTarget"},
-  instanceColourFrom: {size: 4, type: "unorm8", accessor: "getColourFrom"},
-  instanceColourTo: {size: 4, type: "unorm8", accessor: "getColourTo"},
-  instanceFade: {size: 4, ...FLOATS, accessor: "getFade"},
-  instanceCorners01: {size: 4, ...FLOATS, accessor: "getCorners01"},
-  instanceCorners23: {size: 4, ...FLOATS, accessor: "getCorners23"},
-  instanceCorners45: {size: 4, ...FLOATS, accessor: "getCorners45"},
-  instanceGlide: {size: 4, ...FLOATS, accessor: "getGlide"},
-  instanceWeight: {size: 1, ...FLOATS, accessor: "getWeight"},
-  instanceBorn: {size: 1, ...FLOATS, accessor: "getBorn"},
-};
+const ATTRIBUTES = new Map(
+  Object.entries(COLUMNS).map(([accessor, {type, size}]) => [
+    accessor.replace("get", "instance"),
+    {size, type: TYPES[type], ...(type === "float64" && {fp64: true}), accessor},
+  ]),
+);
 
 export interface Program {
   vs: string;
   fs: string;
-  attributes: string[];
-  topology: "triangle-list" | "triangle-strip";
   /** x, y, z of the vertices of one instance. */
   vertices: Float32Array;
+  /** A strip, unless told. */
+  topology?: "triangle-list";
 }
 
 /** One draw call for all items of a layer, straight from their columns. */
@@ -92,6 +89,7 @@ export abstract class InstancedLayer<Props extends TidalProps = TidalProps> exte
   static override layerName = "InstancedLayer";
   declare state: {model: Model};
 
+  /** The columns that it reads are the attributes that its vertex shader declares. */
   protected abstract program(): Program;
 
   /** Further pixels or shares, as the shader wants them. */
@@ -100,9 +98,9 @@ export abstract class InstancedLayer<Props extends TidalProps = TidalProps> exte
   }
 
   override initializeState(): void {
-    const {attributes, vs, fs, topology, vertices} = this.program();
-    const chosen = Object.fromEntries(attributes.map((name) => [name, ATTRIBUTES[name]!]));
-    this.getAttributeManager()!.addInstanced(chosen);
+    const {vs, fs, vertices, topology = "triangle-strip"} = this.program();
+    const read = [...ATTRIBUTES].filter(([name]) => new RegExp(`\\bin \\w+ ${name};`).test(vs));
+    this.getAttributeManager()!.addInstanced(Object.fromEntries(read));
     this.state = {
       model: new Model(this.context.device, {
         ...(this.getShaders({vs, fs, modules: [project32, color, tidal]}) as Pick<ModelProps, "vs" | "fs" | "modules">),

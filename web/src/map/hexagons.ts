@@ -6,8 +6,8 @@ const FAN = new Float32Array(Array.from({length: 6}, (_, i) => [-1, 0, 0, i, 0, 
 const VS = /* glsl */ `#version 300 es
 #define SHADER_NAME hexagons-vertex
 in vec3 positions;
-in vec3 instancePositions;
-in vec3 instancePositions64Low;
+in vec3 instancePosition;
+in vec3 instancePosition64Low;
 in vec4 instanceCorners01;
 in vec4 instanceCorners23;
 in vec4 instanceCorners45;
@@ -33,11 +33,11 @@ vec2 corner(int index) {
 void main(void) {
   int index = int(positions.x);
   vec2 offset = index < 0 ? vec2(0.0) : corner(index) * tidal.scale;
-  geometry.worldPosition = instancePositions;
+  geometry.worldPosition = instancePosition;
   vec4 common_position;
-  vec4 centre = project_position_to_clipspace(instancePositions, instancePositions64Low, vec3(0.0), common_position);
-  gl_Position = project_position_to_clipspace(instancePositions + vec3(offset, 0.0), instancePositions64Low, vec3(0.0), geometry.position);
-  vec4 rim = project_position_to_clipspace(instancePositions + vec3(corner(0) * tidal.scale, 0.0), instancePositions64Low, vec3(0.0), common_position);
+  vec4 centre = project_position_to_clipspace(instancePosition, instancePosition64Low, vec3(0.0), common_position);
+  gl_Position = project_position_to_clipspace(instancePosition + vec3(offset, 0.0), instancePosition64Low, vec3(0.0), geometry.position);
+  vec4 rim = project_position_to_clipspace(instancePosition + vec3(corner(0) * tidal.scale, 0.0), instancePosition64Low, vec3(0.0), common_position);
   // The centre to the middle of a side, in pixels.
   vRadius = length((rim.xy / rim.w - centre.xy / centre.w) * project.viewportSize * 0.5) * 0.866;
   vPixel = (gl_Position.xy / gl_Position.w - centre.xy / centre.w) * project.viewportSize * 0.5;
@@ -65,7 +65,11 @@ void main(void) {
   float line = 1.0 - smoothstep(0.8, 1.8, edge);
   vec3 rgb = vColour.rgb;
   float alpha = vColour.a;
-  if (vProvisional > 0.5) {
+  if (vProvisional > 1.5) {
+    // It was taken back: no value is shown any longer, only that there was one.
+    rgb = mix(rgb, tidal.ink.rgb, 0.4);
+    alpha = min(1.0, alpha * 2.0) * (1.0 - smoothstep(1.6, 2.6, edge));
+  } else if (vProvisional > 0.5) {
     // An early result is hatched and outlined: it may still change.
     float stripe = abs(fract((vPixel.x + vPixel.y) / (6.0 * tidal.ratio)) - 0.5) * 2.0;
     float hatch = smoothstep(0.35, 0.6, stripe);
@@ -95,21 +99,7 @@ export class HexagonsLayer extends InstancedLayer<HexagonProps> {
   static override layerName = "HexagonsLayer";
 
   protected override program(): Program {
-    return {
-      vs: VS,
-      fs: FS,
-      topology: "triangle-list",
-      vertices: FAN,
-      attributes: [
-        "instancePositions",
-        "instanceCorners01",
-        "instanceCorners23",
-        "instanceCorners45",
-        "instanceColourFrom",
-        "instanceColourTo",
-        "instanceFade",
-      ],
-    };
+    return {vs: VS, fs: FS, vertices: FAN, topology: "triangle-list"};
   }
 
   protected override scale(): number {

@@ -1,26 +1,22 @@
 import type {Item} from "../contract";
 import type {Colours} from "../scale";
 import type {Change} from "../store";
-import {Columns, type ColumnSpec} from "./columns";
+import {Columns, type ColumnName} from "./columns";
 import {progress} from "./motion";
 
 export const APPEAR = 450;
 export const VANISH = 700;
+/** How long the outline of what was taken back is left. */
+export const OUTLINE = 1200;
+const [FIRM, PROVISIONAL, TAKEN_BACK] = [0, 1, 2];
 /** Times go to the graphics card as 32-bit floats, exact to a millisecond for so long; then they start anew. */
 const REBASE = 3_600_000;
 
-export const COMMON = {
-  /** Colour before and after, each with opacity. */
-  getColourFrom: {type: "uint8", size: 4},
-  getColourTo: {type: "uint8", size: 4},
-  /** Start and duration of the change of colour; provisional 0…1; emphasis 0 none, 0.5 hovered, 1 selected. */
-  getFade: {type: "float32", size: 4},
-} as const satisfies Record<string, ColumnSpec>;
-export type CommonColumn = keyof typeof COMMON;
+const COMMON = ["getColourFrom", "getColourTo", "getFade"] as const;
 
 /** The items of one layer as rows for the graphics card: they appear, change colour and fade away by themselves. */
-export abstract class Instances<Name extends string> {
-  readonly columns: Columns<Name | CommonColumn>;
+export abstract class Instances<Name extends ColumnName> {
+  readonly columns: Columns<Name | (typeof COMMON)[number]>;
   readonly items: Item[] = [];
   /** Times in the columns count from here. */
   base = performance.now();
@@ -30,13 +26,14 @@ export abstract class Instances<Name extends string> {
   #rows = new Map<string, number>();
   #dying = new Map<string, number>();
   #emphasis = new Map<string, number>();
+  readonly #wanted = new Uint8ClampedArray(4);
 
   constructor(
-    specs: Record<Name, ColumnSpec>,
+    names: readonly Name[],
     protected colours: Colours,
     protected mainColours: boolean,
   ) {
-    this.columns = new Columns({...specs, ...COMMON});
+    this.columns = new Columns([...names, ...COMMON]);
   }
 
   /** Writes where the item of a row is. `before` is what the row showed until now. */
@@ -57,7 +54,8 @@ export abstract class Instances<Name extends string> {
 
   apply(change: Change, now: number): void {
     this.#rebase(now);
-    for (const key of change.gone) this.#leave(key, now);
+    const takenBack = new Set(change.takenBack);
+    for (const key of change.gone) this.#leave(key, now, takenBack.has(key));
     for (const item of change.changed) this.#show(item, now);
     this.version += 1;
   }
@@ -129,13 +127,12 @@ export abstract class Instances<Name extends string> {
   #paint(row: number, item: Item, now: number, duration: number): void {
     const to = this.columns.get<Uint8ClampedArray>("getColourTo");
     const fade = this.columns.get("getFade");
-    const wanted = new Uint8ClampedArray(4);
-    this.colours.write(this.colours.valueOf(item, this.mainColours), wanted, 0);
-    const provisional = item.timing === "EARLY" ? 1 : 0;
+    this.colours.write(this.colours.valueOf(item, this.mainColours), this.#wanted, 0);
+    const provisional = item.timing === "EARLY" ? PROVISIONAL : FIRM;
     const at = row * 4;
-    if (wanted.every((value, i) => value === to[at + i]) && fade[at + 2] === provisional) return;
+    if (this.#wanted.every((value, i) => value === to[at + i]) && fade[at + 2] === provisional) return;
     this.#from(row, now);
-    to.set(wanted, at);
+    to.set(this.#wanted, at);
     fade[at] = now - this.base;
     fade[at + 1] = duration;
     fade[at + 2] = provisional;
@@ -156,16 +153,20 @@ export abstract class Instances<Name extends string> {
     this.columns.touch("getColourFrom");
   }
 
-  #leave(key: string, now: number): void {
+  /** What has expired fades; of what was taken back only an outline is left for a moment. */
+  #leave(key: string, now: number, takenBack = false): void {
     const row = this.#rows.get(key);
     if (row === undefined || this.#dying.has(key)) return;
     this.#from(row, now);
     this.columns.get("getColourTo")[row * 4 + 3] = 0;
-    this.columns.get("getFade").set([now - this.base, VANISH], row * 4);
+    const fade = this.columns.get("getFade");
+    const duration = takenBack ? OUTLINE : VANISH;
+    fade.set([now - this.base, duration], row * 4);
+    if (takenBack) fade[row * 4 + 2] = TAKEN_BACK;
     this.columns.touch("getColourTo");
     this.columns.touch("getFade");
-    this.#dying.set(key, now + VANISH);
-    this.busy(now + VANISH);
+    this.#dying.set(key, now + duration);
+    this.busy(now + duration);
   }
 
   #drop(key: string): void {

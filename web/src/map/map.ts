@@ -1,6 +1,7 @@
 import {FlyToInterpolator, MapView, type Layer as DeckLayer, type MapViewState, type WebMercatorViewport} from "@deck.gl/core";
 import {PathLayer} from "@deck.gl/layers";
 import type {Background, Layer, Region} from "../contract";
+import {outgrown, widened} from "../region";
 import type {Colours} from "../scale";
 import {Signal} from "../signal";
 import type {Stats} from "../stats";
@@ -11,7 +12,6 @@ import {MapBackground} from "./background";
 import {deckLayerOf, drawingOf, type Drawing} from "./drawing";
 import {shapeOf} from "./cells";
 import type {Ticker} from "./gpu";
-import {glideTime} from "./motion";
 import {PALETTES, unit} from "./palette";
 import {pickArrow, pickCell, pickPoint} from "./pick";
 import {TimedDeck} from "./timeddeck";
@@ -51,13 +51,15 @@ export class LiveMap {
   #ticker: Ticker;
   #trails = new Trails();
   #trailsOn = false;
-  #path: [number, number][] = [];
+  /** None or one; the same object until it changes, lest it is uploaded anew. */
+  #path: [number, number][][] = [];
   #selected: Selected | null = null;
   #hovered: Selected | null = null;
   #frame: number | null = null;
   #stale = true;
   #drawn = new Map<string, {version: number; nesting: number; layer: DeckLayer}>();
   #backdrop: {key: string; under: DeckLayer[]; names: DeckLayer | null} | null = null;
+  #around: Region | null = null;
   #animating = false;
 
   constructor(private readonly options: LiveMapOptions) {
@@ -111,11 +113,10 @@ export class LiveMap {
       this.#drawings.set(layer.name, drawing);
       if (drawing.kind === "markers") {
         drawing.instances.gliding = !this.options.reducedMotion;
-        drawing.instances.onTravel = (row, segment, now) => {
+        drawing.instances.onTravel = (segment) => {
           if (!this.#trailsOn) return;
-          const colour = drawing.instances.columns.get<Uint8ClampedArray>("getColourTo").subarray(row * 4, row * 4 + 3);
-          const glide = drawing.instances.columns.get("getGlide");
-          this.#trails.add(segment, colour, now, glide[row * 4 + 3] || glideTime(1000));
+          const at = segment.row * 4;
+          this.#trails.add(segment, drawing.instances.columns.get("getColourTo").subarray(at, at + 3));
         };
       }
     }
@@ -159,7 +160,7 @@ export class LiveMap {
 
   /** The way that the selected thing went. */
   showPath(path: [number, number][]): void {
-    this.#path = path;
+    this.#path = path.length > 1 ? [path] : [];
     this.#wake(true);
   }
 
@@ -305,12 +306,13 @@ export class LiveMap {
   #layers(now: number): DeckLayer[] {
     const {zoom} = this.camera.value;
     const step = Math.round(zoom * 4) / 4;
-    const seen = this.#viewport?.getBounds();
-    const backdropKey = `${this.#theme} ${step} ${this.background.tiled ? seen?.map((x) => x.toFixed(3)).join() : ""}`;
+    const seen = this.region;
+    if (seen && outgrown(this.#around, seen)) this.#around = widened(seen);
+    const backdropKey = `${this.#theme} ${step} ${this.#around?.join()} ${this.background.tiled ? seen?.map((x) => x.toFixed(3)).join() : ""}`;
     if (this.#backdrop?.key !== backdropKey) {
       this.#backdrop = {
         key: backdropKey,
-        under: this.background.layers(this.#theme, step, seen ?? null),
+        under: this.background.layers(this.#theme, step, {seen, around: this.#around}),
         names: this.background.names(this.#theme, step),
       };
     }
@@ -336,7 +338,7 @@ export class LiveMap {
       : [];
     const path = new PathLayer<[number, number][]>({
       id: "path",
-      data: this.#path.length > 1 ? [this.#path] : [],
+      data: this.#path,
       getPath: (points) => points,
       getColor: [...palette.ink, 190],
       getWidth: 2,

@@ -4,10 +4,10 @@ import {InstancedLayer, SQUARE, type Program, type TidalProps} from "./gpu";
 const VS = /* glsl */ `#version 300 es
 #define SHADER_NAME markers-vertex
 in vec3 positions;
-in vec3 instancePositions;
-in vec3 instancePositions64Low;
-in vec3 instanceTargets;
-in vec3 instanceTargets64Low;
+in vec3 instancePosition;
+in vec3 instancePosition64Low;
+in vec3 instanceTarget;
+in vec3 instanceTarget64Low;
 in vec4 instanceGlide;
 in vec4 instanceColourFrom;
 in vec4 instanceColourTo;
@@ -21,8 +21,8 @@ out float vProvisional;
 
 void main(void) {
   float along = tidal_progress(instanceGlide.z, instanceGlide.w);
-  vec3 place = mix(instancePositions, instanceTargets, along);
-  vec3 place64Low = mix(instancePositions64Low, instanceTargets64Low, along);
+  vec3 place = mix(instancePosition, instanceTarget, along);
+  vec3 place64Low = mix(instancePosition64Low, instanceTarget64Low, along);
   geometry.worldPosition = place;
   gl_Position = project_position_to_clipspace(place, place64Low, vec3(0.0), geometry.position);
   vEmphasis = instanceFade.w;
@@ -77,10 +77,16 @@ void main(void) {
   float inside = 1.0 - smoothstep(-pixel, pixel * 0.5, shape + rim);
   float outline = 1.0 - smoothstep(-pixel * 0.5, pixel * 0.7, shape);
   vec3 rgb = mix(tidal.paper.rgb, vColour.rgb, inside);
-  if (vProvisional > 0.5) rgb = mix(rgb, tidal.paper.rgb, 0.55 * inside);
   float alpha = outline * mix(0.92, 1.0, inside);
+  if (vProvisional > 1.5) {
+    // It was taken back: a ring is left.
+    rgb = vColour.rgb;
+    alpha = outline * (1.0 - inside);
+  } else if (vProvisional > 0.5) {
+    rgb = mix(rgb, tidal.paper.rgb, 0.55 * inside);
+  }
   // A soft shadow lifts it from the map.
-  float shadow = (1.0 - smoothstep(0.0, 0.7, shape)) * 0.22;
+  float shadow = vProvisional > 1.5 ? 0.0 : (1.0 - smoothstep(0.0, 0.7, shape)) * 0.13;
   float ring = 0.0;
   if (vEmphasis > 0.0) {
     float d = abs(length(vUnit) - 2.05);
@@ -104,13 +110,7 @@ export class MarkersLayer extends InstancedLayer<TidalProps> {
   static override layerName = "MarkersLayer";
 
   protected override program(): Program {
-    return {
-      vs: VS,
-      fs: FS,
-      topology: "triangle-strip",
-      vertices: SQUARE,
-      attributes: ["instancePositions", "instanceTargets", "instanceGlide", "instanceColourFrom", "instanceColourTo", "instanceFade"],
-    };
+    return {vs: VS, fs: FS, vertices: SQUARE};
   }
 
   protected override scale(): number {

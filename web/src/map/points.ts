@@ -3,31 +3,31 @@ import type {Colours} from "../scale";
 import {Instances} from "./instances";
 import {glideTo, placeAt, progress, turn, type Glide} from "./motion";
 
-const SPECS = {
-  getPosition: {type: "float64", size: 3},
-  getTarget: {type: "float64", size: 3},
-  /** Heading before, how far it turns (degrees), start and duration of the glide. A heading below -1000 is none. */
-  getGlide: {type: "float32", size: 4},
-} as const;
+const NAMES = ["getPosition", "getTarget", "getGlide"] as const;
 export const NO_HEADING = -9999;
 
+/** A piece of way that the item of a row travels, from `start` on. */
 export interface Segment {
   key: string;
+  row: number;
   from: [number, number];
   to: [number, number];
+  start: number;
+  /** 0 where it jumps. */
+  duration: number;
 }
 
 /** Vehicles and other things at a point, which glide to where they are reported next. */
-export class Points extends Instances<keyof typeof SPECS> {
+export class Points extends Instances<(typeof NAMES)[number]> {
   /** Called for each piece of way that something is about to travel. */
-  onTravel: ((row: number, segment: Segment, now: number) => void) | null = null;
+  onTravel: ((segment: Segment) => void) | null = null;
   /** Without it things jump to where they are. */
   gliding = true;
   /** Milliseconds between the reports of a key, smoothed. */
   #intervals = new Map<string, {at: number; interval: number}>();
 
   constructor(colours: Colours, mainColours: boolean) {
-    super(SPECS, colours, mainColours);
+    super(NAMES, colours, mainColours);
   }
 
   /** Where a row is seen now. */
@@ -50,17 +50,16 @@ export class Points extends Instances<keyof typeof SPECS> {
     const interval = this.#interval(item.k, now);
     if (!moved && before.h === item.h) return;
     const seenHeading = before ? headingAt(glides, y, local) : NO_HEADING;
-    const glide = glideTo(before && this.gliding ? this.#glide(row) : null, lon, lat, local, interval);
+    const way = glideTo(before && this.#glide(row), lon, lat, local, interval);
+    const glide = this.gliding ? way : {...way, fromLon: lon, fromLat: lat, duration: 0};
     position.set([glide.fromLon, glide.fromLat, 0], x);
     target.set([glide.toLon, glide.toLat, 0], x);
     const heading = item.h ?? NO_HEADING;
     const turns = heading > -1000 && seenHeading > -1000;
     glides.set([turns ? seenHeading : heading, turns ? turn(seenHeading, heading) : 0, glide.start, glide.duration], y);
-    for (const name of ["getPosition", "getTarget", "getGlide"] as const) this.columns.touch(name);
-    if (glide.duration > 0) {
-      this.busy(now + glide.duration);
-      this.onTravel?.(row, {key: item.k, from: [glide.fromLon, glide.fromLat], to: [lon, lat]}, now);
-    }
+    for (const name of NAMES) this.columns.touch(name);
+    if (glide.duration > 0) this.busy(now + glide.duration);
+    if (way.duration > 0) this.onTravel?.({key: item.k, from: [way.fromLon, way.fromLat], to: [lon, lat], row, start: now, duration: glide.duration});
   }
 
   protected override rebased(by: number): void {

@@ -3,8 +3,8 @@ import {InstancedLayer, SQUARE, type Program, type TidalProps} from "./gpu";
 const VS = /* glsl */ `#version 300 es
 #define SHADER_NAME pulses-vertex
 in vec3 positions;
-in vec3 instanceTargets;
-in vec3 instanceTargets64Low;
+in vec3 instanceTarget;
+in vec3 instanceTarget64Low;
 in vec4 instanceColourFrom;
 in vec4 instanceColourTo;
 in vec4 instanceFade;
@@ -14,12 +14,12 @@ out float vPhase;
 out float vEmphasis;
 
 void main(void) {
-  geometry.worldPosition = instanceTargets;
-  gl_Position = project_position_to_clipspace(instanceTargets, instanceTargets64Low, vec3(0.0), geometry.position);
+  geometry.worldPosition = instanceTarget;
+  gl_Position = project_position_to_clipspace(instanceTarget, instanceTarget64Low, vec3(0.0), geometry.position);
   vPixel = positions.xy * tidal.scale;
   gl_Position.xy += project_pixel_size_to_clipspace(vPixel);
   vColour = tidal_colour(instanceColourFrom, instanceColourTo, instanceFade);
-  vColour.a *= layer.opacity;
+  vColour.a *= layer.opacity * tidal_held(instanceFade);
   vPhase = tidal.still > 0.5 ? 0.55 : (tidal.time - instanceFade.x) / 1800.0;
   vEmphasis = instanceFade.w;
 }
@@ -63,13 +63,7 @@ export class PulsesLayer extends InstancedLayer<TidalProps> {
   static override layerName = "PulsesLayer";
 
   protected override program(): Program {
-    return {
-      vs: VS,
-      fs: FS,
-      topology: "triangle-strip",
-      vertices: SQUARE,
-      attributes: ["instanceTargets", "instanceColourFrom", "instanceColourTo", "instanceFade"],
-    };
+    return {vs: VS, fs: FS, vertices: SQUARE};
   }
 
   protected override scale(): number {

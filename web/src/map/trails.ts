@@ -6,16 +6,11 @@ export const TRAIL = 60_000;
 /** Pieces of way in one draw call: a full one is never uploaded again. */
 const CHUNK = 8192;
 
-const SPECS = {
-  getPosition: {type: "float64", size: 3},
-  getTarget: {type: "float64", size: 3},
-  getColourTo: {type: "uint8", size: 4},
-  getGlide: {type: "float32", size: 4},
-} as const;
+const NAMES = ["getPosition", "getTarget", "getColourTo", "getGlide"] as const;
 
 interface Chunk {
   id: number;
-  columns: Columns<keyof typeof SPECS>;
+  columns: Columns<(typeof NAMES)[number]>;
   last: number;
   data: InstancedData | null;
 }
@@ -26,16 +21,16 @@ export class Trails {
   #made = 0;
   readonly base = performance.now();
 
-  add(segment: Segment, colour: ArrayLike<number>, start: number, duration: number): void {
+  add({from, to, start, duration}: Pick<Segment, "from" | "to" | "start" | "duration">, colour: ArrayLike<number>): void {
     let chunk = this.#chunks.at(-1);
     if (!chunk || chunk.columns.length >= CHUNK) {
-      chunk = {id: this.#made++, columns: new Columns(SPECS), last: start, data: null};
+      chunk = {id: this.#made++, columns: new Columns(NAMES), last: start, data: null};
       this.#chunks.push(chunk);
     }
     const {columns} = chunk;
     const row = columns.add();
-    columns.get("getPosition").set([...segment.from, 0], row * 3);
-    columns.get("getTarget").set([...segment.to, 0], row * 3);
+    columns.get("getPosition").set([...from, 0], row * 3);
+    columns.get("getTarget").set([...to, 0], row * 3);
     columns.get("getColourTo").set([colour[0]!, colour[1]!, colour[2]!, 255], row * 4);
     columns.get("getGlide").set([0, 0, start - this.base, duration], row * 4);
     columns.touchAll();
@@ -61,21 +56,21 @@ export class Trails {
 const VS = /* glsl */ `#version 300 es
 #define SHADER_NAME trails-vertex
 in vec3 positions;
-in vec3 instancePositions;
-in vec3 instancePositions64Low;
-in vec3 instanceTargets;
-in vec3 instanceTargets64Low;
+in vec3 instancePosition;
+in vec3 instancePosition64Low;
+in vec3 instanceTarget;
+in vec3 instanceTarget64Low;
 in vec4 instanceColourTo;
 in vec4 instanceGlide;
 out vec4 vColour;
 
 void main(void) {
   float along = tidal_progress(instanceGlide.z, instanceGlide.w);
-  geometry.worldPosition = instancePositions;
+  geometry.worldPosition = instancePosition;
   vec4 common_position;
-  vec4 source = project_position_to_clipspace(instancePositions, instancePositions64Low, vec3(0.0), common_position);
+  vec4 source = project_position_to_clipspace(instancePosition, instancePosition64Low, vec3(0.0), common_position);
   vec4 target = project_position_to_clipspace(
-    mix(instancePositions, instanceTargets, along), mix(instancePositions64Low, instanceTargets64Low, along), vec3(0.0), geometry.position);
+    mix(instancePosition, instanceTarget, along), mix(instancePosition64Low, instanceTarget64Low, along), vec3(0.0), geometry.position);
   vec2 line = (target.xy / target.w - source.xy / source.w) * project.viewportSize;
   vec2 direction = length(line) > 0.0 ? normalize(line) : vec2(1.0, 0.0);
   gl_Position = positions.x > 0.5 ? target : source;
@@ -102,13 +97,7 @@ export class TrailsLayer extends InstancedLayer<TidalProps> {
   static override layerName = "TrailsLayer";
 
   protected override program(): Program {
-    return {
-      vs: VS,
-      fs: FS,
-      topology: "triangle-strip",
-      vertices: new Float32Array([0, -1, 0, 1, -1, 0, 0, 1, 0, 1, 1, 0]),
-      attributes: ["instancePositions", "instanceTargets", "instanceColourTo", "instanceGlide"],
-    };
+    return {vs: VS, fs: FS, vertices: new Float32Array([0, -1, 0, 1, -1, 0, 0, 1, 0, 1, 1, 0])};
   }
 
   protected override scale(): number {

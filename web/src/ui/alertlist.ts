@@ -1,6 +1,6 @@
 import {alertId, type AlertLog} from "../alerts";
-import type {Clock} from "../clock";
 import type {Alert} from "../contract";
+import type {EventClock} from "../eventclock";
 import {formatAge, formatTime} from "../format";
 import type {State} from "../state";
 import type {TimeTravel} from "../timetravel";
@@ -20,10 +20,8 @@ export class AlertList {
   constructor(
     private readonly log: AlertLog,
     private readonly state: State,
-    private readonly clock: Clock,
     private readonly travel: TimeTravel,
-    /** Event time for a moment of the server's clock. */
-    private readonly eventTime: (at: number) => number,
+    private readonly eventClock: EventClock,
     private readonly open: (alert: Alert) => void,
   ) {
     this.root.append(this.#empty, this.#list);
@@ -36,7 +34,7 @@ export class AlertList {
 
   /** Those that count now: of layers that are on, and that had happened at the time that is shown. */
   shown(): Alert[] {
-    const until = this.travel.past ? this.eventTime(this.travel.past.at) : Infinity;
+    const until = this.travel.past ? this.eventClock.time : Infinity;
     return this.log.list(until).filter((alert) => this.state.on.value.has(alert.layer));
   }
 
@@ -74,7 +72,7 @@ export class AlertList {
       "button",
       {type: "button", onclick: () => this.open(alert)},
       h("i", {className: "beacon", style: `--colour:${colours.css(colours.valueOf(alert, main))}`}),
-      h("span", {className: "what"}, h("b", {}, layer.title), h("span", {}, nameOf(alert, layer)), h("small", {}, summaryOf(alert, layer))),
+      h("span", {className: "what"}, h("b", {}, layer.title), h("span", {}, nameOf(alert, layer)), h("small", {}, summaryOf(alert, layer, {most: 2}))),
       h("span", {className: "when"}, h("time", {}, formatTime(alert.t)), age),
     );
     const entry = {row: h("li", {data: {alert: id, layer: alert.layer, key: alert.k}}, button), age, t: alert.t};
@@ -83,7 +81,7 @@ export class AlertList {
   }
 
   #age(): void {
-    const now = this.eventTime(this.travel.past?.at ?? this.clock.now());
+    const now = this.eventClock.time;
     for (const {age, t, row} of this.#rows.values()) {
       setText(age, formatAge(Math.max(0, now - t)));
       row.classList.toggle("fresh", now - t < 30_000);

@@ -24,6 +24,12 @@ export function summaryOf(item: Item, layer: Layer, {most = 3, value = true} = {
     .join(" · ");
 }
 
+/** The value in a word or two: "7 vehicles", "3 min", "bus"; null where there is none. */
+export function valueIn(item: Item, {value}: Layer): string | null {
+  if (!value || item.v === null) return null;
+  return typeof item.v === "number" && !value.unit ? `${formatValue(item.v)} ${value.label}` : formatValue(item.v, value.unit);
+}
+
 /** Longitude and latitude of an item, wherever it has them from. */
 export function placeOf(item: Item): [lon: number, lat: number] | null {
   if (item.p) return item.p;

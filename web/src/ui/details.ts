@@ -1,12 +1,13 @@
 import type {Api} from "../api";
 import type {Clock} from "../clock";
-import type {Figure, HistoryPoint, Item, Layer} from "../contract";
+import type {HistoryPoint, Item, Layer} from "../contract";
 import {formatAge, formatPlace, formatTime, formatValue} from "../format";
 import type {State} from "../state";
 import type {Store} from "../store";
 import type {TimeTravel} from "../timetravel";
 import {identifier, nameOf, placeOf, timingOf} from "./describe";
 import {fill, h, icon, setText} from "./dom";
+import {plottable, plottedFirst} from "./figures";
 import {Plot} from "./plot";
 
 const SPAN = 15 * 60_000;
@@ -14,13 +15,23 @@ const SPAN = 15 * 60_000;
 /** The figures of what was clicked, and a plot of its last minutes. */
 export class Details {
   readonly root = h("div", {className: "details", data: {test: "details"}});
+  #empty = h("p", {className: "empty"});
+  #head = h("div", {});
+  #select = h("select", {aria: {label: "What to plot"}, data: {test: "plot-field"}});
+  #plotted = h("b", {});
+  #plotHead = h("div", {className: "plot-head"}, this.#select, this.#plotted, h("span", {}, "last 15 minutes"));
   #plot = new Plot();
+  #facts = h("dl", {className: "figures"});
+  #there = h("button", {type: "button", className: "quiet", data: {test: "go-there"}}, icon("target"), "Go there");
   #history: HistoryPoint[] = [];
   #item: Item | null = null;
+  #takenBack = false;
   #field: string | null = null;
   #abort: AbortController | null = null;
   #age = h("dd", {});
   #note = h("p", {className: "note", role: "status"});
+  /** Results come every second: what can have the focus is made once, and the rest anew. */
+  #body = h("div", {}, this.#head, this.#plotHead, this.#plot.root, h("div", {className: "facts"}, this.#facts, this.#there));
 
   constructor(
     private readonly state: State,
@@ -30,15 +41,27 @@ export class Details {
     private readonly travel: TimeTravel,
     private readonly actions: {flyTo: (lon: number, lat: number) => void; path: (path: [number, number][]) => void},
   ) {
+    this.root.append(this.#empty, this.#body, this.#note);
+    this.#select.onchange = () => {
+      this.#field = this.#select.value;
+      this.#render();
+    };
+    this.#there.onclick = () => {
+      const place = this.#item && placeOf(this.#item);
+      if (place) actions.flyTo(...place);
+    };
     state.selected.watch(() => this.#open());
     state.layers.subscribe(() => this.#open());
     state.themes.theme.subscribe(() => this.#plot.restyle());
-    store.subscribe(({layer, changed, gone}) => {
+    store.subscribe(({layer, changed, gone, takenBack}) => {
       const selected = state.selected.value;
       if (!selected || layer !== selected.layer) return;
       const item = changed.find(({k}) => k === selected.key);
       if (item) this.#take(item);
-      else if (gone.includes(selected.key)) this.#render();
+      else if (gone.includes(selected.key)) {
+        this.#takenBack = takenBack.includes(selected.key);
+        this.#render();
+      }
     });
     travel.moment.subscribe((moment) => {
       if (moment.kind === "live" || !moment.loading) void this.#load();
@@ -50,6 +73,7 @@ export class Details {
     const {selected} = this.state;
     this.#history = [];
     this.#field = null;
+    this.#takenBack = false;
     this.#item = selected.value ? (this.store.get(selected.value.layer, selected.value.key) ?? null) : null;
     this.actions.path([]);
     this.#render();
@@ -58,6 +82,7 @@ export class Details {
 
   #take(item: Item): void {
     this.#item = item;
+    this.#takenBack = false;
     const last = this.#history.at(-1);
     const point = {t: item.t, v: item.v, f: item.f, ...(item.timing && {timing: item.timing})};
     if (last?.t === item.t) this.#history[this.#history.length - 1] = point;
@@ -88,96 +113,78 @@ export class Details {
     const selected = this.state.selected.value;
     const layer = selected && this.state.layer(selected.layer);
     const item = this.#item;
-    if (!selected || !layer) {
-      this.root.replaceChildren(h("p", {className: "empty"}, "Click a hexagon, a vehicle or an arrow to see its figures here."));
-      return;
-    }
-    if (!item) {
-      this.root.replaceChildren(h("p", {className: "empty"}, `Nothing is known of ${selected.key} in “${layer.title}” at this time.`), this.#note);
-      return;
-    }
-    const {colours, main} = this.state.coloursOf(layer);
-    const current = this.store.get(selected.layer, selected.key) !== undefined;
-    const timing = timingOf(item);
-    const big = layer.value && (layer.scale?.kind !== "categorical" || typeof item.v === "number" || item.v !== null);
-    this.root.classList.toggle("stale", !current);
+    this.#body.hidden = !layer || !item;
+    this.#empty.hidden = !this.#body.hidden;
+    if (!selected || !layer) return setText(this.#empty, "Click a hexagon, a vehicle or an arrow to see its figures here.");
+    if (!item) return setText(this.#empty, `Nothing is known of ${selected.key} in “${layer.title}” at this time.`);
+    this.root.classList.toggle("stale", this.store.get(selected.layer, selected.key) === undefined);
     this.root.dataset["key"] = item.k;
-    fill(
-      this.root,
-      h("p", {className: "kicker"}, h("i", {className: "dot", style: `background:${colours.css(colours.valueOf(item, main))}`}), layer.title),
-      h("h3", {data: {test: "details-name"}}, nameOf(item, layer)),
-      big
-        ? h(
-            "p",
-            {className: "big"},
-            h("b", {data: {test: "details-value"}}, formatValue(item.v)),
-            h("span", {}, [layer.value!.unit === "time" ? "" : layer.value!.unit, layer.value!.label].filter(Boolean).join(" ")),
-            timing && h("em", {className: `timing ${timing.label}`, title: timing.title, data: {test: "timing"}}, timing.label),
-          )
-        : null,
-      !current && h("p", {className: "note"}, "No longer on the map; these are its last figures."),
-      this.#figures(layer, item),
-      this.#plotOf(layer),
-      this.#plot.root,
-      this.#facts(item),
-      this.#note,
-    );
+    fill(this.#head, ...this.#headOf(layer, item));
+    this.#showPlot(layer);
+    fill(this.#facts, ...this.#factsOf(item));
+    this.#there.hidden = placeOf(item) === null;
     this.#showAge();
     if (layer.geometry.kind === "point") this.#showPath(layer);
   }
 
-  #figures(layer: Layer, item: Item): HTMLElement {
+  #headOf(layer: Layer, item: Item): HTMLElement[] {
+    const {colours, main} = this.state.coloursOf(layer);
+    const timing = timingOf(item);
+    const note = `${this.#takenBack ? "Taken back: it does not hold any longer" : "No longer on the map"}; these are its last figures.`;
     const rows = layer.figures
       .filter(({field}) => field !== layer.value?.field && item.f[field] !== undefined && !layer.key.includes(field))
       .map(({field, label, unit}) => h("div", {data: {figure: field}}, h("dt", {}, label), h("dd", {}, formatFigure(item.f[field], unit))));
-    return h("dl", {className: "figures"}, ...rows);
+    return [
+      h("p", {className: "kicker"}, h("i", {className: "dot", style: `background:${colours.css(colours.valueOf(item, main))}`}), layer.title),
+      h("h3", {data: {test: "details-name"}}, nameOf(item, layer)),
+      ...(layer.value && item.v !== null
+        ? [
+            h(
+              "p",
+              {className: "big"},
+              h("b", {data: {test: "details-value"}}, formatValue(item.v)),
+              h("span", {}, [layer.value.unit === "time" ? "" : layer.value.unit, layer.value.label].filter(Boolean).join(" ")),
+              timing && h("em", {className: `timing ${timing.label}`, title: timing.title, data: {test: "timing"}}, timing.label),
+            ),
+          ]
+        : []),
+      ...(this.root.classList.contains("stale") ? [h("p", {className: "note", data: {test: "gone"}}, note)] : []),
+      h("dl", {className: "figures"}, ...rows),
+    ];
   }
 
-  /** The choice of what to plot, where there is one. */
-  #plotOf(layer: Layer): HTMLElement {
-    const numeric = [layer.value, ...layer.figures].filter(
-      (figure, index, all) =>
-        figure !== null &&
-        figure.unit !== "time" &&
-        all.findIndex((other) => other?.field === figure.field) === index &&
-        !layer.key.includes(figure.field) &&
-        this.#history.some(({f}) => typeof f[figure.field] === "number"),
-    );
-    const figure = numeric.find((candidate) => candidate?.field === this.#field) ?? defaultFigure(layer, numeric);
+  /** The plot, and the choice of what to plot where there is one. */
+  #showPlot(layer: Layer): void {
+    const figures = plottable(layer, this.#history);
+    const figure = figures.find(({field}) => field === this.#field) ?? plottedFirst(layer, figures, this.state.coloursOf(layer).colours.field);
     const points = figure
       ? this.#history
           .filter(({f}) => typeof f[figure.field] === "number")
           .map(({t, f, timing}) => ({t, v: f[figure.field] as number, provisional: timing === "EARLY"}))
       : [];
-    this.#plot.root.hidden = points.length === 0;
-    if (figure) this.#plot.show(points, {label: figure.label, ...(figure.unit && {unit: figure.unit})});
-    if (numeric.length === 0) return h("div", {className: "plot-head"});
-    const select = h("select", {aria: {label: "What to plot"}, data: {test: "plot-field"}}, ...numeric.map((one) => h("option", {value: one!.field}, one!.label)));
-    select.value = figure?.field ?? "";
-    select.onchange = () => {
-      this.#field = select.value;
-      this.#render();
-      this.root.querySelector<HTMLElement>("[data-test=plot-field]")?.focus();
-    };
-    return h("div", {className: "plot-head"}, numeric.length > 1 ? select : h("b", {}, figure!.label), h("span", {}, "last 15 minutes"));
+    this.#plotHead.hidden = this.#plot.root.hidden = points.length === 0;
+    if (!figure) return;
+    this.#plot.show(points, {label: figure.label, ...(figure.unit && {unit: figure.unit})});
+    this.#select.hidden = figures.length === 1;
+    this.#plotted.hidden = figures.length > 1;
+    setText(this.#plotted, figure.label);
+    // An open list of choices stays open: it changes only when there are others.
+    const offered = [...this.#select.options].map(({value}) => value);
+    if (offered.join() !== figures.map(({field}) => field).join()) {
+      this.#select.replaceChildren(...figures.map(({field, label}) => h("option", {value: field}, label)));
+    }
+    this.#select.value = figure.field;
   }
 
-  #facts(item: Item): HTMLElement {
+  #factsOf(item: Item): HTMLElement[] {
     const place = placeOf(item);
-    const fly = place && h("button", {type: "button", className: "quiet", onclick: () => this.actions.flyTo(...place)}, icon("target"), "Go there");
-    return h(
-      "div",
-      {className: "facts"},
-      h(
-        "dl",
-        {className: "figures"},
-        h("div", {}, h("dt", {}, "event time"), h("dd", {}, formatTime(item.t))),
-        h("div", {}, h("dt", {}, "updated"), this.#age),
-        item.c ? h("div", {}, h("dt", {}, "cell"), h("dd", {className: "code"}, item.c)) : null,
-        place ? h("div", {}, h("dt", {}, "place"), h("dd", {}, formatPlace(...place))) : null,
-      ),
-      fly,
-    );
+    const row = (label: string, value: HTMLElement): HTMLElement => h("div", {}, h("dt", {}, label), value);
+    return [
+      row("event time", h("dd", {}, formatTime(item.t))),
+      row("updated", this.#age),
+      ...(item.c ? [row("cell", h("dd", {className: "code"}, item.c))] : []),
+      ...(place ? [row("place", h("dd", {}, formatPlace(...place)))] : []),
+    ];
   }
 
   #showAge(): void {
@@ -195,12 +202,6 @@ export class Details {
     });
     this.actions.path(path);
   }
-}
-
-/** The layer's value if it is a number; or else something measured, which a unit tells from something numbered. */
-function defaultFigure(layer: Layer, numeric: (Figure | null)[]): Figure | null {
-  const value = numeric.find((figure) => figure?.field === layer.value?.field);
-  return value ?? numeric.find((figure) => figure?.unit && figure.unit !== "time") ?? numeric[0] ?? null;
 }
 
 function formatFigure(value: unknown, unit: string | undefined): string {

@@ -21,8 +21,10 @@ export class FilterList {
   }
 
   render(): void {
-    const fields = [...new Set(this.state.layers.value.flatMap((layer) => layer.filters))];
     const filters = this.state.filters.value;
+    const described = new Set(this.state.layers.value.flatMap((layer) => layer.filters));
+    // A field of which no value was met yet has nothing to choose from.
+    const fields = [...described].filter((field) => this.known.of(field).length > 0 || (filters[field] ?? []).length > 0);
     // New values come all the time; what is open under the reader's fingers is replaced only when it would differ.
     const wanted = JSON.stringify([fields.map((field) => [field, this.known.of(field)]), filters]);
     if (wanted === this.#shown) return;

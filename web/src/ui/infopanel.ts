@@ -17,6 +17,8 @@ export class InfoPanel {
 
   constructor(
     private readonly root: HTMLElement,
+    /** What is there to open it when it is closed. */
+    private readonly opener: HTMLElement,
     private readonly state: State,
     contents: Record<Tab, HTMLElement>,
   ) {
@@ -44,6 +46,9 @@ export class InfoPanel {
 
   #show(): void {
     const open = this.state.tab.value;
+    const active = document.activeElement;
+    const inside = this.root.contains(active);
+    this.opener.hidden = open !== null;
     this.root.classList.toggle("open", open !== null);
     // What is closed is out of the way of the keyboard and of screen readers as well.
     this.root.inert = open === null;
@@ -53,6 +58,9 @@ export class InfoPanel {
       this.#tabs.get(name)!.tabIndex = selected ? 0 : -1;
       this.#panes.get(name)!.hidden = !selected;
     }
+    // Who works by keyboard goes on from here: what had the focus may be hidden now.
+    if (inside && open === null) this.opener.focus();
+    else if (open !== null && (active === this.opener || (inside && active?.closest("[hidden]")))) this.#tabs.get(open)!.focus();
   }
 
   #move(event: KeyboardEvent, from: Tab): void {

@@ -73,7 +73,7 @@ export class LayerList {
     if (ways.length > 1) {
       const select = h(
         "select",
-        {aria: {label: `Colour ${layer.title} by`}},
+        {id: `colour-${layer.name}`, aria: {label: `Colour ${layer.title} by`}},
         ...ways.map(({value}) => h("option", {value: value?.field ?? ""}, `by ${value?.label ?? "nothing"}`)),
       );
       select.value = this.state.colourBy.value[layer.name] ?? ways[0]!.value?.field ?? "";

@@ -16,6 +16,6 @@ export function legend(layer: Layer, colours: Colours): HTMLElement {
     {className: "legend", data: {test: "legend"}},
     h("div", {className: "ramp", style: `background:${background}`}),
     h("div", {className: "marks"}, ...marks.map((mark) => h("span", {}, mark))),
-    h("span", {className: "unseen"}, `${layer.title}: colours from ${marks[0]} to ${marks[2]} ${label}`),
+    h("span", {className: "unseen"}, `${layer.title}: colours from ${marks[0]} to ${marks[2]}, ${label}`),
   );
 }

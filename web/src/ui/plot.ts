@@ -3,6 +3,9 @@ import "uplot/dist/uPlot.min.css";
 import {formatNumber, formatTime} from "../format";
 import {h} from "./dom";
 
+/** Seconds. */
+const SHORTEST = 60;
+
 export interface PlotPoint {
   t: number;
   v: number;
@@ -75,7 +78,7 @@ export class Plot {
         padding: [8, 8, 0, 0],
         legend: {show: false},
         cursor: {drag: {x: false, y: false}, points: {size: 7}, y: false},
-        scales: {y: {range: (_, low, high) => flat(low, high)}},
+        scales: {x: {range: (_, low, high) => timeRange(low, high)}, y: {range: (_, low, high) => valueRange(low, high)}},
         axes: [
           {...axis, size: 22, space: 64, values: (_, times) => times.map((time) => shortTime(time * 1000, times.at(-1)! - times[0]!)), grid: {show: false}},
           {...axis, size: 42, space: 30, values: (_, values) => values.map(formatNumber)},
@@ -110,15 +113,26 @@ export class Plot {
 }
 
 /** Seconds only where minutes do not tell two marks apart. */
-function shortTime(ms: number, span: number): string {
+export function shortTime(ms: number, span: number): string {
   return span < 150 ? formatTime(ms) : formatTime(ms).slice(0, 5);
 }
 
+/** At least a minute (in seconds), with what there is in its middle: a single moment has no length to be drawn on. */
+export function timeRange(low: number | null, high: number | null): [number, number] {
+  const [first, last] = [low ?? Date.now() / 1000, high ?? Date.now() / 1000];
+  const missing = Math.max(0, SHORTEST - (last - first)) / 2;
+  return [first - missing, last + missing];
+}
+
 /** Room above and below, also when all values are the same; zero is a good place to start for what is never negative. */
-function flat(low: number | null, high: number | null): [number, number] {
+export function valueRange(low: number | null, high: number | null): [number, number] {
   const [a, b] = [low ?? 0, high ?? 1];
-  const bottom = a >= 0 && a < b * 0.6 ? 0 : a - (b - a || 1) * 0.12;
-  return [bottom, b + (b - bottom || 1) * 0.12];
+  if (a === b) {
+    const room = Math.max(1, Math.abs(a) * 0.1);
+    return [a >= 0 ? Math.max(0, a - room) : a - room, a + room];
+  }
+  const bottom = a >= 0 && a < b * 0.6 ? 0 : a - (b - a) * 0.12;
+  return [bottom, b + (b - bottom) * 0.12];
 }
 
 export function describe(points: readonly PlotPoint[], {label, unit = ""}: PlotOptions): string {

@@ -27,7 +27,7 @@ export class StatusPanel {
     this.root.append(
       h("h4", {}, "Events per second"),
       this.#eventsPlot.root,
-      h("h4", {}, "Latency, half are faster (ms)"),
+      h("h4", {}, "Median latency, ms"),
       this.#latencyPlot.root,
       this.#facts,
       h("div", {className: "scroll", tabIndex: 0, role: "region", aria: {label: "Topics"}}, table),

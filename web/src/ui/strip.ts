@@ -1,4 +1,4 @@
-import type {Clock} from "../clock";
+import type {EventClock} from "../eventclock";
 import {formatDate, formatDuration, formatNumber, formatRate, formatTime} from "../format";
 import type {State} from "../state";
 import type {TimeTravel} from "../timetravel";
@@ -23,8 +23,8 @@ export class Strip {
   constructor(
     root: HTMLElement,
     private readonly state: State,
-    private readonly clock: Clock,
-    private readonly travel: TimeTravel,
+    travel: TimeTravel,
+    private readonly eventClock: EventClock,
     actions: {help: () => void; retry: () => void; status: () => void},
   ) {
     const metrics = h(
@@ -48,25 +48,14 @@ export class Strip {
     });
     state.status.watch(() => this.#showStatus());
     state.link.watch(() => this.#showLink());
-    travel.moment.subscribe(() => this.tick());
-    window.setInterval(() => this.tick(), 250);
+    travel.moment.watch(({kind}) => (document.documentElement.dataset["moment"] = kind));
+    eventClock.shown.watch(() => this.#showTime());
   }
 
-  /** The event time that belongs to a moment of the server's clock. */
-  eventTime(at: number): number {
-    const status = this.state.status.value;
-    if (!status || status.event_time === null) return at;
-    return status.event_time + (at - status.now) * (at > status.now ? this.state.speed.value : 1);
-  }
-
-  tick(): void {
-    const past = this.travel.past;
-    const at = past ? past.at : this.clock.now();
-    const known = this.state.status.value?.event_time != null;
-    const shown = this.eventTime(at);
-    setText(this.#clock, known || past ? formatTime(shown) : "––:––:––");
-    setText(this.#date, known || past ? formatDate(shown) : "no events yet");
-    document.documentElement.dataset["moment"] = past ? "past" : "live";
+  #showTime(): void {
+    const time = this.eventClock.shown.value;
+    setText(this.#clock, time === null ? "––:––:––" : formatTime(time));
+    setText(this.#date, time === null ? "no events yet" : formatDate(time));
   }
 
   #showStatus(): void {
@@ -80,10 +69,7 @@ export class Strip {
     dead.set(formatNumber(status.dead));
     dead.root.classList.toggle("bad", status.dead > 0);
     const behind = status.watermark !== null && status.event_time !== null ? status.event_time - status.watermark : null;
-    const parts = [behind === null ? "no watermark" : `watermark −${formatDuration(Math.max(0, behind))}`];
-    if (status.lag !== null) parts.push(`lag ${formatDuration(status.lag)}`);
-    setText(this.#watermark, parts.join(" · "));
-    this.tick();
+    setText(this.#watermark, behind === null ? "no watermark" : `watermark ${formatDuration(Math.max(0, behind))} behind`);
   }
 
   #showLink(): void {

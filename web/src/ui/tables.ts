@@ -83,7 +83,9 @@ export class Tables {
     const sorted = (layer.geometry.kind === "none" ? items.sort((a, b) => b.t - a.t) : items.sort(byValue)).slice(0, ROWS);
     setText(this.#caption, `${layer.title}: ${items.length} ${items.length === 1 ? "result" : "results"}${items.length > ROWS ? `, the first ${ROWS}` : ""}`);
     this.#head.replaceChildren(h("tr", {}, ...columns.map(({label, unit}) => h("th", {scope: "col"}, unit ? `${label}, ${unit}` : label)), h("th", {scope: "col"}, "time")));
+    const focused = document.activeElement?.closest<HTMLElement>("tr[data-key]")?.dataset["key"];
     this.#body.replaceChildren(...sorted.map((item) => this.#row(layer, item, columns)));
+    if (focused !== undefined) this.#body.querySelector<HTMLElement>(`tr[data-key="${CSS.escape(focused)}"] button`)?.focus({preventScroll: true});
     const series = this.#series.get(layer.name) ?? [];
     this.#plot.root.hidden = layer.geometry.kind !== "none" || series.length < 2 || layer.value === null;
     if (layer.value) this.#plot.show(series, {label: layer.value.label, ...(layer.value.unit && {unit: layer.value.unit}), dots: items.length > 1});

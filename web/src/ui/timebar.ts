@@ -1,4 +1,4 @@
-import type {Clock} from "../clock";
+import type {EventClock} from "../eventclock";
 import {formatDuration, formatTime} from "../format";
 import {HOUR, type TimeTravel} from "../timetravel";
 import {h, icon, iconButton, setText} from "./dom";
@@ -10,16 +10,16 @@ export class TimeBar {
   #play = h("button", {type: "button", className: "icon-button play", data: {test: "play"}});
   #slider = h("input", {type: "range", min: "0", max: String(HOUR), step: "1000", value: String(HOUR), data: {test: "slider"}, aria: {label: "Time within the last hour"}});
   #ticks = h("div", {className: "ticks", aria: {hidden: "true"}});
-  #label = h("output", {className: "moment", data: {test: "moment"}});
+  /** No `output`: screen readers would tell of it every second. */
+  #label = h("span", {className: "moment", data: {test: "moment"}});
   #speed = h("button", {type: "button", className: "quiet speed", title: "How fast to play", data: {test: "speed"}}, "1×");
   #live = h("button", {type: "button", className: "live", data: {test: "live"}}, h("i", {}), "Live");
   #dragging = false;
 
   constructor(
     root: HTMLElement,
-    private readonly clock: Clock,
     private readonly travel: TimeTravel,
-    private readonly eventTime: (at: number) => number,
+    private readonly eventClock: EventClock,
     /** When alerts happened, for the ticks above the slider. */
     private readonly alerts: () => number[],
   ) {
@@ -45,6 +45,7 @@ export class TimeBar {
       this.#live,
     );
     travel.moment.watch(() => this.#show());
+    eventClock.shown.subscribe(() => this.#tell());
     window.setInterval(() => this.#show(), 1000);
   }
 
@@ -61,20 +62,27 @@ export class TimeBar {
       this.#play.setAttribute("aria-label", running ? "Pause" : "Play");
       this.#play.replaceChildren(icon(running ? "pause" : "play"));
     }
-    const ago = latest - at;
-    const text = past ? (past.error ?? `${formatTime(this.eventTime(at))} · ${ago < 2000 ? "paused" : `${formatDuration(ago)} ago`}`) : formatTime(this.eventTime(this.clock.now()));
-    setText(this.#label, text);
-    this.#slider.setAttribute("aria-valuetext", past ? text : "live");
     this.#live.setAttribute("aria-pressed", String(!past));
     this.#label.classList.toggle("loading", past?.loading ?? false);
     this.#label.classList.toggle("bad", Boolean(past?.error));
     setText(this.#speed, `${past?.speed ?? 1}×`);
     this.#speed.hidden = !past;
-    this.#showTicks(this.eventTime(earliest));
+    this.#tell();
+    this.#showTicks(this.eventClock.at(earliest), this.eventClock.at(latest));
   }
 
-  #showTicks(earliest: number): void {
-    const places = [...new Set(this.alerts().filter((t) => t >= earliest).map((t) => Math.round((1000 * (t - earliest)) / HOUR) / 10))];
+  #tell(): void {
+    const past = this.travel.past;
+    const time = this.eventClock.shown.value === null ? "––:––:––" : formatTime(this.eventClock.shown.value);
+    const ago = past ? this.travel.range[1] - past.at : 0;
+    const text = past ? (past.error ?? `${time} · ${ago < 2000 ? "paused" : `${formatDuration(ago)} ago`}`) : time;
+    setText(this.#label, text);
+    this.#slider.setAttribute("aria-valuetext", past ? text : "live");
+  }
+
+  #showTicks(earliest: number, latest: number): void {
+    const happened = this.alerts().filter((t) => t >= earliest && t <= latest);
+    const places = [...new Set(happened.map((t) => Math.round((1000 * (t - earliest)) / (latest - earliest)) / 10))];
     const wanted = places.slice(0, 200).join(" ");
     if (this.#ticks.dataset["places"] === wanted) return;
     this.#ticks.dataset["places"] = wanted;

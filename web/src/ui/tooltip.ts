@@ -1,8 +1,7 @@
 import type {Pointed} from "../map/map";
-import {formatValue} from "../format";
 import type {State} from "../state";
 import type {Store} from "../store";
-import {nameOf, summaryOf, timingOf} from "./describe";
+import {nameOf, summaryOf, timingOf, valueIn} from "./describe";
 import {fill, h} from "./dom";
 
 /** What is under the pointer, in a few words beside it. */
@@ -24,7 +23,7 @@ export class Tooltip {
     fill(
       this.root,
       h("span", {className: "kicker"}, h("i", {className: "dot", style: `background:${colours.css(colours.valueOf(item, main))}`}), layer.title),
-      h("b", {}, layer.value ? `${formatValue(item.v, layer.value.unit)} ${layer.value.unit ? "" : layer.value.label}` : nameOf(item, layer)),
+      h("b", {}, valueIn(item, layer) ?? nameOf(item, layer)),
       h("small", {}, layer.geometry.kind === "point" ? nameOf(item, layer) : summaryOf(item, layer, {value: false})),
       timing && timing.label !== "final" && h("em", {className: `timing ${timing.label}`}, timing.label),
     );

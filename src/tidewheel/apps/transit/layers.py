@@ -23,7 +23,6 @@ _CHANGES = {"start": "#d55e00", "end": "#0072b2", "enter": "#d55e00", "leave": "
 
 _POSITION = 10_000
 _JOURNEY = 300_000
-_PAIR = ["route", "direction", "operator", "vehicle", "other_operator", "other_vehicle"]
 
 
 def _figures(*told: tuple[str, str, str]) -> list[Figure]:
@@ -51,6 +50,30 @@ def _stops(topic: str, title: str, about: str, *, on: bool) -> Layer:
         ),
         filters=["mode", "operator"],
         on=on,
+    )
+
+
+def _pairs(
+    topic: str, title: str, about: str, *, value: Value, scale: Scale | None = None, figures: list[tuple[str, str, str]]
+) -> Layer:
+    return Layer(
+        topic=topic,
+        title=title,
+        about=about,
+        key=["route", "direction", "operator", "vehicle", "other_operator", "other_vehicle"],
+        geometry=Nowhere(),
+        show="table",
+        value=value,
+        scale=scale,
+        figures=_figures(
+            ("route", "route", ""),
+            ("direction", "direction", ""),
+            ("vehicle", "vehicle", ""),
+            ("other_vehicle", "other vehicle", ""),
+            *figures,
+        ),
+        filters=["operator", "route"],
+        on=False,
     )
 
 
@@ -175,45 +198,20 @@ LAYERS: Final = (
         expiry=_JOURNEY,
         on=False,
     ),
-    Layer(
-        topic="analytics.bunching",
-        title="Bunching",
-        about="Two vehicles of a route less than 200 m apart: when it starts and when it ends.",
-        key=_PAIR,
-        geometry=Nowhere(),
-        show="table",
+    _pairs(
+        "analytics.bunching",
+        "Bunching",
+        "Two vehicles of a route less than 200 m apart: when it starts and when it ends.",
         value=Value(field="change", label="change"),
         scale=Scale(kind="categorical", categories={name: _CHANGES[name] for name in ("start", "end")}),
-        figures=_figures(
-            ("route", "route", ""),
-            ("direction", "direction", ""),
-            ("vehicle", "vehicle", ""),
-            ("other_vehicle", "other vehicle", ""),
-            ("change", "change", ""),
-            ("distance", "distance", "m"),
-            ("duration", "duration", "s"),
-        ),
-        filters=["operator", "route"],
-        on=False,
+        figures=[("change", "change", ""), ("distance", "distance", "m"), ("duration", "duration", "s")],
     ),
-    Layer(
-        topic="analytics.closing-in",
-        title="Closing in",
-        about="Vehicles that catch up with another of their route.",
-        key=_PAIR,
-        geometry=Nowhere(),
-        show="table",
+    _pairs(
+        "analytics.closing-in",
+        "Closing in",
+        "Vehicles that catch up with another of their route.",
         value=Value(field="distance", label="distance", unit="m"),
-        figures=_figures(
-            ("route", "route", ""),
-            ("direction", "direction", ""),
-            ("vehicle", "vehicle", ""),
-            ("other_vehicle", "other vehicle", ""),
-            ("distance", "distance", "m"),
-            ("closing_speed", "closing speed", "m/s"),
-        ),
-        filters=["operator", "route"],
-        on=False,
+        figures=[("distance", "distance", "m"), ("closing_speed", "closing speed", "m/s")],
     ),
     Layer(
         topic="analytics.geofences",

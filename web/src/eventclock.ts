@@ -1,0 +1,63 @@
+import type {Status} from "./contract";
+import {Signal} from "./signal";
+import {HOUR} from "./timetravel";
+
+export interface EventClockOptions {
+  /** The server's clock. */
+  now: () => number;
+  /** The moment of it that is shown, if that is not now. */
+  past: () => number | null;
+  /** How much faster than life the events come. */
+  speed: () => number;
+}
+
+/**
+ * How far event time is now, and was at any moment of the last hour, as the server told every second. All that the page
+ * says of event time comes from here, so that no two of its parts differ.
+ */
+export class EventClock {
+  /** The event time of what is shown, in whole seconds; null before the first event. */
+  readonly shown = new Signal<number | null>(null);
+  #heard: {at: number; time: number}[] = [];
+  #time: number | null = null;
+  #held: number | null = null;
+
+  constructor(private readonly options: EventClockOptions) {}
+
+  /** The same to the millisecond; where nothing is known, the server's clock. */
+  get time(): number {
+    return this.#time ?? this.options.past() ?? this.options.now();
+  }
+
+  /** How far it is, whatever is shown. */
+  get live(): number {
+    return this.at(this.options.now());
+  }
+
+  /** Event time at a moment of the server's clock. */
+  at(moment: number): number {
+    const before = this.#heard.findLastIndex(({at}) => at <= moment);
+    const [known, next] = [this.#heard[Math.max(0, before)], this.#heard[before + 1]];
+    if (!known) return moment;
+    if (before < 0 || !next) return known.time + (moment - known.at) * this.options.speed();
+    return known.time + ((next.time - known.time) * (moment - known.at)) / (next.at - known.at);
+  }
+
+  heard({now, event_time: time}: Pick<Status, "now" | "event_time">): void {
+    if (time === null) return;
+    // A server that was started anew may have gone back.
+    this.#heard = this.#heard.filter(({at}) => at < now && at >= now - HOUR);
+    this.#heard.push({at: now, time});
+    this.tick();
+  }
+
+  tick(): void {
+    const past = this.options.past();
+    // A moment that is held stays what it was when it was stopped, whatever is learnt since.
+    if (past !== null && past === this.#held) return;
+    const known = this.#heard.length > 0;
+    this.#held = known ? past : null;
+    this.#time = known || past !== null ? this.at(past ?? this.options.now()) : null;
+    this.shown.set(this.#time === null ? null : Math.floor(this.#time / 1000) * 1000);
+  }
+}
