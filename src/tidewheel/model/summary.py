@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tidewheel.model.time import Duration, Instant
 
-__all__ = ["Summary", "skew_bins", "skew_bounds", "summarize"]
+__all__ = ["Summary", "merge", "skew_bins", "skew_bounds", "summarize"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +91,27 @@ def summarize(
         untimed=untimed,
         skew=dict(zip(bins.tolist(), counts.tolist(), strict=True)),
         punctuations=tuple(sorted(punctuations)),
+    )
+
+
+def merge(summaries: Iterable[Summary]) -> Summary:
+    """The summary of all the records together."""
+    parts = list(summaries)
+    skew: dict[int, int] = {}
+    for part in parts:
+        for bin_number, count in part.skew.items():
+            skew[bin_number] = skew.get(bin_number, 0) + count
+    lows = [part.min_event_time for part in parts if part.min_event_time is not None]
+    highs = [part.max_event_time for part in parts if part.max_event_time is not None]
+    plausible = [part.max_plausible for part in parts if part.max_plausible is not None]
+    return Summary(
+        count=sum(part.count for part in parts),
+        append_time=max((part.append_time for part in parts), default=0),
+        min_event_time=min(lows, default=None),
+        max_event_time=max(highs, default=None),
+        max_plausible=max(plausible, default=None),
+        future_tolerance=max((part.future_tolerance for part in parts), default=0),
+        untimed=sum(part.untimed for part in parts),
+        skew=skew,
+        punctuations=tuple(sorted(mark for part in parts for mark in part.punctuations)),
     )
