@@ -258,6 +258,23 @@ def test_matches_that_are_held_back_count_towards_the_limit_and_come_out_when_wh
     assert held == [0] * 10
 
 
+@pytest.mark.parametrize("limit", range(3, 10))
+def test_what_began_before_a_match_holds_it_back_also_if_it_comes_to_nothing_within_the_batch(limit):
+    chain = pattern("c", pl.col("x") >= 1).times(9).consecutive()
+    pair = pattern("a", pl.col("x") == 2).followed_by_any("b", pl.col("x") == 3)
+    matcher = Matcher(pattern(any_of(chain, pair)).after_match("skip to next"), keys="k", limit=limit)
+    rows = batch(*[("k", time, x) for time, x in enumerate([1, 2, 3, 3, 3, 0, 0])])
+    together, _ = matcher.step({}, rows, 7)
+    state, one_by_one = {}, []
+    for time in range(7):
+        outputs, state = matcher.step(state, rows[time : time + 1], time + 1)
+        one_by_one.append(outputs)
+    for name, output in together.items():
+        assert output.equals(pl.concat(outputs[name] for outputs in one_by_one))
+    reference = PatternReference(matcher, {"k": pl.String(), "x": pl.Int64()}).step(rows, watermark=7)
+    assert {name: len(reference[name]) for name in together} == {name: one.height for name, one in together.items()}
+
+
 def test_a_loop_without_end_is_dropped_when_it_has_taken_too_many_events():
     loop = pattern("a", pl.col("x") == 1).next("b", pl.col("x") == 2).one_or_more().consecutive().greedy()
     matcher = Matcher(loop.next("c", pl.col("x") == 3), keys="k", limit=10)

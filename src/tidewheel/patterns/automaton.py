@@ -226,7 +226,7 @@ class Automaton:
             if machine.remembers:
                 taken = machine.memory.after(taken, target, event)
             new = Run(target, opened, path, size, start, start_time, time, taken)
-            self._weight += weight(size)
+            self._weight += 1 if run is None else weight(size)
             self._schedule(new)
             self._fresh.append(new)
 

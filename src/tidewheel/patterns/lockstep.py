@@ -26,12 +26,14 @@ MOST_STEPS = 200
 @dataclass(frozen=True)
 class Ahead:
     """What becomes of partial matches. reaches: those to leave to the automaton; weight: of all that one becomes, at
-    most, at a time. For the others, what is left of them: which one (origin), how many events it has, the positions at
-    which they were taken (a row each, of which the first `length` count), and whether its time has run out.
+    most, at a time; until: the row of the event that came last to any of that. For the others, what is left of them:
+    which one (origin), how many events it has, the positions at which they were taken (a row each, of which the first
+    `length` count), and whether its time has run out.
     """
 
     reaches: Truths
     weight: Numbers
+    until: Numbers
     origin: Numbers
     length: Numbers
     positions: Numbers
@@ -70,7 +72,7 @@ def follow(
     events it has taken; due: when its time runs out.
     """
     reaches = np.zeros(len(following), dtype=np.bool_)
-    weighs = weight(sizes)
+    weighs, until = weight(sizes), following.copy()
     # The front: which partial match, and the positions it came by.
     origin = np.arange(len(following), dtype=np.int64)
     path = positions.astype(np.int64).reshape(-1, 1)
@@ -81,6 +83,7 @@ def follow(
             reaches[origin] = True
             break
         row = following[origin] + length - 1
+        until[origin] = row
         goes_on = row < ends[origin]
         # A time that runs out by the next event runs out by the watermark, too.
         expired = np.where(goes_on, batch.times[np.minimum(row, len(batch) - 1)], mark) >= due[origin]
@@ -89,8 +92,8 @@ def follow(
             left.append((origin[over], path[over], expired[over]))
             origin, path, row = origin[~over], path[~over], row[~over]
         origin, path = _step(machine, batch.bits[row], origin, path, reaches)
-        weighs = np.maximum(weighs, np.bincount(origin, minlength=len(following)) * weight(sizes + length))
-    return _ahead(left, reaches, weighs)
+        weighs[origin] = np.maximum(weighs[origin], np.bincount(origin)[origin] * weight(sizes[origin] + length))
+    return _ahead(left, reaches, weighs, until)
 
 
 def _step(machine: Machine, bits: Numbers, origin: Numbers, path: Numbers, reaches: Truths) -> tuple[Numbers, Numbers]:
@@ -126,7 +129,7 @@ def _takes(way: Way, bits: Numbers) -> Truths:
     return found
 
 
-def _ahead(left: list[tuple[Numbers, Numbers, Truths]], reaches: Truths, weighs: Numbers) -> Ahead:
+def _ahead(left: list[tuple[Numbers, Numbers, Truths]], reaches: Truths, weighs: Numbers, until: Numbers) -> Ahead:
     left = [(origin[keep], path[keep], expired[keep]) for origin, path, expired in left for keep in [~reaches[origin]]]
     longest = max((path.shape[1] for _, path, _ in left), default=1)
     padded = [np.pad(path, ((0, 0), (0, longest - path.shape[1]))) for _, path, _ in left]
@@ -134,6 +137,7 @@ def _ahead(left: list[tuple[Numbers, Numbers, Truths]], reaches: Truths, weighs:
     return Ahead(
         reaches=reaches,
         weight=weighs,
+        until=until,
         origin=np.concatenate([none, *(origin for origin, _, _ in left)]),
         length=np.concatenate([none, *(np.full(len(path), path.shape[1], dtype=np.int64) for _, path, _ in left)]),
         positions=np.concatenate([np.empty((0, longest), dtype=np.int64), *padded]),

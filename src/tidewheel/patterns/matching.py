@@ -132,11 +132,15 @@ class Matching:
                 mark=mark,
             )
             found = Running(self._machine, work).run()
-            if not found.too_many:
+            again = found.too_many
+            if len(found.given):
+                key, start, completed = found.given.T
+                again += key[starters.holding_back(~take_starters, start, completed)].tolist()
+            if not again:
                 waiting.take(take_runs)
                 starters.left = starters.left.without(take_starters)
                 return found
-            whole[found.too_many] = True
+            whole[again] = True
 
     def _pool(self, kept: Kept, events: pl.DataFrame) -> pl.DataFrame:
         names = [name for name in self._layout.events if name != ID]

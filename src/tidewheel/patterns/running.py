@@ -16,7 +16,7 @@ from tidewheel.patterns.kept import HELD, ID, RUN, Kept, needed
 from tidewheel.patterns.machine import Machine
 from tidewheel.patterns.measures import EVENTS, POSITIONS
 from tidewheel.patterns.memory import Taken
-from tidewheel.patterns.run import BY_TIME, Match, Path, Run, steps_of
+from tidewheel.patterns.run import BY_TIME, Match, Path, Run
 
 __all__ = ["PATHS", "Found", "Running", "Work"]
 
@@ -32,7 +32,10 @@ PATHS = {
 
 @dataclass
 class Found:
-    """too_many: keys whose partial matches were too many to leave any of them out."""
+    """too_many: keys whose partial matches were too many to leave any of them out. given: a row for each match that
+    others of its key, some of which were left out, have a say in: the key, the rows of the events that began and
+    completed the match.
+    """
 
     matches: pl.DataFrame
     timed_out: pl.DataFrame
@@ -40,6 +43,7 @@ class Found:
     runs: pl.DataFrame
     held: pl.DataFrame
     too_many: list[int]
+    given: Numbers
 
 
 @dataclass(frozen=True)
@@ -128,6 +132,8 @@ class Running:
                 collected.too_many.append(key)
             else:
                 collected.add(key, automaton)
+                if not whole and not self._machine.program.policy.independent:
+                    collected.give(key, automaton.matches)
         return collected.found()
 
     @staticmethod
@@ -175,13 +181,16 @@ class _Collected:
         self._runs: list[tuple[Any, ...]] = []
         self._held: list[tuple[Any, ...]] = []
         self.too_many: list[int] = []
+        self._given: list[tuple[int, int, int]] = []
+
+    def give(self, key: int, matches: list[Match]) -> None:
+        self._given += [(key, self._row(match.start), self._row(self._completed(match))) for match in matches]
 
     def add(self, key: int, automaton: Automaton) -> None:
         matches = automaton.matches
         if len(matches) > 1:
-            matches = sorted(matches, key=_moment)
-            if any(_moment(one) == _moment(other) for one, other in itertools.pairwise(matches)):
-                matches.sort(key=lambda match: match.order)
+            alike = len({_moment(match) for match in matches}) < len(matches)
+            matches = sorted(matches, key=(lambda match: match.order) if alike else _moment)
         self._matches += [self._told(key, match.path, match.completed_at) for match in matches]
         self._timed_out += [self._told(key, one.path, one.at) for one in automaton.timed_out]
         self._dropped += [self._told(key, one.path, one.at) for one in automaton.dropped]
@@ -214,6 +223,7 @@ class _Collected:
             runs=_frame(self._runs, key | RUN),
             held=_frame(self._held, key | HELD),
             too_many=self.too_many,
+            given=np.array(self._given, dtype=np.int64).reshape(-1, 3),
         )
 
     def _told(self, key: int, path: Path, at: Instant) -> tuple[Any, ...]:
@@ -221,9 +231,23 @@ class _Collected:
         return key, at, events[0], events, positions
 
     def _path(self, path: Path) -> tuple[list[int], list[int]]:
-        steps = steps_of(path)
         ids = self._ids
-        return [ids[event] for event, _ in steps], [position for _, position in steps]
+        events, positions = [], []
+        node: Path | None = path
+        while node is not None:
+            node, event, position = node
+            events.append(ids[event])
+            positions.append(position)
+        return events[::-1], positions[::-1]
+
+    @staticmethod
+    def _completed(match: Match) -> int:
+        """The event that completed it; if time did, its last one."""
+        return match.path[1] if match.completed_by == BY_TIME else match.completed_by
+
+    def _row(self, event: int) -> int:
+        """In the batch; what came before it is -1 at most."""
+        return self._ids[event] - self._next_id if event >= 0 else -1
 
     def _by(self, event: int) -> int:
         if event == BY_TIME:

@@ -22,13 +22,15 @@ __all__ = ["Starters", "starters_of"]
 class Starters:
     """Events that begin a match, one for each start they make: the event's row, its key, the start's number.
 
-    weight: of all that it becomes, at most, at a time. left: what is left of those that Python does not run.
+    weight: of all that it becomes, at most, at a time. until: the row of the event that ended it, if one did. left:
+    what is left of those that Python does not run.
     """
 
     row: Numbers
     key: Numbers
     start: Numbers
     weight: Numbers
+    until: Numbers
     active: Truths
     left: Left
 
@@ -37,6 +39,16 @@ class Starters:
         """Those that are over within this batch, without a trace."""
         found = ~self.active
         found[self.left.origin] = False
+        return found
+
+    def holding_back(self, left_out: Truths, starts: Numbers, completed: Numbers) -> Truths:
+        """Which matches any of these would hold back: it began no later, and was there when the match was complete.
+        Matches are told by the rows of the events that began and completed them."""
+        order = np.flatnonzero(left_out)[np.argsort(self.row[left_out], kind="stable")]
+        rows = self.row[order]
+        # Keys come one after the other: what began with one of them ended before the events of the next.
+        until = np.maximum.accumulate(np.append(-1, self.until[order]))
+        found: Truths = until[np.searchsorted(rows, starts, side="right")] > completed
         return found
 
     def marks(self, taken: Truths, events: int) -> Numbers:
@@ -122,12 +134,15 @@ def starters_of(machine: Machine, batch: Batch, mark: Instant) -> Starters:
 def _starts(machine: Machine, batch: Batch, mark: Instant, number: int) -> Starters:
     row = np.flatnonzero(batch.satisfied(machine.start_masks[number])).astype(np.int64)
     followed = can_be_followed(machine, machine.starts[number])
-    active, weighs, left = (_followed if followed else _waiting)(machine, batch, row, machine.starts[number], mark)
+    active, weighs, until, left = (_followed if followed else _waiting)(
+        machine, batch, row, machine.starts[number], mark
+    )
     return Starters(
         row=row,
         key=batch.keys[row],
         start=np.full(len(row), number, dtype=np.int64),
         weight=weighs,
+        until=until,
         active=active,
         left=left,
     )
@@ -135,7 +150,7 @@ def _starts(machine: Machine, batch: Batch, mark: Instant, number: int) -> Start
 
 def _followed(
     machine: Machine, batch: Batch, row: Numbers, position: int, mark: Instant
-) -> tuple[Truths, Numbers, Left]:
+) -> tuple[Truths, Numbers, Numbers, Left]:
     due = batch.times[row] + machine.window
     ones = np.ones(len(row), dtype=np.int64)
     ahead = follow(machine, batch, row + 1, batch.ends[batch.keys[row]], ones * position, ones, due, mark)
@@ -156,12 +171,12 @@ def _followed(
         due=due[ahead.origin],
         over_time=ahead.over_time,
     )
-    return ahead.reaches, ahead.weight, left
+    return ahead.reaches, ahead.weight, ahead.until, left
 
 
 def _waiting(
     machine: Machine, batch: Batch, row: Numbers, position: int, mark: Instant
-) -> tuple[Truths, Numbers, Left]:
+) -> tuple[Truths, Numbers, Numbers, Left]:
     """Those that have their first event only, and wait for more than the next one."""
     key, time = batch.keys[row], batch.times[row]
     # The edges that may be open: all, or those that the next event leaves, by how long after the first one it comes.
@@ -197,4 +212,4 @@ def _waiting(
         due=due[origin],
         over_time=due[origin] <= mark,
     )
-    return active, np.ones(len(row), dtype=np.int64), left
+    return active, np.ones(len(row), dtype=np.int64), row + 1, left
