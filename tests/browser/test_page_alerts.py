@@ -39,6 +39,7 @@ def test_an_emergency_stop_is_in_the_list_at_once_and_a_click_flies_there(log, s
     )
     expect(shown.test("details-name")).to_contain_text("vehicle 77")
     expect(shown.test("details-value")).to_have_text("12")
+    expect(shown.test("details").locator("[data-test=plot]")).to_have_attribute("data-seconds", "60")
 
 
 @pytest.mark.parametrize("where", ["near", "far away"])

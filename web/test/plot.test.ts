@@ -5,19 +5,21 @@ import {describe as inWords, shortTime, timeRange, valueRange} from "../src/ui/p
 const NOON = Date.UTC(2026, 4, 4, 12) / 1000;
 
 describe("the time that a plot covers", () => {
+  const range = (...times: number[]): [number, number] => timeRange(times.map((t) => ({t: t * 1000, v: 1})));
+
   it("is a minute around a single moment", () => {
-    const [first, last] = timeRange(NOON, NOON);
+    const [first, last] = range(NOON);
     expect([first, last]).toEqual([NOON - 30, NOON + 30]);
     const ticks = [first, NOON, last].map((time) => shortTime(time * 1000, last - first));
     expect(new Set(ticks).size).toBe(3);
   });
 
-  it("is a minute around less than that", () => expect(timeRange(NOON, NOON + 10)).toEqual([NOON - 25, NOON + 35]));
+  it("is a minute around less than that", () => expect(range(NOON, NOON + 10)).toEqual([NOON - 25, NOON + 35]));
 
-  it("is that of the points where they span more", () => expect(timeRange(NOON, NOON + 900)).toEqual([NOON, NOON + 900]));
+  it("is that of the points where they span more", () => expect(range(NOON, NOON + 300, NOON + 900)).toEqual([NOON, NOON + 900]));
 
   it("is about now where there are none", () => {
-    const [first, last] = timeRange(null, null);
+    const [first, last] = timeRange([]);
     expect(last - first).toBeGreaterThanOrEqual(60);
     expect(Math.abs((first + last) / 2 - Date.now() / 1000)).toBeLessThan(5);
   });

@@ -78,7 +78,7 @@ export class Plot {
         padding: [8, 8, 0, 0],
         legend: {show: false},
         cursor: {drag: {x: false, y: false}, points: {size: 7}, y: false},
-        scales: {x: {range: (_, low, high) => timeRange(low, high)}, y: {range: (_, low, high) => valueRange(low, high)}},
+        scales: {x: {range: () => timeRange(this.#points)}, y: {range: (_, low, high) => valueRange(low, high)}},
         axes: [
           {...axis, size: 22, space: 64, values: (_, times) => times.map((time) => shortTime(time * 1000, times.at(-1)! - times[0]!)), grid: {show: false}},
           {...axis, size: 42, space: 30, values: (_, values) => values.map(formatNumber)},
@@ -95,7 +95,10 @@ export class Plot {
           },
           {label: `${label}, provisional`, stroke: accent, paths: () => null, points: {show: true, size: 6, fill: paper, stroke: accent, width: 1.25}},
         ],
-        hooks: {setCursor: [(plot) => this.#tell(plot)]},
+        hooks: {
+          setCursor: [(plot) => this.#tell(plot)],
+          setScale: [({scales: {x}}) => (this.root.dataset["seconds"] = String(Math.round(x!.max! - x!.min!)))],
+        },
       },
       this.#data(),
       this.root,
@@ -117,9 +120,12 @@ export function shortTime(ms: number, span: number): string {
   return span < 150 ? formatTime(ms) : formatTime(ms).slice(0, 5);
 }
 
-/** At least a minute (in seconds), with what there is in its middle: a single moment has no length to be drawn on. */
-export function timeRange(low: number | null, high: number | null): [number, number] {
-  const [first, last] = [low ?? Date.now() / 1000, high ?? Date.now() / 1000];
+/**
+ * The time of the points, in seconds; at least a minute, with them in its middle: a single moment has no length to be
+ * drawn on, and uPlot would make it a day.
+ */
+export function timeRange(points: readonly PlotPoint[]): [number, number] {
+  const [first, last] = [points[0], points.at(-1)].map((point) => (point?.t ?? Date.now()) / 1000) as [number, number];
   const missing = Math.max(0, SHORTEST - (last - first)) / 2;
   return [first - missing, last + missing];
 }
