@@ -13,7 +13,9 @@ from functools import partial
 from pathlib import Path
 
 from tidewheel.bench.figures import Figure, judged
+from tidewheel.bench.frame_floor import does_nothing
 from tidewheel.bench.parts import Part, run_parts
+from tidewheel.bench.profiles import profile
 from tidewheel.bench.shared_query import ten_jobs
 from tidewheel.bench.small_batches import small_batches
 from tidewheel.bench.spark_bench import FEW, MANY, started_spark
@@ -157,17 +159,35 @@ def _any_frame(bench: Bench) -> list[Figure]:
         result = windowed(source, fixed("10 s")).aggregate(events=agg.count(), total=agg.sum("value"))
         return bench.frame(data, result.df())
 
+    def nothing(data: Dataset) -> Measured:
+        buckets = int(str(bench.spark.conf.get("spark.sql.shuffle.partitions")))
+        return bench.frame(data, does_nothing(data.parquet(bench.spark), buckets=buckets))
+
     data = bench.data(FEW)
     assert bench.settings is not None  # found before anything else is timed
     bench.say(group)
     run(bench.small)
-    pair = best({"frame": partial(run, data), "spark": partial(bench.spark_own, data, "10 seconds")})
+    nothing(bench.small)
+    sides = best(
+        {
+            "ours": partial(run, data),
+            "Spark's": partial(bench.spark_own, data, "10 seconds"),
+            "functions in Python that do nothing": partial(nothing, data),
+        }
+    )
+    mine, spark, floor = (side.rate for side in sides.values())
     figures = [
-        Figure(group, "ours", pair["frame"].rate, "events/s"),
-        Figure(group, "Spark's own", pair["spark"].rate, "events/s"),
-        judged(group, "ratio", pair["frame"].rate / pair["spark"].rate, "x", least=0.8),
+        Figure(group, "ours", mine, "events/s"),
+        Figure(group, "Spark's own", spark, "events/s"),
+        Figure(group, "through functions in Python that do nothing", floor, "events/s"),
+        judged(group, "ratio", mine / spark, "x", least=0.8),
+        Figure(group, "ratio to functions that do nothing", mine / floor, "x"),
     ]
-    return figures + _explained(bench, figures, {"ours": pair["frame"], "Spark's": pair["spark"]}, FEW)
+    if all(figure.met is not False for figure in figures):
+        return figures
+    return figures + [
+        figure for name, side in sides.items() for figure in profile(f"{group}: a batch of {name}", side.progress)
+    ]
 
 
 def _explained(bench: Bench, figures: Sequence[Figure], sides: Mapping[str, Measured], keys: int) -> list[Figure]:
