@@ -12,6 +12,7 @@ import tidewheel as tw
 from tests.conformance.on_spark import panes_of
 from tidewheel.model.panes import Element, Pane
 from tidewheel.model.reference import Reference
+from tidewheel.model.time import now
 
 SECOND = 1_000_000
 START = 1_760_000_000 * SECOND
@@ -119,3 +120,25 @@ def test_a_streaming_frame_gives_the_panes_of_the_reference(name, answers):
     assert panes
     counts = rows.filter(pl.col("output") == "metrics").select(pl.col("metrics").struct.unnest())
     assert counts["events"].sum() == sum(map(len, FILES))
+
+
+@pytest.mark.parametrize("windows", [tw.windows.fixed("10 s"), tw.windows.session(gap="6 s")], ids=["slices", "rows"])
+def test_rows_from_the_future_are_late_and_do_not_move_the_watermark(windows, spark, tmp_path):
+    for number, seconds in enumerate([[0, 86_400], [3, 20], [1]]):
+        at = (pl.Series("at", seconds) * SECOND + now() - 100 * SECOND).cast(pl.Datetime("us", "UTC"))
+        path = tmp_path / f"{number}.parquet"
+        pl.DataFrame({"at": at, "key": ["a"] * len(seconds), "value": seconds}).write_parquet(path)
+        os.utime(path, (START // SECOND + number, START // SECOND + number))
+    frame = spark.readStream.schema("at TIMESTAMP, key STRING, value BIGINT").option("maxFilesPerTrigger", 1)
+    rows = tw.stream(frame.parquet(str(tmp_path)), time="at", watermark=tw.watermarks.bounded("1 h", future="1 min"))
+    result = rows.key_by("key").window(windows).aggregate(total=tw.agg.sum("value"))
+    name = f"future_{type(windows).__name__}"
+    query = result.df().writeStream.format("memory").queryName(name).trigger(availableNow=True)
+    query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    found = pl.DataFrame(pl.from_arrow(spark.table(name).toArrow()))
+    spark.catalog.dropTempView(name)
+    late = found.filter(pl.col("output") == "late").select(pl.col("late").struct.unnest())
+    assert late.select("value", "late_reason").rows() == [(86_400, "from the future")]
+    assert "_arrival" not in late.columns
+    counts = found.filter(pl.col("output") == "metrics").select(pl.col("metrics").struct.unnest())
+    assert counts.select(pl.sum("events", "accepted", "late")).row(0) == (5, 4, 1)

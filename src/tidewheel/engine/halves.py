@@ -163,16 +163,18 @@ class Dealer:
             rows = prepared(stage, some.frame, skipped)
             if not rows.height:
                 continue
+            future = self._flows[flow].future if self._depth == 0 else None
+            rows, rejected = operator.judge(rows, before, future=future, arrival=arrival)
+            if rejected is not None:
+                late.append(some.completed(stage, rejected))
+            if not rows.height:
+                continue
+            if not self._judged and arrival is not None:
+                rows = rows.drop(arrival)
+            if not self._judged and operator.late_by_slice:
+                port = f"{_DOUBT}{rows.select(pl.min(TIME)).item()}"
+                parcels.setdefault(spare, Parcel()).add(flow, port, _public(rows))
             if self._judged or operator.late_by_slice:
-                future = self._flows[flow].future if self._depth == 0 else None
-                rows, rejected = operator.judge(rows, before, future=future, arrival=arrival)
-                if rejected is not None:
-                    late.append(some.completed(stage, rejected))
-                if not rows.height:
-                    continue
-                if not self._judged:
-                    port = f"{_DOUBT}{rows.select(pl.min(TIME)).item()}"
-                    parcels.setdefault(spare, Parcel()).add(flow, port, _public(rows))
                 rows = operator.first_half(rows, before)
             good.append(rows)
         if good:

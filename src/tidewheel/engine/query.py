@@ -20,7 +20,7 @@ from tidewheel.engine.operator import Tick
 from tidewheel.engine.reading import DecodedBatch, ReadInfo
 from tidewheel.engine.workers import settle
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.model.time import Instant
+from tidewheel.model.time import Instant, now
 
 __all__ = [
     "OUT",
@@ -178,13 +178,14 @@ def row_parcels(
     as_read: Mapping[str, pl.DataType] | None = None,
 ) -> DataFrame:
     """Rows of any DataFrame as parcels. For a stream with a column `mark`, the time from which Spark's watermark
-    follows (`marked` finds it in a frame); with `ended`, the whole input, with the time of its end. Rows that were once
-    read from a log have the columns `as_read` again, and are judged by when they reached it."""
+    follows (`marked` finds it in a frame); with `ended`, the whole input, with the time of its end. By the clock of
+    whoever reads a stream its rows are from the future or not. Rows that were once read from a log have the columns
+    `as_read` again, and are judged by when they reached it."""
     dealer = Dealer(flows, buckets, judged=ended)
     ids = bucket_ids(buckets)
     tick = Tick(None, END_OF_TIME if ended else None, clock)
     schema = _ARROW.append(pa.field("mark", pa.timestamp("us", "UTC")))
-    arrival = None if as_read is None else "_arrival"
+    arrival = ARRIVAL if as_read is not None or not ended else None
 
     def half(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
@@ -197,6 +198,8 @@ def row_parcels(
             rows = cast(pl.DataFrame, pl.from_arrow(batch))
             if as_read is not None:
                 rows = rows.cast(dict(as_read)).with_columns(_ARRIVED)  # type: ignore[arg-type]
+            elif not ended:
+                rows = rows.with_columns(pl.lit(now(), pl.Int64).alias(ARRIVAL))
             parcels: dict[int, Parcel] = {}
             for flow in flows:
                 spare = (task + number) % buckets
