@@ -1,5 +1,7 @@
-"""What Spark alone takes to bring the rows of a DataFrame to Python, and from there to a state operator in Python. Both do
-nothing: over a DataFrame no engine that is written in Python can be faster."""
+"""What Spark alone takes to bring the rows of a DataFrame to Python, and from there to a state operator in Python.
+
+Both do nothing: over a DataFrame no engine that is written in Python can be faster.
+"""
 
 from __future__ import annotations
 
