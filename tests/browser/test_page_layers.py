@@ -103,7 +103,7 @@ def test_what_was_taken_back_is_emptied_at_once_and_what_expired_fades(log, star
     shown.sees(lambda: near(shown.colour(here), bare, 4), "the hexagon that was taken back is empty")
     assert outlined()
     shown.shoot("taken-back")
-    clock.ahead = 200 * SECOND
+    clock.ahead = 400 * SECOND
     shown.shows("vehicle-distribution", {})
     assert near(shown.colour(there), high), "the one that expired fades slowly"
     shown.tell("() => { window.pace = 1; }")

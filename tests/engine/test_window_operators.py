@@ -88,7 +88,7 @@ def test_a_row_touches_few_of_many_windows(windows):
     step(store, keys, 0)
     store.rows = 0
     assert step(store, ["k7"], 1) == [("k7", 2)]
-    assert store.rows < 20_000 // 64 * 3, "about a frame read, a frame written, and the list of frames"
+    assert store.rows < 20_000 // 16 * 3, "about a frame read, a frame written, and the list of frames"
 
 
 @settings(max_examples=200, deadline=None)

@@ -209,6 +209,8 @@ class _Shared:
 
     def start(self) -> StreamingQuery:
         """Start it with all that were not taken out."""
+        # In a thread that has not used it, Spark finds no session, and with it not the format "tidewheel".
+        self.spark.createDataFrame([], "nothing INT")
         self.held.drop_unfinished()
         suspended = Roster.read(self.held.roster_file).suspended
         running = [result for result in self.results if result.name not in suspended]

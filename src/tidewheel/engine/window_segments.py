@@ -20,7 +20,7 @@ SEGMENT = "__segment"
 FEW = 4_096
 """So many windows are kept in one frame."""
 _ALL_IN_ONE = 0
-_SPREAD = 64
+_SPREAD = 16
 
 
 def segments(windows: Windows, frame: pl.DataFrame, keys: Sequence[str], *, spread: bool) -> pl.Series:

@@ -85,14 +85,15 @@ class Strategy(ABC):
         """The highest event time that may be believed, or one shortly before it where only the skew is known."""
         # Whatever is trusted: no event is after all time, and a watermark there would say that the input has ended.
         limit = END_OF_TIME - 1 if self.future is None else summary.append_time + self.future
-        for known in (summary.max_event_time, summary.max_plausible):
-            if known is not None and known <= limit:
-                return known
-        bounds = [skew_bounds(number) for number in summary.skew]
-        believed = [low for low, high in bounds if summary.append_time + high <= limit]
-        if not believed or summary.min_event_time is None:
+        if summary.max_event_time is None or summary.min_event_time is None:
             return None
-        return max(summary.min_event_time, summary.append_time + max(believed))
+        if summary.max_event_time <= limit:
+            return summary.max_event_time
+        bounds = [skew_bounds(number) for number in summary.skew]
+        believed = [summary.append_time + low for low, high in bounds if summary.append_time + high <= limit]
+        if summary.max_plausible is not None and summary.max_plausible <= limit:
+            believed.append(summary.max_plausible)
+        return max(summary.min_event_time, *believed) if believed else None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
