@@ -9,6 +9,7 @@ from itertools import pairwise
 import polars as pl
 import polars_h3
 import pytest
+from job_checks import RECORDINGS, events_of, recording
 from lookup_run import LookupRun
 from simulator_support import MORNING
 
@@ -37,8 +38,13 @@ def positions() -> pl.DataFrame:
 
 @lru_cache(maxsize=1)
 def answers() -> dict[tuple, dict]:
+    """Where each journey of these positions ends."""
+    return made_up(positions())
+
+
+def made_up(frame: pl.DataFrame) -> dict[tuple, dict]:
     """Where each journey ends: places that are made up here, so that nobody else is asked."""
-    keys = positions().select(KEY).drop_nulls().unique(maintain_order=True).rows()
+    keys = frame.select(KEY).drop_nulls().unique(maintain_order=True).rows()
     places = sorted(PLACES.values())
     return {
         key: {"final_stop": str(n), "final_lat": places[n % 7][0], "final_lon": places[n % 7][1]}
@@ -46,9 +52,9 @@ def answers() -> dict[tuple, dict]:
     }
 
 
-def batches(most: int | None, seed: int = 5) -> list[tuple[pl.DataFrame, int]]:
+def batches(most: int | None, frame: pl.DataFrame | None = None) -> list[tuple[pl.DataFrame, int]]:
     """The positions in batches, each with the watermark that follows: a second behind the highest time so far."""
-    frame, chance = positions(), random.Random(seed)
+    frame, chance = positions() if frame is None else frame, random.Random(5)
     cuts = [0] if most is not None else [0, frame.height]
     while cuts[-1] < frame.height:
         cuts.append(min(frame.height, cuts[-1] + chance.randint(1, most or 1)))
@@ -138,6 +144,21 @@ def test_it_is_what_the_oracle_says_however_the_input_is_cut(log, most):
     assert final(outputs["results"]) == expected
     assert not any(cell == 0 for _, cell in expected)
     assert "failed" not in outputs
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_it_is_what_the_oracle_says_of_real_recordings(log, shared, name):
+    events = events_of(recording(shared / "data" / "hfp" / f"{name}.jsonl.gz"))
+    kinds = tw.stream(log, "input.vehicle-position", type=VehiclePosition).schema
+    frame = events.filter(pl.col("topic") == "input.vehicle-position")
+    frame = frame.select(pl.col(name).cast(kinds[name]) for name in frame.columns if name in kinds)
+    known = dict(list(made_up(frame).items())[::2])
+    for most in (None, 700):
+        given = batches(most, frame)
+        expected = oracle(given, known)
+        assert len(expected) > 50
+        assert final(run(log, given, told={0: known})["results"]) == expected
+        assert any(cell for _, cell in expected)
 
 
 @pytest.mark.parametrize("most", [None, 500])
