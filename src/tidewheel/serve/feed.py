@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
@@ -19,7 +19,7 @@ from tidewheel.serve.moments import batches_with_marks, offset_at
 from tidewheel.serve.rows import Decoder, prepared, shown_early
 from tidewheel.serve.status import Status
 from tidewheel.serve.view import View
-from tidewheel.transport.log import Batch, Log, Partition
+from tidewheel.transport.log import Batch, Log, Partition, TopicInfo
 
 __all__ = ["Feed"]
 
@@ -114,25 +114,26 @@ class Feed:
 
     def _step(self, *, wait: bool = False) -> None:
         now = self._alive = self._clock()
-        if now - self._looked >= _LOOK or now < self._looked:
-            self._look(now)
-            self._looked = now
+        infos = self._look(now) if now - self._looked >= _LOOK or now < self._looked else None
         positions: dict[Partition, int] = {
             (each.topic, number): at for each in self._following.values() for number, at in each.at.items()
         }
         backlog = next((each for each in self._following.values() if each.backlog), None)
         if not positions:
             self._stop.wait(_WAIT_SECONDS if wait else 0)
-        elif self._log.wait(positions, _WAIT_SECONDS if wait and backlog is None else 0):
+        elif self._log.wait(positions, _WAIT_SECONDS if wait and backlog is None and infos is None else 0):
             for each in self._following.values():
                 self._read_on(each)
+        if infos is not None:  # after reading: what is counted anew would be missing before
+            self.status.sum_up(infos, now=now)
+            self._looked = now
         if backlog is not None:
             self._fill_in(backlog)
         else:
             self.caught_up.set()
 
-    def _look(self, now: Instant) -> None:
-        """What topics and layers are there, and how all of it is doing."""
+    def _look(self, now: Instant) -> Sequence[TopicInfo]:
+        """What topics and layers are there."""
         infos = self._log.topics()
         self.catalogue.refresh(infos)
         wanted = {name: (self.catalogue.layers[name], topic) for name, topic in self.catalogue.topics.items()}
@@ -158,7 +159,7 @@ class Feed:
             self.version += 1
         with self.lock:
             self.history.trim(now=now)
-        self.status.sum_up(infos, now=now)
+        return infos
 
     def _begin(self, layer: Layer, topic: str, partitions: int, now: Instant) -> _Following:
         each = _Following(layer, topic, Decoder(self.catalogue.registry))
