@@ -23,7 +23,7 @@ from tidewheel.errors import SetupError
 
 __all__ = ["FRAMES", "measure_page"]
 
-FRAMES: Final = 60
+FRAMES: Final = 200
 CELLS: Final = 5_000
 VEHICLES: Final = 2_000
 
