@@ -217,7 +217,7 @@ LAYERS: Final = (
         topic="analytics.geofences",
         title="Geofences",
         about="Vehicles that came into a region or left it.",
-        key=["operator", "vehicle"],
+        key=["operator", "vehicle", "fence"],
         geometry=Point(),
         show="points",
         value=Value(field="change", label="change"),

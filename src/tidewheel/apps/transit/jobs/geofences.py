@@ -39,7 +39,11 @@ _HELSINKI: Final = json.dumps(
 )
 
 
-@job("geofences", reads={"input.vehicle-position": VehiclePosition}, writes=FenceCrossing, key=("operator", "vehicle"))
+# One position may leave a region and enter another: these results have the same time, and need keys of their own.
+_KEY: Final = (*VEHICLE, "fence")
+
+
+@job("geofences", reads={"input.vehicle-position": VehiclePosition}, writes=FenceCrossing, key=_KEY)
 def geofences(positions: Stream, *, fences: str = _HELSINKI, forget: str = "6 h") -> Result:
     """Vehicles that come into a named region or leave it, in event-time order; leaving tells the time spent inside.
 

@@ -1,0 +1,49 @@
+"""Regions that touch: one position may leave one and enter the other."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+from job_cases import BEGIN, micros, run_job
+from job_oracles import SECOND
+
+from tidewheel.apps.transit import jobs
+from tidewheel.apps.transit.layers import LAYERS
+from tidewheel.serve.rows import prepared
+from tidewheel.serve.view import LayerView
+
+
+def region(name, west, east):
+    ring = [[west, 60], [east, 60], [east, 61], [west, 61], [west, 60]]
+    geometry = {"type": "Polygon", "coordinates": [ring]}
+    return {"type": "Feature", "properties": {"name": name}, "geometry": geometry}
+
+
+def collection(*features):
+    return json.dumps({"type": "FeatureCollection", "features": features})
+
+
+@pytest.fixture(scope="module")
+def both():
+    """What is told of a vehicle that goes from the west straight into the east."""
+    here = {"operator": 1, "vehicle": 7, "mode": "bus", "lat": 60.5, "journey": "journey"}
+    rows = [here | {"event_time": BEGIN + n * SECOND, "lon": lon} for n, lon in enumerate((24.9, 25.1))]
+    fences = collection(region("west", 24, 25), region("east", 25, 26))
+    return run_job(jobs.geofences, [(rows, None)], fences=fences)["results"]
+
+
+def test_each_result_of_a_position_has_a_key_of_its_own(both):
+    assert sorted(both.select("fence", "change").rows()) == [("east", "enter"), ("west", "leave")]
+    assert both["event_time"].n_unique() == 1
+    assert both.select(jobs.geofences.key).is_unique().all()
+
+
+def test_the_map_shows_both(both):
+    (layer,) = (layer for layer in LAYERS if layer.topic == jobs.geofences.topic)
+    assert tuple(layer.key) == jobs.geofences.key
+    view = LayerView(layer)
+    rows = micros(both).with_columns(pl.col("event_time").alias("@arrival"))
+    view.apply(prepared(layer, rows), now=BEGIN)
+    assert {json.loads(item.raw)["f"]["fence"] for item in view.items.values()} == {"west", "east"}
