@@ -169,6 +169,12 @@ def test_what_is_no_feed_is_refused(tmp_path):
         GtfsFinalStops(feed(tmp_path / "a", {name: text for name, text in FEED.items() if name != "stops.txt"}))
     with pytest.raises(DefinitionError, match=r"trips\.txt has no column 'direction_id'"):
         GtfsFinalStops(feed(tmp_path / "b", {**FEED, "trips.txt": "route_id,service_id,trip_id\n"}))
+    with pytest.raises(DefinitionError, match=r"stops\.txt is empty; give it a line with the names of its columns$"):
+        GtfsFinalStops(feed(tmp_path / "c", {**FEED, "stops.txt": "\n"}))
+    with pytest.raises(DefinitionError, match=r"calendar\.txt is empty; give .*, or take it out of the feed"):
+        GtfsFinalStops(feed(tmp_path / "d", {**FEED, "calendar.txt": ""}))
+    with pytest.raises(DefinitionError, match=r"calendar_dates\.txt is no table of comma-separated values \("):
+        GtfsFinalStops(feed(tmp_path / "e", {**FEED, "calendar_dates.txt": "service_id,date\na,b,c\n"}))
 
 
 # The routing service ------------------------------------------------------------------------------------------------

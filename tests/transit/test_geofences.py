@@ -1,4 +1,4 @@
-"""Regions that touch: one position may leave one and enter the other."""
+"""Regions that touch, where one position may leave one and enter the other; and those that are none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from job_cases import BEGIN, micros, run_job
 from job_oracles import SECOND
 
 from tidewheel.apps.transit import jobs
+from tidewheel.apps.transit.jobs.fences import read_fences
 from tidewheel.apps.transit.layers import LAYERS
+from tidewheel.errors import DefinitionError
 from tidewheel.serve.rows import prepared
 from tidewheel.serve.view import LayerView
 
@@ -47,3 +49,36 @@ def test_the_map_shows_both(both):
     rows = micros(both).with_columns(pl.col("event_time").alias("@arrival"))
     view.apply(prepared(layer, rows), now=BEGIN)
     assert {json.loads(item.raw)["f"]["fence"] for item in view.items.values()} == {"west", "east"}
+
+
+RING = [[24, 60], [25, 60], [25, 61], [24, 60]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "coordinates", "told"),
+    [
+        ("Polygon", [], r"a Polygon needs coordinates, got \[\]; give its rings, or take the feature out"),
+        ("Polygon", None, "a Polygon needs coordinates, got null"),
+        ("MultiPolygon", None, "a MultiPolygon needs coordinates, got null"),
+        ("MultiPolygon", [[]], r"a MultiPolygon needs coordinates, got \[\[\]\]"),
+        ("Polygon", [[]], r"a ring is like \[\[24.9, 60.1\], .*, got \[\]"),
+        ("Polygon", [RING, []], r"a ring is like .*, got \[\]"),
+        ("Polygon", [[[24]]], r"a ring is like .*, got \[\[24\]\]"),
+        ("Polygon", [[None]], r"a ring is like .*, got \[null\]"),
+        ("Polygon", "abc", 'a ring is like .*, got "a"'),
+        ("Polygon", [RING[:2]], "three corners or more"),
+        ("Polygon", [[[24, 60], [25, 60], [26, 60]]], "corners of several latitudes"),
+    ],
+)
+def test_what_is_no_region_is_refused_by_its_name(kind, coordinates, told):
+    feature = {"type": "Feature", "properties": {"name": "depot"}, "geometry": {"type": kind}}
+    feature["geometry"]["coordinates"] = coordinates
+    with pytest.raises(DefinitionError, match=rf"^geofences, feature 1 \(depot\): .*{told}"):
+        read_fences(collection(region("west", 24, 25), feature))
+
+
+@pytest.mark.parametrize("features", [[], 5, {"name": "west"}])
+def test_what_has_no_features_is_refused(features):
+    text = json.dumps({"type": "FeatureCollection", "features": features})
+    with pytest.raises(DefinitionError, match="FeatureCollection with at least one feature"):
+        read_fences(text)

@@ -125,7 +125,16 @@ def _read(path: Path, name: str, columns: tuple[str, ...], *, optional: bool = F
         if optional:
             return None
         raise DefinitionError(f"{path} is no GTFS feed: there is no {name} in it")
-    frame = pl.read_csv(io.BytesIO(data), infer_schema=False, encoding="utf8-lossy")
+    if not data.strip():
+        mend = "give it a line with the names of its columns" + (", or take it out of the feed" if optional else "")
+        raise DefinitionError(f"{path}: {name} is empty; {mend}")
+    try:
+        frame = pl.read_csv(io.BytesIO(data), infer_schema=False, encoding="utf8-lossy")
+    except pl.exceptions.PolarsError as error:
+        what = str(error).partition("\n")[0]
+        raise DefinitionError(
+            f"{path}: {name} is no table of comma-separated values ({what}); mend its lines"
+        ) from None
     frame = frame.rename({column: column.strip().lstrip("\ufeff") for column in frame.columns})
     missing = [column for column in columns if column not in frame.columns]
     if missing:

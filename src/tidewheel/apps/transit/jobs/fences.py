@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,9 +54,10 @@ def read_fences(source: str) -> tuple[Fence, ...]:
         found = json.loads(text)
     except ValueError as error:
         raise DefinitionError(f"{where}: is no JSON ({error}); give a GeoJSON FeatureCollection") from None
-    if not isinstance(found, dict) or found.get("type") != "FeatureCollection" or not found.get("features"):
+    features = found.get("features") if isinstance(found, dict) and found.get("type") == "FeatureCollection" else None
+    if not isinstance(features, list) or not features:
         raise DefinitionError(f"{where}: expected a GeoJSON FeatureCollection with at least one feature")
-    fences = tuple(_fence(feature, f"{where}, feature {number}") for number, feature in enumerate(found["features"]))
+    fences = tuple(_fence(feature, f"{where}, feature {number}") for number, feature in enumerate(features))
     names = [fence.name for fence in fences]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
@@ -79,14 +79,27 @@ def _fence(feature: Any, where: str) -> Fence:
     if kind not in ("Polygon", "MultiPolygon"):
         raise DefinitionError(f"{where} ({name}): expected a Polygon or a MultiPolygon, got {kind!r}")
     try:
-        polygons = [coordinates] if kind == "Polygon" else coordinates
-        return Fence(name, tuple(tuple(_ring(ring) for ring in rings) for rings in polygons if rings))
+        parts = [coordinates] if kind == "Polygon" else coordinates or ()
+        polygons = tuple(tuple(_ring(ring) for ring in rings) for rings in parts if rings)
     except (TypeError, ValueError) as error:
         raise DefinitionError(
             f"{where} ({name}): its coordinates make no rings of [longitude, latitude]: {error}"
         ) from None
+    if not polygons:
+        raise DefinitionError(
+            f"{where} ({name}): a {kind} needs coordinates, got {json.dumps(coordinates)[:80]}; "
+            "give its rings, or take the feature out"
+        )
+    return Fence(name, polygons)
 
 
-def _ring(ring: Sequence[Sequence[float]]) -> Polygon:
+def _ring(ring: Any) -> Polygon:
+    pointed = isinstance(ring, list) and all(isinstance(point, list) and len(point) >= 2 for point in ring)
+    if not pointed or not ring:
+        raise DefinitionError(
+            f"a ring is like [[24.9, 60.1], [25.0, 60.1], [25.0, 60.2], [24.9, 60.1]], got {json.dumps(ring)[:80]}"
+        )
     corners = [(point[1], point[0]) for point in ring]  # GeoJSON has the longitude first
-    return polygon(corners[:-1] if corners[0] == corners[-1] else corners)
+    found = polygon(corners[:-1] if corners[0] == corners[-1] else corners)
+    found.contains(pl.lit(0.0), pl.lit(0.0))  # refuses a ring around nothing here, where it is known whose it is
+    return found
