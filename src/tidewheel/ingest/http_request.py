@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import http.client
 import io
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -45,6 +47,13 @@ def check_url(url: str) -> SplitResult:
     return parts
 
 
+@lru_cache(maxsize=1)
+def _trust(process: int) -> ssl.SSLContext:
+    """Whom a process trusts. To read the certificates takes longer than a question: each would hold up all others. One
+    that was forked reads them itself, as the library's state is not made to be shared."""
+    return ssl.create_default_context()
+
+
 async def post(url: str, body: bytes, *, headers: Mapping[str, str], most: int = 1 << 20) -> HttpResponse:
     """Post a body; the answer may have at most so many bytes. Raises `OSError` if the server cannot be reached, and
     `http.client.HTTPException` if what it sends is no answer. Whoever calls limits the time."""
@@ -54,7 +63,7 @@ async def post(url: str, body: bytes, *, headers: Mapping[str, str], most: int =
     reader, writer = await asyncio.open_connection(
         parts.hostname,
         parts.port or (443 if secure else 80),
-        ssl=ssl.create_default_context() if secure else None,
+        ssl=_trust(os.getpid()) if secure else None,
     )
     try:
         lines = {
