@@ -137,6 +137,17 @@ def test_a_faster_replay_expires_faster():
     assert len(view) == 0
 
 
+def test_a_key_with_many_results_is_looked_at_once_until_it_expires():
+    view = LayerView(LAYER)
+    for time in range(1_000):
+        view.apply(rows(("a", time, time, None, False, 1), ("b", time, time, None, False, 1)), now=time)
+    assert len(view._due) == 2  # the memory of what is shown does not grow with what was
+    view.expire(EXPIRY + 998)
+    assert set(view.items) == {"a", "b"}
+    view.expire(EXPIRY + 999)
+    assert (view.items, view._due, view._looked_at) == ({}, [], {})
+
+
 def test_a_cleared_view_tells_that_all_is_gone():
     view = LayerView(Layer(topic="analytics.x", geometry=Cell(), show="cells", expiry=10))
     view.apply(rows(("a", 1, 0, None, False, 1), ("b", 1, 0, None, False, 1)), now=0)

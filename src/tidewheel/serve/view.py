@@ -32,6 +32,8 @@ class LayerView:
         self.items: dict[str, Item] = {}
         self._before: dict[str, Item | None] = {}
         self._due: list[tuple[Instant, str]] = []
+        self._looked_at: dict[str, Instant] = {}
+        """Of each key when it is looked at next: results come far more often than they expire."""
 
     def apply(self, rows: pl.DataFrame, *, now: Instant, watermark: Instant | None = None) -> None:
         """Prepared rows (see `rows.prepared`) in the order of the log, and how far event time is behind them."""
@@ -52,10 +54,15 @@ class LayerView:
     def expire(self, now: Instant) -> None:
         """Take out what has been shown for long enough."""
         while self._due and self._due[0][0] <= now:
-            _, key = heapq.heappop(self._due)
+            due, key = heapq.heappop(self._due)
+            if self._looked_at.get(key) != due:
+                continue  # it was to be looked at earlier
+            del self._looked_at[key]
             item = self.items.get(key)
             if item is not None and item.expires <= now:
                 self._set(key, None)
+            elif item is not None:
+                self._look_at(key, item.expires)
 
     def clear(self) -> None:
         """Take out everything."""
@@ -100,7 +107,12 @@ class LayerView:
             self.items.pop(key, None)
         else:
             self.items[key] = item
-            heapq.heappush(self._due, (item.expires, key))
+            self._look_at(key, item.expires)
+
+    def _look_at(self, key: str, when: Instant) -> None:
+        if key not in self._looked_at or when < self._looked_at[key]:
+            self._looked_at[key] = when
+            heapq.heappush(self._due, (when, key))
 
 
 class View:
