@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from itertools import islice
 
 import httpx
 import pyarrow as pa
@@ -201,6 +202,31 @@ def test_a_topic_that_appears_gets_its_layer_without_a_restart(log, start):
         page.until(lambda: "1/7" in page.layers.get("vehicles", {}), "the layer that was asked for is there")
         page.until(lambda: page.hello["layers"], "the layers are told anew")
         assert [layer["name"] for layer in page.hello["layers"]] == ["vehicles"]
+
+
+@pytest.mark.parametrize("way", ["socket", "events"])
+def test_a_layer_that_appears_while_a_client_is_greeted_is_told_too(log, start, monkeypatch, way):
+    server = start()
+    hello = server.hub.hello
+
+    def slow_hello():
+        frame = hello()
+        if not server.feed.layers:
+            before = server.feed.version
+            vehicles(log, (7, 24.9, 60.2))
+            eventually(lambda: server.feed.version > before, "the layer appears")
+        return frame
+
+    monkeypatch.setattr(server.hub, "hello", slow_hello)
+    if way == "socket":
+        with viewer(server) as page:
+            assert page.hello["layers"] == []
+            assert [layer["name"] for layer in page.next("hello")["layers"]] == ["vehicles"]
+    else:
+        with httpx.stream("GET", f"{server.url}/api/live/events", timeout=20) as stream:
+            hellos = (content for kind, content in islice(_events(stream), 30) if kind == "hello")
+            assert next(hellos)["layers"] == []
+            assert [layer["name"] for layer in next(hellos)["layers"]] == ["vehicles"]
 
 
 def test_how_it_is_doing_is_told_between_two_steps_of_the_reader_not_during_one(log, start):

@@ -117,9 +117,9 @@ class Hub:
         layers = [layer.description() for layer in self._feed.layers.values()]
         return frames.hello(layers, now=self._clock(), speed=self._feed.view.speed, limits=self._limits.told())
 
-    def add(self, client: Client) -> None:
-        """Somebody has come, who has been told hello."""
-        client.version = self._feed.version
+    def add(self, client: Client, version: int) -> None:
+        """Somebody has come, who has been told hello when the layers were of this version."""
+        client.version = version
         self._clients.add(client)
 
     def remove(self, client: Client) -> None:

@@ -65,8 +65,9 @@ class Live:
         # Once the last frame cannot be sent the client is gone; what it was is of no interest.
         sending.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
+            version = self._feed.version  # before the hello: what appears meanwhile is told in the next
             await send(self._hub.hello())
-            self._hub.add(client)
+            self._hub.add(client, version)
             await self._listen(socket, client, send)
         except (WebSocketDisconnect, RuntimeError, OSError):
             pass  # gone while it was spoken to
@@ -135,8 +136,9 @@ class Live:
         client.on_close = lambda: waiting.put_nowait(None)
         sending = asyncio.create_task(client.run())
         try:
+            version = self._feed.version
             yield self._hub.hello().event
-            self._hub.add(client)
+            self._hub.add(client, version)
             missing = self._hub.subscribe(client, subscription)
             if missing:
                 yield frames.error(self._missing(missing)).event
