@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windowing_cases import AGGREGATES, on_operator, on_reference, scripts, windowings
+from windowing_cases import AGGREGATES, SCHEMA, WINDOWS, on_operator, on_reference, scripts, windowings
 
 from tidewheel.engine import window_segments
 from tidewheel.engine.operator import RESULTS, MemoryStore, Tick
 from tidewheel.engine.windowed import WindowedOperator
+from tidewheel.model import aggregates as agg
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
 from tidewheel.model.panes import Element
+from tidewheel.model.unmerged import unmerged
 from tidewheel.model.windowing import Windowing
 
 
@@ -103,3 +107,20 @@ def test_a_row_touches_few_of_many_windows(windows):
 )
 def test_slices_give_the_panes_of_the_reference(windowing, script):
     assert on_operator(windowing, script) == on_reference(windowing, script)
+
+
+MIDDLE = agg.custom(
+    partial={"middle": pl.col("value").median(), "all": pl.len()}, finish=pl.col("middle") * pl.col("all")
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    windowing=windowings(windows=WINDOWS.filter(lambda windows: not windows.merging)),
+    script=scripts(),
+    parts=st.integers(1, 3),
+)
+def test_an_aggregate_that_cannot_be_merged_gives_the_panes_of_the_reference(windowing, script, parts):
+    kept = replace(windowing, aggregates={**AGGREGATES, "middle": unmerged(MIDDLE, SCHEMA)})
+    asked = replace(windowing, aggregates={**AGGREGATES, "middle": MIDDLE})
+    assert on_operator(kept, script, cut=lambda rows: parts) == on_reference(asked, script)

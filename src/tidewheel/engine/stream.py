@@ -28,6 +28,7 @@ from tidewheel.model.retractable import WEIGHT, retractable
 from tidewheel.model.rowwise import check_rowwise
 from tidewheel.model.time import duration
 from tidewheel.model.triggers import Trigger, default
+from tidewheel.model.unmerged import unmerged
 from tidewheel.model.watermarks import Strategy
 from tidewheel.model.windowing import EarlyWindows, Mode, Timestamp, Windowing
 from tidewheel.model.windows import Count, Windows
@@ -432,7 +433,8 @@ class WindowedStream:
             allow_loss=self.allow_loss,
         )
         _check_columns(windowing, keyed)
-        return keyed._staged(windowing)
+        kept = {name: unmerged(given, keyed.stream.schema) for name, given in aggregates.items()}
+        return keyed._staged(replace(windowing, aggregates=kept))
 
 
 def _check_columns(windowing: Windowing, keyed: KeyedStream) -> None:

@@ -184,7 +184,8 @@ def custom(
 ) -> Custom:
     """An aggregate of your own: named parts over rows, the same parts over rows of parts, the result over parts.
 
-    Without `merge` all rows are kept until the window's result is asked for.
+    Without `merge` all rows are kept until the window's result is asked for, in no defined order; windows that merge,
+    like sessions, refuse it.
 
     >>> a, b = pl.col("a"), pl.col("b")
     >>> weighted = custom(

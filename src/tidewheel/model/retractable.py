@@ -17,13 +17,13 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import TIME, Aggregate, Row
 from tidewheel.model.moments import Count, Mean, Sum, total
+from tidewheel.model.unmerged import of_rows
 
 __all__ = ["WEIGHT", "KeptRows", "Totals", "retractable"]
 
 WEIGHT = "__weight"
 """The column that is 1 for an element and -1 for the retraction of one."""
 
-_ROW = "__row"
 _SMALL = (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolean)
 
 
@@ -141,14 +141,10 @@ class KeptRows(_Retractable):
 
     def finish(self, prefix: str) -> pl.Expr:
         """The aggregate of the rows that are left."""
-        return pl.col(f"{prefix}.rows").map_batches(self._finish, return_dtype=self.result)
-
-    def _finish(self, lists: pl.Series) -> pl.Series:
-        every = lists.alias("rows").to_frame().with_row_index(_ROW)
-        rows = every.explode("rows").drop_nulls("rows").unnest("rows").filter(pl.col(WEIGHT) > 0)
-        parts = rows.group_by(_ROW, maintain_order=True).agg(self.aggregate.partial("x"))
-        found = every.select(_ROW).join(parts, on=_ROW, how="left", maintain_order="left")
-        return found.select(self.aggregate.finish("x")).to_series()
+        rows = pl.col(f"{prefix}.rows")
+        return rows.map_batches(
+            lambda lists: of_rows(self.aggregate, lists, pl.col(WEIGHT) > 0), return_dtype=self.result
+        )
 
 
 def _left(rows: pl.Series) -> pl.Series:
