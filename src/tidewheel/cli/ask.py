@@ -16,6 +16,20 @@ if TYPE_CHECKING:
 
 __all__ = ["ask"]
 
+_PANEL = "Limits"
+
+
+def _count(help: str, default: int) -> Any:
+    """A number of `Limits`. Its default is told here and set there: that module loads more than a help text should."""
+    return typer.Option(min=1, help=help, show_default=f"{default:,}", rich_help_panel=_PANEL)
+
+
+def _time(help: str, default: str) -> Any:
+    """A duration of `Limits`, likewise."""
+    return typer.Option(
+        metavar="DURATION", parser=parse_duration, help=help, show_default=default, rich_help_panel=_PANEL
+    )
+
 
 def ask(
     lookup: Annotated[str, typer.Argument(metavar="LOOKUP", help="What is looked up: final-stop.")],
@@ -35,11 +49,24 @@ def ask(
             envvar="TIDEWHEEL_ROUTING_KEY", help="The subscription key of the routing service.", show_default=False
         ),
     ] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="So many questions at a time.")] = 50,
-    timeout: Annotated[
-        int,
-        typer.Option(metavar="DURATION", parser=parse_duration, help="For one question, with all its attempts."),
-    ] = 5_000_000,
+    concurrency: Annotated[int | None, _count("So many questions at a time.", 50)] = None,
+    waiting: Annotated[int | None, _count("Open questions, beyond which no more events are read.", 10_000)] = None,
+    timeout: Annotated[int | None, _time("For one question, with all its attempts.", "5 s")] = None,
+    attempt_timeout: Annotated[int | None, _time("For one attempt.", "2 s")] = None,
+    attempts: Annotated[int | None, _count("For one question, at most.", 4)] = None,
+    backoff: Annotated[
+        int | None, _time("Before the second attempt; doubled before each further one.", "100 ms")
+    ] = None,
+    cache_size: Annotated[int | None, _count("So many outcomes are remembered.", 100_000)] = None,
+    cache_age: Annotated[int | None, _time("An answer is asked for again after so long.", "6 h")] = None,
+    retry_failed: Annotated[int | None, _time("A question that failed is asked again after so long.", "10 s")] = None,
+    retry_unknown: Annotated[int | None, _time("Likewise one that the service knows no answer to.", "10 min")] = None,
+    breaker_failures: Annotated[
+        int | None, _count("After so many failures in a row the service is left alone ...", 10)
+    ] = None,
+    breaker_pause: Annotated[
+        int | None, _time("... for so long; for longer after each trial that fails.", "5 s")
+    ] = None,
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="End when all that is in the log is settled.")
     ] = False,
@@ -54,6 +81,7 @@ def ask(
         tidewheel ask final-stop --from simulator
         tidewheel ask final-stop --from hsl.zip
         tidewheel ask final-stop --from https://api.example.org/graphql --key ...
+        tidewheel ask final-stop --from https://api.example.org/graphql --concurrency 5 --breaker-pause 1min
     """
     with stoppable() as stop:
         from tidewheel.apps.transit.final_stop import FINAL_STOP
@@ -62,12 +90,21 @@ def ask(
 
         if lookup != FINAL_STOP.name:
             raise DefinitionError(f"there is no lookup {lookup!r}; there is {FINAL_STOP.name}")
-        limits = Limits(
-            concurrency=concurrency,
-            waiting=max(10_000, concurrency),
-            timeout=timeout,
-            attempt_timeout=min(timeout, 2_000_000),
-        )
+        given = {
+            "concurrency": concurrency,
+            "waiting": waiting or max(Limits.waiting, concurrency or 0),
+            "timeout": timeout,
+            "attempt_timeout": attempt_timeout,
+            "attempts": attempts,
+            "backoff": backoff,
+            "cache_size": cache_size,
+            "cache_age": cache_age,
+            "retry_failed": retry_failed,
+            "retry_unknown": retry_unknown,
+            "breaker_failures": breaker_failures,
+            "breaker_pause": breaker_pause,
+        }
+        limits = Limits(**{name: value for name, value in given.items() if value is not None})
         provider = _provider(source, feed=feed, key=key)
         with opened_log(log) as opened:
             asker = Asker(
