@@ -14,16 +14,16 @@ from tidewheel.apps.transit import jobs
 from tidewheel.apps.transit.layers import LAYERS
 from tidewheel.apps.transit.transit_pb2 import CellFlow, Door, FinalStopCount
 from tidewheel.engine.job import Job
-from tidewheel.errors import DefinitionError
+from tidewheel.errors import DefinitionError, LogError
 from tidewheel.model.time import now
 from tidewheel.serve.catalogue import Catalogue, installed_layers, layers_of_file
 from tidewheel.serve.layer import Cell, Edge, Layer, Nowhere, Point, parse_layers
 from tidewheel.transport import codec
-from tidewheel.transport.aliases import Aliases
+from tidewheel.transport.aliases import ALIASES_TOPIC, Aliases
 from tidewheel.transport.dynamic import define_message
 from tidewheel.transport.log import records
 from tidewheel.transport.registry import TypeRegistry, types
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.type_topic import TYPES_TOPIC, publish_types
 
 SECOND = 1_000_000
 
@@ -224,6 +224,30 @@ def test_an_identity_is_made_of_fields_only_if_no_others_could_be_meant(log):
     result(8, 3)
     catalogue.refresh(log.topics())
     assert (catalogue.layers["lines"].key, catalogue.layers["lines"].value.field) == (("line",), "vehicles")
+
+
+@pytest.mark.parametrize("away", [TYPES_TOPIC, ALIASES_TOPIC])
+def test_types_and_names_that_could_not_be_read_are_read_the_next_time(log, monkeypatch, away):
+    registry = TypeRegistry()
+    kind = define_message(registry, "sales", pa.schema({"shop": pa.string(), "total": pa.float64()}))
+    publish_types(log, registry, [kind])
+    frame = pl.DataFrame({"shop": ["a"], "total": [1.5]})
+    values = codec.encode_columns(kind, frame, event_time=pa.array([now()]), registry=registry)
+    log.append("analytics.sales.v2", records(values, keys=[b"a"]))
+    Aliases(log).switch("analytics.sales", "analytics.sales.v2")
+    catalogue, read = Catalogue(log, installed=[]), log.read
+
+    def failing(topic, *arguments, **options):
+        if topic == away:
+            raise LogError("the disk is away")
+        return read(topic, *arguments, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(LogError):
+        patch.setattr(log, "read", failing)
+        catalogue.refresh(log.topics())
+    catalogue.refresh(log.topics())
+    assert catalogue.topics == {"sales": "analytics.sales.v2"}
+    assert catalogue.layers["sales"].key == ("shop",)
 
 
 def test_a_topic_without_results_has_no_layer_yet(log):

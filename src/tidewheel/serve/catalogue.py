@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -68,10 +68,8 @@ class Catalogue:
     def refresh(self, infos: Iterable[TopicInfo]) -> None:
         """Look at what is in the log now."""
         there = {info.name: info for info in infos}
-        if self._moved(there.get(TYPES_TOPIC)):
-            load_types(self._log, self.registry)
-        if self._moved(there.get(ALIASES_TOPIC)):
-            self._aliases = Aliases(self._log).all()
+        self._reread(there.get(TYPES_TOPIC), self._read_types)
+        self._reread(there.get(ALIASES_TOPIC), self._read_aliases)
         layers: dict[str, Layer] = {}
         topics: dict[str, str] = {}
         for layer in self._described:
@@ -94,14 +92,20 @@ class Catalogue:
                 topics[made.name] = topic
         self.layers, self.topics = layers, topics
 
-    def _moved(self, info: TopicInfo | None) -> bool:
-        """Has something been written to a topic since the last time?"""
+    def _reread(self, info: TopicInfo | None, read: Callable[[], None]) -> None:
+        """Read a topic if something has been written to it since it was read."""
         if info is None:
-            return False
+            return
         end = sum(info.next_offsets)
-        moved = self._versions.get(info.name) != end
-        self._versions[info.name] = end
-        return moved
+        if self._versions.get(info.name) != end:
+            read()
+            self._versions[info.name] = end  # only now: what could not be read is read the next time
+
+    def _read_types(self) -> None:
+        load_types(self._log, self.registry)
+
+    def _read_aliases(self) -> None:
+        self._aliases = Aliases(self._log).all()
 
     def _learned(self, name: str, described: Layer | None, info: TopicInfo) -> Layer | None:
         """A layer with all that its description leaves open: everything, if there is none. The first results do not
