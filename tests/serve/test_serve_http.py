@@ -223,6 +223,14 @@ def test_the_background_is_what_was_given(log, start):
         start(tiles="javascript:alert(1)")
 
 
+def test_of_several_servers_of_tiles_the_page_may_ask_the_one_that_it_does_ask(log, start):
+    server = start(tiles="https://{s}.tile.example.org:8443/{z}/{x}/{y}.png")
+    policy = get(server, "/").headers["content-security-policy"]
+    assert "img-src 'self' data: blob: https://a.tile.example.org:8443;" in policy
+    assert policy.endswith("connect-src 'self' https://a.tile.example.org:8443")
+    assert get(server, "/api/background").json()["attribution"].startswith("Tiles from tile.example.org ·")
+
+
 def test_the_page_is_served_from_its_folder_and_nothing_else(log, start, tmp_path):
     assert "make web" in get(start(page=tmp_path / "not built"), "/").text
     folder = tmp_path / "page"

@@ -103,6 +103,8 @@ it("covers what is seen with tiles", () => {
   expect(Math.min(...tiles.map(({bounds}) => bounds[0]))).toBeLessThanOrEqual(24.9);
   expect(Math.max(...tiles.map(({bounds}) => bounds[3]))).toBeGreaterThanOrEqual(60.2);
   expect(tilesOf("", [-180, -80, 180, 80], 10)).toHaveLength(96);
+  // The server's policy allows this one: see security_headers in serve/security.py.
+  expect(tilesOf("https://{s}.tile.example.org/{z}/{x}/{y}.png", [24.9, 60.1, 25.0, 60.2], 10)[0]!.url).toMatch(/^https:\/\/a\.tile\.example\.org\//);
 });
 
 it("tells of changes only", () => {

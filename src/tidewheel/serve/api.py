@@ -54,7 +54,8 @@ class Background:
     def description(self) -> dict[str, Any]:
         """As JSON for the page."""
         lon, lat, zoom = self.view
-        tiles = self.attribution or (f"Tiles from {urlsplit(self.tiles).hostname}" if self.tiles else None)
+        host = str(urlsplit(self.tiles).hostname).removeprefix("{s}.") if self.tiles else None
+        tiles = self.attribution or (host and f"Tiles from {host}")
         return {
             "land": "/land.json",
             "lines": self.lines,
