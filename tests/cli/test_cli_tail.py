@@ -161,3 +161,15 @@ def test_follow_goes_on_with_what_comes_until_ctrl_c(small_log):
                 log.append("input.arrival", records([codec.encode(codec.pack(Arrival(stop="x"), event_time=0))]))
                 assert next(shown)["offset"] == offset
         assert running.end(signal.SIGINT).stdout == ""
+
+
+def test_follow_goes_on_with_a_topic_that_is_made_anew(small_log):
+    with Running("tail", "input.arrival", "--json", "--follow", "-n", "1", "--log", small_log) as running:
+        shown = running.objects()
+        assert next(shown)["offset"] == 4
+        with open_log(small_log) as log:
+            log.create_topic("other")
+            log.delete_topic("input.arrival")
+            log.append("input.arrival", records([codec.encode(codec.pack(Arrival(stop="x"), event_time=0))]))
+        assert next(shown)["offset"] == 0
+        assert "made anew" in running.end(signal.SIGINT).stderr

@@ -125,6 +125,36 @@ def test_the_positions_of_another_log_are_refused(log, tmp_path):
             plan(other, begin(log))
 
 
+@pytest.mark.parametrize("count", [60, 100, 120], ids=["shorter", "as long", "longer"])
+def test_the_positions_of_a_topic_that_was_made_anew_are_refused(log, count):
+    log.append("a", positions(range(100)))
+    done = Offset.from_json(plan(log, begin(log)).to_json())
+    planned = Offset.from_json(begin(log).to_json())
+    log.delete_topic("a")
+    log.append("a", positions(range(count)))
+    message = r"'a' was deleted and made anew.*id was 1, now it is 2.*new checkpoint"
+    for until in (None, {("a", 0): count}):
+        with pytest.raises(CheckpointError, match=message):
+            plan(log, done, until=until)
+    with pytest.raises(CheckpointError, match=message):
+        split(log, planned, done, tasks=1, worth=1)
+
+
+def test_positions_from_before_topics_had_ids_are_accepted_unless_the_topic_is_too_short_for_them(log):
+    log.append("a", positions(range(100)))
+    old = plan(log, begin(log)).to_json()
+    del old["topics"]
+    log.append("a", positions(range(100, 110)))
+    after = plan(log, Offset.from_json(old))
+    assert after.positions["a", 0] == 110
+    assert after.topics == {"a": log.topic_info("a").id}
+    log.delete_topic("a")
+    log.append("a", positions(range(60)))
+    for until in (None, {("a", 0): 60}):
+        with pytest.raises(CheckpointError, match=r"made anew.*not known.*ends at 60"):
+            plan(log, Offset.from_json(old), until=until)
+
+
 def test_a_missing_topic_is_named(log):
     log.create_topic("input.arrival")
     with pytest.raises(TopicNotFoundError, match=r"input\.arival.*input\.arrival"):

@@ -146,3 +146,32 @@ def test_what_makes_no_sense_is_refused(log: Log) -> None:
         Consumer(log, "news").commit()
     with pytest.raises(DefinitionError, match="limit must be at least 1"):
         Consumer(log, "news").poll(timeout=0, limit=0)
+
+
+def made_anew(log: Log, *values: bytes) -> None:
+    log.delete_topic("news")
+    log.append("news", records(list(values)))
+
+
+@pytest.mark.parametrize("count", [1, 3, 5], ids=["shorter", "as long", "longer"])
+def test_a_topic_that_was_made_anew_is_not_read_from_the_old_position(log: Log, count: int) -> None:
+    log.append("news", records([b"0", b"1", b"2"]))
+    strict, lenient = (Consumer(log, "news", group="readers", start="earliest", skip_lost=skip) for skip in (0, 1))
+    for consumer in (strict, lenient):
+        assert len(values(consumer.poll(timeout=0))) == 3
+    made_anew(log, *[b"new %d" % number for number in range(count)])
+    for what in (strict.commit, lambda: strict.poll(timeout=0)):
+        with pytest.raises(DataLossError, match=r"'news' was deleted and made anew.*'earliest'"):
+            what()
+    assert values(lenient.poll(timeout=0)) == [b"new %d" % number for number in range(count)]
+    lenient.commit()
+    assert log.committed("readers") == {("news", 0): count}
+
+
+def test_a_waiting_consumer_notices_that_its_topic_was_made_anew(log: Log) -> None:
+    log.append("news", records([b"0", b"1", b"2"]))
+    consumer = Consumer(log, "news", skip_lost=True)
+    writer = threading.Timer(0.3, made_anew, args=(log, b"new"))
+    writer.start()
+    assert values(consumer.poll(timeout=60)) == [b"new"]
+    writer.join()

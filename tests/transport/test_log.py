@@ -49,6 +49,14 @@ class TestAppendAndRead:
         assert list(log.read("news", 0, 99)) == []
         assert log.blocks("news", 0, 99) == []
 
+    def test_a_topic_that_is_made_anew_has_another_id(self, log: Log) -> None:
+        ids = [log.create_topic("news").id, log.create_topic("news").id, log.create_topic("other").id]
+        log.delete_topic("news")
+        log.maintain()
+        assert ids[0] == ids[1]
+        assert log.create_topic("news").id not in ids
+        assert log.topic_info("other").id == ids[2]
+
     def test_reading_ends_where_the_topic_ended_when_it_was_asked_for(self, log: Log) -> None:
         log.append("news", records([b"one"]))
         reading = log.read("news", 0, 0)

@@ -23,7 +23,7 @@ from tidewheel.cli.common import (
     parse_instant,
     say,
 )
-from tidewheel.errors import MalformedError
+from tidewheel.errors import MalformedError, TopicNotFoundError
 from tidewheel.model.time import Instant, format_instant, moment
 
 if TYPE_CHECKING:
@@ -105,20 +105,27 @@ def tail(
             if stop.is_set():
                 return
         while follow and not stop.is_set():
-            now = topic if as_is else Aliases(opened).topic(name)
-            if now != topic:
-                say(f"{name} stands for {now} now")
-                topic = now
-                numbers = range(opened.topic_info(topic).partitions) if partition is None else [partition]
-                ends = {(topic, each): opened.position(topic, each, "latest") for each in numbers}
-            if opened.wait(ends, 0.2):
-                if type_version(opened) != known:
-                    known = type_version(opened)
-                    load_types(opened, types)
-                news = {part: opened.position(topic, part[1], "latest") for part in ends}
-                for record in _between(opened, ends, news):
-                    show(record, types)
-                ends = news
+            try:
+                now = topic if as_is else Aliases(opened).topic(name)
+                if now != topic:
+                    say(f"{name} stands for {now} now")
+                    topic, info = now, opened.topic_info(now)
+                    numbers = range(info.partitions) if partition is None else [partition]
+                    ends = {(topic, each): opened.position(topic, each, "latest") for each in numbers}
+                elif (found := opened.topic_info(topic)).id != info.id:
+                    say(f"{topic} was deleted and made anew: from its beginning")
+                    info = found
+                    ends = {(topic, each): 0 for each in (range(info.partitions) if partition is None else [partition])}
+                if opened.wait(ends, 0.2):
+                    if type_version(opened) != known:
+                        known = type_version(opened)
+                        load_types(opened, types)
+                    news = {part: opened.position(topic, part[1], "latest") for part in ends}
+                    for record in _between(opened, ends, news):
+                        show(record, types)
+                    ends = news
+            except TopicNotFoundError:  # it was deleted, and may be made anew
+                stop.wait(0.2)
 
 
 def _start(text: str | None) -> Start | None:

@@ -32,6 +32,8 @@ class Offset:
     """Flows that are behind the others, by the name of their lane, and what this batch gives them."""
     ended_lanes: tuple[str, ...] = ()
     """The lanes that there were: each is begun once."""
+    topics: Mapping[str, str] = field(default_factory=dict)
+    """The ids of the topics that the positions are of; those of offsets from before there were ids are not known."""
 
     def to_json(self) -> dict[str, Any]:
         """What Spark keeps."""
@@ -47,6 +49,7 @@ class Offset:
             "memory": dict(self.memory),
             **({"lanes": {name: lane.to_json() for name, lane in self.lanes.items()}} if self.lanes else {}),
             **({"ended_lanes": list(self.ended_lanes)} if self.ended_lanes else {}),
+            **({"topics": dict(sorted(self.topics.items()))} if self.topics else {}),
         }
 
     @classmethod
@@ -70,6 +73,7 @@ class Offset:
             memory=fields["memory"],
             lanes={name: Lane.from_json(lane) for name, lane in fields.get("lanes", {}).items()},
             ended_lanes=tuple(fields.get("ended_lanes", ())),
+            topics=fields.get("topics", {}),
         )
 
 

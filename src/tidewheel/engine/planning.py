@@ -10,9 +10,9 @@ from tidewheel.errors import CheckpointError
 from tidewheel.model.summary import Summary
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.watermarks import Ahead, Strategy, advance
-from tidewheel.transport.log import Block, Log, Partition, Start
+from tidewheel.transport.log import Block, Log, Partition, Start, TopicInfo
 
-__all__ = ["Piece", "first_offset", "plan_batch", "split"]
+__all__ = ["Piece", "check_topics", "first_offset", "plan_batch", "split"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,29 @@ def first_offset(
     log: Log, topics: Sequence[str], start: Start, *, clock: Instant, whole: Collection[str] = ()
 ) -> Offset:
     """Where a new query begins: at `start`, and the topics in `whole` at their beginning."""
+    infos = [log.topic_info(topic) for topic in topics]
     positions = {
-        part: log.position(part[0], part[1], "earliest" if part[0] in whole else start)
-        for part in _partitions(log, topics)
+        part: log.position(part[0], part[1], "earliest" if part[0] in whole else start) for part in _partitions(infos)
     }
-    return Offset(log.identity, positions, clock)
+    return Offset(log.identity, positions, clock, topics=_ids(infos))
+
+
+def check_topics(log: Log, offset: Offset, topics: Collection[str] = ()) -> list[TopicInfo]:
+    """These topics and those of the offset; refused if its positions are of topics that are no more, since others of
+    the same names begin at 0 again."""
+    infos = [log.topic_info(topic) for topic in dict.fromkeys([*topics, *(topic for topic, _ in offset.positions)])]
+    for info in infos:
+        known = offset.topics.get(info.name, info.id)
+        ends = dict(enumerate(info.next_offsets))
+        beyond = [at for (topic, part), at in offset.positions.items() if topic == info.name and at > ends.get(part, 0)]
+        if known != info.id or beyond:
+            raise CheckpointError(
+                f"topic {info.name!r} was deleted and made anew since the checkpoint was made (its id was "
+                f"{offset.topics.get(info.name, 'not known')}, now it is {info.id}; it ends at "
+                f"{', '.join(map(str, info.next_offsets))}): the checkpoint's positions mean nothing in it. Start with "
+                "a new checkpoint"
+            )
+    return infos
 
 
 def plan_batch(
@@ -63,7 +81,8 @@ def plan_batch(
             f"one's is {log.identity}): its positions mean nothing here. Start with a new checkpoint"
         )
     clock = max(clock, before.clock)
-    positions = dict.fromkeys(_partitions(log, list(strategies)), 0) | dict(before.positions)
+    infos = check_topics(log, before, list(strategies))
+    positions = dict.fromkeys(_partitions(infos), 0) | dict(before.positions)
     ahead = {topic for topic, strategy in strategies.items() if isinstance(strategy, Ahead)}
     aside = {topic for topic, strategy in strategies.items() if not strategy.takes_part} - ahead
     waiting: list[Block] = []
@@ -111,11 +130,12 @@ def plan_batch(
     memory, watermark = advance(strategies, before.memory, taken, clock=clock, behind=frozenset(behind))
     if count == 0 and watermark == before.watermark and not ticking:
         return before
-    return Offset(log.identity, positions, clock, watermark, memory)
+    return Offset(log.identity, positions, clock, watermark, memory, topics=_ids(infos))
 
 
 def split(log: Log, before: Offset, after: Offset, *, tasks: int, worth: int) -> list[list[Piece]]:
     """The batch in at most `tasks` even shares, each of at least `worth` records (but for the last)."""
+    check_topics(log, after)  # it may have been planned long ago, before a restart
     blocks: list[tuple[Piece, int]] = []
     for (topic, partition), end in sorted(after.positions.items()):
         start = before.positions.get((topic, partition), 0)
@@ -152,5 +172,9 @@ def _cut(log: Log, waiting: Sequence[Block], until: Mapping[Partition, int] | No
     return [block for part, block in last.items() if block.next_offset < ends[part]]
 
 
-def _partitions(log: Log, topics: Sequence[str]) -> list[Partition]:
-    return [(topic, number) for topic in topics for number in range(log.topic_info(topic).partitions)]
+def _partitions(infos: Sequence[TopicInfo]) -> list[Partition]:
+    return [(info.name, number) for info in infos for number in range(info.partitions)]
+
+
+def _ids(infos: Sequence[TopicInfo]) -> dict[str, str]:
+    return {info.name: info.id for info in infos}

@@ -24,7 +24,7 @@ from tidewheel.engine.columns import arrow_schema
 from tidewheel.engine.lanes import Roster, plan_lanes
 from tidewheel.engine.offset import Offset
 from tidewheel.engine.options import ReadOptions
-from tidewheel.engine.planning import Piece, first_offset, plan_batch, split
+from tidewheel.engine.planning import Piece, check_topics, first_offset, plan_batch, split
 from tidewheel.engine.reading import ReadInfo, read_pieces
 from tidewheel.engine.sink import BatchSink, StreamSink
 from tidewheel.engine.workers import shared_log
@@ -202,4 +202,6 @@ class _TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
 
     def commit(self, end: dict[str, Any]) -> None:
         if self._options.group is not None:
-            self._log.commit(self._options.group, Offset.from_json(end).positions)
+            done = Offset.from_json(end)
+            check_topics(self._log, done)
+            self._log.commit(self._options.group, done.positions)

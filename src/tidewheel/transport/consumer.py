@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from tidewheel.errors import DefinitionError, TopicNotFoundError
+from tidewheel.errors import DataLossError, DefinitionError, TopicNotFoundError
 from tidewheel.transport.log import Batch, Log, Partition, Start
 
 __all__ = ["Consumer"]
@@ -22,6 +22,7 @@ class Consumer:
     made. A topic that is not there yet is read from its beginning once it appears. `partitions` restricts it to
     these numbers, for several consumers that share a topic; nobody shares the partitions out by itself. Records that
     left by retention before they were read are a `DataLossError`; with `skip_lost` they are passed over and counted.
+    So is a topic that was deleted and made anew while it was read; with `skip_lost` it is read from its beginning.
     A consumer belongs to one thread.
 
     >>> import tempfile
@@ -54,6 +55,7 @@ class Consumer:
         self.lost = 0
         """How many records were passed over because they had left."""
         self._positions: dict[Partition, int] = {}
+        self._ids: dict[str, str] = {}
         self._awaited = [topics] if isinstance(topics, str) else list(dict.fromkeys(topics))
         if not self._awaited:
             raise DefinitionError("a consumer needs at least one topic")
@@ -79,6 +81,7 @@ class Consumer:
         """Note for the group that all that was handed out is done with."""
         if self.group is None:
             raise DefinitionError("a consumer without a group cannot commit; give it group=")
+        self._check_topics()
         self.log.commit(self.group, self._positions)
 
     def __iter__(self) -> Iterator[Batch]:
@@ -107,25 +110,55 @@ class Consumer:
     def _wait(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
         while True:
+            self._check_topics()
             # Whatever a new topic holds came after the consumer was made.
             self._discover("earliest" if self._start == "latest" else self._start)
             left = max(deadline - time.monotonic(), 0)
-            if self.log.wait(self._positions, min(left, _DISCOVERY_SECONDS) if self._awaited else left):
+            step = _DISCOVERY_SECONDS if self._awaited else _FOLLOW_SECONDS
+            try:
+                found = self.log.wait(self._positions, min(left, step))
+                self._check_topics()
+            except TopicNotFoundError:
+                if not self._skip_lost:
+                    raise
+                found = False
+            if found:
                 return True
             if time.monotonic() >= deadline:
                 return False
+
+    def _check_topics(self) -> None:
+        """Positions are of a topic, not of its name: they mean nothing in another one of the same name."""
+        for topic, known in list(self._ids.items()):
+            try:
+                if self.log.topic_info(topic).id == known:
+                    continue
+            except TopicNotFoundError:
+                if not self._skip_lost:
+                    raise
+            if not self._skip_lost:
+                raise DataLossError(
+                    f"{topic!r} was deleted and made anew while it was read; what had not been read is lost. Make a "
+                    "new consumer that starts at 'earliest'"
+                )
+            del self._ids[topic]
+            self._positions = {part: at for part, at in self._positions.items() if part[0] != topic}
+            awaited, self._awaited = self._awaited, [topic]
+            self._discover("earliest")
+            self._awaited += awaited
 
     def _discover(self, start: Start) -> None:
         """Take up the awaited topics that are there by now."""
         missing = []
         for topic in self._awaited:
             try:
-                count = self.log.topic_info(topic).partitions
+                info = self.log.topic_info(topic)
             except TopicNotFoundError:
                 missing.append(topic)
                 continue
+            self._ids[topic] = info.id
             committed = {} if self.group is None else self.log.committed(self.group)
-            for number in range(count) if self._partitions is None else self._partitions:
+            for number in range(info.partitions) if self._partitions is None else self._partitions:
                 at: Start = committed.get((topic, number), start)
                 if isinstance(at, int):
                     at = self._kept((topic, number), at)

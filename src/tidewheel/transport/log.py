@@ -109,9 +109,11 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic and how full it is. `count` and `size` are what it holds now; `next_offsets` one per partition."""
+    """A topic and how full it is. `count` and `size` are what it holds now; `next_offsets` one per partition. `id` is
+    never used again: it tells the topic from one of the same name that was deleted."""
 
     name: str
+    id: str
     partitions: int
     retention: Retention
     compact: bool

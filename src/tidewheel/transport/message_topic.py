@@ -37,6 +37,7 @@ class MessageTopic(Generic[_M]):
         self._log = log
         self._name = name
         self._kind = kind
+        self._id = ""
         self._at: dict[int, int] = {}
 
     def make(self) -> None:
@@ -56,9 +57,10 @@ class MessageTopic(Generic[_M]):
             info = self._log.topic_info(self._name)
         except TopicNotFoundError:
             return
+        if info.id != self._id:  # positions of one that was deleted mean nothing here
+            self._id, self._at = info.id, {}
         for partition, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
-            at = self._at.get(partition, first)
-            start = at if first <= at <= end else first  # records have left, or the topic was made anew
+            start = max(first, self._at.get(partition, first))  # records may have left
             for batch in self._log.read(self._name, partition, start, end=end):
                 for value in batch.records.column("value").to_pylist():
                     try:

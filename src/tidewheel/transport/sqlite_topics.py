@@ -96,6 +96,7 @@ def _info(
     firsts, nexts, counts, sizes, appends = zip(*rows, strict=True)
     return TopicInfo(
         name=name,
+        id=str(number),
         partitions=partitions,
         retention=Retention(age=age, size=size),
         compact=bool(compact),
