@@ -39,6 +39,21 @@ def test_the_view_can_be_asked_for_with_region_and_filters(log, start):
     assert set(items(get(server, "/api/view?layers=vehicles&region=24,60,25,61"))) == {"1/7", "1/9"}
     assert set(items(get(server, "/api/layers/vehicles/view?filter=mode:tram&filter=operator:1"))) == {"1/9"}
     assert items(get(server, "/api/layers/vehicles/view?filter=operator:2")) == {}
+    assert set(items(get(server, "/api/view?filter=mode:bus,tram&filter=route:"))) == {"1/7", "1/8", "1/9"}
+
+
+def test_a_filter_s_value_may_have_commas(log, start):
+    routes = ["to Espoo, Leppävaara", "to Espoo", "\\"]
+    vehicles(log, (7, 24.9, 60.2), (8, 24.9, 60.2), (9, 24.9, 60.2), route=routes)
+    server = start()
+
+    def shown(text):
+        return set(items(get(server, "/api/view", params={"layers": "vehicles", "filter": f"route:{text}"})))
+
+    assert shown(r"to Espoo\, Leppävaara") == {"1/7"}
+    assert shown("to Espoo, Leppävaara") == {"1/8"}  # those are two
+    assert shown(r"to Espoo\, Leppävaara,\\") == {"1/7", "1/9"}
+    assert shown("\\") == {"1/9"}
 
 
 @pytest.mark.parametrize(

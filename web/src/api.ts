@@ -1,4 +1,5 @@
 import type {Alert, Background, History, Layer, Subscription, View} from "./contract";
+import {joinValues} from "./filters";
 
 /** The server's answers over HTTP. */
 export class Api {
@@ -66,7 +67,7 @@ export function subscriptionQuery({layers, region, filters}: Subscription): URLS
   const query = new URLSearchParams({layers: layers.join(",")});
   if (region) query.set("region", region.join(","));
   for (const [field, values] of Object.entries(filters)) {
-    if (values.length > 0) query.append("filter", `${field}:${values.join(",")}`);
+    if (values.length > 0) query.append("filter", `${field}:${joinValues(values)}`);
   }
   return query;
 }

@@ -21,6 +21,20 @@ export function only(filters: Filters, field: string, values: string[]): Filters
   return values.length > 0 ? {...rest, [field]: [...values].sort(natural)} : rest;
 }
 
+/** Values in one text, with commas between them; a comma within one is `\,` there, and a backslash `\\`. */
+export function joinValues(values: readonly string[]): string {
+  return values.map((value) => value.replace(/[\\,]/g, "\\$&")).join(",");
+}
+
+export function splitValues(text: string): string[] {
+  const values = [""];
+  for (const [part] of text.matchAll(/\\[\\,]|,|[^\\,]+|\\/g)) {
+    if (part === ",") values.push("");
+    else values[values.length - 1] += part.length > 1 ? part.replace(/^\\/, "") : part;
+  }
+  return values;
+}
+
 export function isEmpty(filters: Filters): boolean {
   return Object.values(filters).every((values) => values.length === 0);
 }

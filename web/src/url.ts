@@ -1,4 +1,5 @@
 import type {Filters} from "./contract";
+import {joinValues, splitValues} from "./filters";
 import type {Theme} from "./theme";
 
 export const TABS = ["details", "alerts", "tables", "status"] as const;
@@ -47,7 +48,7 @@ export function parseHash(hash: string): UrlState {
   const tab = TABS.find((name) => name === params.get("tab"));
   if (tab) state.tab = tab;
   for (const [name, value] of params) {
-    if (name.startsWith("f.") && value) state.filters[name.slice(2)] = value.split(",").filter(Boolean);
+    if (name.startsWith("f.") && value) state.filters[name.slice(2)] = splitValues(value).filter(Boolean);
     if (name.startsWith("by.") && value) state.colourBy[name.slice(3)] = value;
   }
   return state;
@@ -59,7 +60,7 @@ export function formatHash(state: UrlState): string {
   if (state.lon !== undefined && state.lat !== undefined) add("c", `${state.lon.toFixed(5)},${state.lat.toFixed(5)}`);
   if (state.zoom !== undefined) add("z", state.zoom.toFixed(2));
   if (state.on) add("on", state.on.join(","));
-  for (const [field, values] of Object.entries(state.filters)) if (values.length > 0) add(`f.${field}`, values.join(","));
+  for (const [field, values] of Object.entries(state.filters)) if (values.length > 0) add(`f.${field}`, joinValues(values));
   for (const [layer, field] of Object.entries(state.colourBy)) add(`by.${layer}`, field);
   if (state.trails) add("trails", "1");
   if (state.selected) add("sel", `${state.selected.layer}:${state.selected.key}`);

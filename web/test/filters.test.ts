@@ -1,6 +1,6 @@
 import {expect, it} from "vitest";
 import type {Item} from "../src/contract";
-import {isEmpty, Known, only, passes, toggled} from "../src/filters";
+import {isEmpty, joinValues, Known, only, passes, splitValues, toggled} from "../src/filters";
 import {layer} from "./layers";
 
 const vehicles = layer({filters: ["mode", "operator"]});
@@ -30,6 +30,15 @@ it("lifts a field's filter with its last value", () => {
   expect(toggled(one, "mode", "tram")).toEqual({mode: ["bus", "tram"]});
   expect(toggled(one, "mode", "bus")).toEqual({});
   expect(isEmpty(only({mode: ["bus"]}, "mode", []))).toBe(true);
+});
+
+it("says any values in one text, plainly where it can", () => {
+  expect(joinValues(["bus", "tram"])).toBe("bus,tram");
+  expect(joinValues(["Espoo, Leppävaara", "a\\"])).toBe("Espoo\\, Leppävaara,a\\\\");
+  for (const values of [["a,b", "c"], [","], ["\\"], ["\\,", "\\\\", "x\\y"], ["", "a"], ["a\\", ",b"]]) {
+    expect(splitValues(joinValues(values))).toEqual(values);
+  }
+  expect(splitValues("C:\\temp,b")).toEqual(["C:\\temp", "b"]);
 });
 
 it("remembers the values that were seen, in the order of people", () => {

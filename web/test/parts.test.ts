@@ -67,6 +67,7 @@ describe("the region that is asked for", () => {
 it("says a subscription as a query", () => {
   const query = subscriptionQuery({layers: ["a", "b"], region: [1, 2, 3, 4], filters: {mode: ["bus", "tram"], route: []}});
   expect(decodeURIComponent(query.toString())).toBe("layers=a,b&region=1,2,3,4&filter=mode:bus,tram");
+  expect(subscriptionQuery({layers: [], region: null, filters: {stop: ["Espoo, Leppävaara", "b"]}}).getAll("filter")).toEqual(["stop:Espoo\\, Leppävaara,b"]);
 });
 
 describe("columns", () => {

@@ -40,6 +40,12 @@ it("keeps a key with any signs in it", () => {
   expect(parseHash(formatHash({...parseHash(""), selected})).selected).toEqual(selected);
 });
 
+it("keeps a filter's value with any signs in it, and reads addresses of old", () => {
+  const filters = {stop: ["Espoo, Leppävaara", "a\\", "&=#?+%:"]};
+  expect(parseHash(formatHash({...parseHash(""), filters})).filters).toEqual(filters);
+  expect(parseHash("#f.mode=bus,tram&f.route=55").filters).toEqual({mode: ["bus", "tram"], route: ["55"]});
+});
+
 it.each(["#c=abc", "#c=200,10", "#c=24", "#z=99", "#z=", "#t=yesterday", "#t=-5", "#theme=pink", "#tab=nothing", "#sel=:x", "#f.=&f.mode="])(
   "leaves out what makes no sense: %s",
   (hash) => {

@@ -14,7 +14,7 @@ _MILLIS = "milliseconds since 1970, UTC"
 def openapi() -> dict[str, Any]:
     """The description of every path."""
     region = _query("region", "west,south,east,north in degrees")
-    filters = _query("filter", "field:value,value; as often as wanted") | {"explode": True}
+    filters = _query("filter", r"field:value,value; as often as wanted; a comma in a value is \,") | {"explode": True}
     filters["schema"] = {"type": "array", "items": {"type": "string"}}
     layers = _query("layers", "names with commas between them; without it all of them")
     at = _query("at", f"the view as it was then; {_MILLIS}, of the last hour", kind="integer")

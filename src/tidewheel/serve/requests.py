@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
@@ -13,6 +14,7 @@ from tidewheel.serve.subscription import Subscription
 
 __all__ = ["Ping", "Subscribe", "parse_message", "parse_millis", "parse_names", "parse_query"]
 
+_PARTS = re.compile(r"\\[\\,]|,|[^\\,]+|\\")
 _LATEST = 253_402_300_800_000
 _SHOWN = 80
 
@@ -54,6 +56,21 @@ def parse_names(text: str | None) -> list[str]:
     return [name for name in (text or "").split(",") if name]
 
 
+def _values(text: str) -> list[str]:
+    r"""Values with commas between them; one that has a comma itself has it as `\,`, and a backslash as `\\`.
+
+    >>> _values(r"bus,Espoo\, Leppävaara,,a\b\\")
+    ['bus', 'Espoo, Leppävaara', '', 'a\\b\\']
+    """
+    values = [""]
+    for part in _PARTS.findall(text):
+        if part == ",":
+            values.append("")
+        else:
+            values[-1] += part.removeprefix("\\") or part
+    return values
+
+
 def parse_millis(text: str | None, *, what: str) -> int | None:
     """A time in milliseconds since 1970, as microseconds."""
     if text is None or text == "":
@@ -80,5 +97,5 @@ def parse_query(
         name, colon, values = text.partition(":")
         if not colon or not name:
             raise DefinitionError(f"a filter looks like mode:bus,tram, got {text[:_SHOWN]!r}")
-        chosen.setdefault(name, []).extend(values.split(","))
+        chosen.setdefault(name, []).extend(_values(values))
     return Subscription.of(layers, region, chosen, limits=limits)
