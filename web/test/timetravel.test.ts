@@ -85,6 +85,55 @@ it("waits for an answer before it asks for the next moment", async () => {
   expect(asked).toHaveLength(3);
 });
 
+it("plays no faster for being asked for other layers meanwhile", async () => {
+  const at = timers.now - 60_000;
+  travel.seek(at);
+  await timers.pass(200);
+  travel.play();
+  for (let i = 0; i < 3; i++) {
+    await timers.pass(400);
+    await travel.reload();
+  }
+  expect(timers.count).toBe(1);
+  await timers.pass(3000);
+  expect(shown.slice(-3)).toEqual([at + 1000, at + 2000, at + 3000]);
+});
+
+it.each([
+  ["before it was asked for", 50],
+  ["while it is on its way", 200],
+])("shows a moment that it is paused at %s", async (_, passed) => {
+  let free: (view: View) => void = () => {};
+  answer = () => new Promise((resolve) => (free = resolve));
+  const at = timers.now - 60_000;
+  travel.seek(at);
+  await timers.pass(passed);
+  travel.pause();
+  await timers.pass(200);
+  expect(travel.past).toMatchObject({at, loading: true});
+  free({now: 0, at, layers: {}});
+  await timers.pass(5000);
+  for (let i = 0; i < 5; i++) await Promise.resolve();
+  expect([asked, shown]).toEqual([[at], [at]]);
+  expect(travel.past).toMatchObject({at, loading: false, playing: false});
+});
+
+it("stops where it is paused, with what belongs there", async () => {
+  let free: (view: View) => void = () => {};
+  const at = timers.now - 60_000;
+  travel.seek(at);
+  await timers.pass(200);
+  answer = () => new Promise((resolve) => (free = resolve));
+  travel.play();
+  await timers.pass(1000);
+  travel.pause();
+  free({now: 0, at: at + 1000, layers: {}});
+  for (let i = 0; i < 5; i++) await Promise.resolve();
+  await timers.pass(5000);
+  expect(travel.past).toMatchObject({at: at + 1000, playing: false});
+  expect(shown).toEqual([at, at + 1000]);
+});
+
 it("is live again when it has caught up", async () => {
   travel.seek(timers.now - 3000);
   await timers.pass(200);
