@@ -25,6 +25,7 @@ from tidewheel.engine.sliced import SlicedOperator, can_slice
 from tidewheel.engine.trigger_columns import waits_for_clock
 from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.windowed import WindowedOperator
+from tidewheel.errors import JobError
 from tidewheel.model.deduplicate import DUPLICATES
 from tidewheel.model.process import Process
 from tidewheel.model.repeats import Repeats
@@ -45,9 +46,9 @@ ARRIVAL = "_arrival"
 
 @dataclass(frozen=True)
 class RowOp:
-    """Something done to each row by itself. `reason`: why rows are skipped."""
+    """Something done to each row by itself. `reason`: why rows are skipped, or must not be there at all."""
 
-    kind: Literal["with_columns", "filter", "select", "skip"]
+    kind: Literal["with_columns", "filter", "select", "skip", "refuse"]
     exprs: tuple[Any, ...]
     reason: str = ""
 
@@ -60,13 +61,18 @@ class RowOp:
                 return frame.filter(*self.exprs)
             case "skip":
                 return frame.filter(~expr.fill_null(False) for expr in self.exprs)
+            case "refuse":
+                found = frame.filter(*self.exprs)
+                if found.height:
+                    raise JobError(f"{self.reason}. Got {found.row(0, named=True)}")
+                return frame
             case _:
                 # Nobody selects what the engine has put there: by it rows from the future are found.
                 mine = [ARRIVAL] if ARRIVAL in frame.columns else []
                 return frame.select(*self.exprs, *mine)
 
     def __repr__(self) -> str:
-        name = f"{self.reason}=" if self.reason else ""
+        name = f"{self.reason}=" if self.kind == "skip" else ""
         return f"{self.kind}({name}{', '.join(map(str, self.exprs))})"
 
 

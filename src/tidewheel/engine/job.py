@@ -54,6 +54,7 @@ class Job:
     function: Callable[..., Result]
     key: tuple[str, ...] = ()
     watermark: Strategy = field(default_factory=lambda: watermarks.bounded("1 s"))
+    retracting: bool | None = None
 
     @property
     def topic(self) -> str:
@@ -91,7 +92,8 @@ class Job:
     def on(self, log: Log, **parameters: Any) -> Result:
         """The job's result on a log, under its name: what `tidewheel.run` starts."""
         [(topic, of)] = self.reads.items()
-        result = self(stream(log, topic, type=of, watermark=self.watermark), **parameters)
+        rows = stream(log, topic, type=of, watermark=self.watermark, retracting=self.retracting)
+        result = self(rows, **parameters)
         return replace(result, name=self.name, writes=self.writes, key=self.key, parameters=self.configured(parameters))
 
     def __call__(self, rows: Stream, **parameters: Any) -> Result:
@@ -115,6 +117,7 @@ def job(
     writes: type[Message] | None = None,
     key: str | tuple[str, ...] = (),
     watermark: Strategy | None = None,
+    retracting: bool | None = None,
 ) -> Callable[[Callable[..., Result]], Job]:
     """Make a job of a function that takes the stream of a topic, and gives a result.
 
@@ -122,7 +125,7 @@ def job(
     `tidewheel run` offers them as options, and a TOML file may set them. `reads` names the topic, or the topic with the
     type of its messages: then the job can start before there is an event. `writes` is the message type of the results;
     without it one is made of their columns. `key` names the columns that make the key of a result, if they are others
-    than those of the last `key_by`.
+    than those of the last `key_by`. `watermark` and `retracting` are those of `tidewheel.stream`.
 
     >>> import polars as pl
     >>> @job("fast", reads="input.vehicle-position")
@@ -143,6 +146,7 @@ def job(
             function=function,
             key=(key,) if isinstance(key, str) else tuple(key),
             watermark=watermark or watermarks.bounded("1 s"),
+            retracting=retracting,
         )
         _validate(made)
         return made

@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["KeyedStream", "Stream", "WindowedStream", "stream"]
 
 _TIME = "event_time"
+_NONE_TAKEN_BACK = (
+    "a row takes back an earlier one (its retraction is true), but the stream was made with retracting=False; leave "
+    "that out, and use windows, which follow retractions, on a new checkpoint"
+)
 _S = TypeVar("_S", bound="Stream")
 
 
@@ -53,6 +57,7 @@ def stream(
     time: str | None = None,
     watermark: Strategy | None = None,
     lookups: Log | None = None,
+    retracting: bool | None = None,
 ) -> Stream:
     """A stream over topics of a log, or over any DataFrame with a column of event times.
 
@@ -60,6 +65,10 @@ def stream(
     DataFrame). `time` names the DataFrame's time column; for a log it may be `ingestion_time` or `arrival`. `type` is
     the message type, which a topic that holds events tells by itself. `lookups` is the log that has the answers for
     `lookup` over a DataFrame.
+
+    Rows with a boolean column `retraction`, as all results of windows have it, may take back earlier ones. Windows
+    follow that, and what cannot is refused. `retracting=False` says that none of them does: then everything may follow,
+    and a row that is a retraction all the same is an error.
 
     >>> import tempfile
     >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
@@ -85,8 +94,15 @@ def stream(
     if given.time_column != _TIME:
         ops = (RowOp("with_columns", (pl.col(given.time_column).alias(_TIME),)),)
     # Results of another query that takes results back say so in each row.
-    retracting = {"retraction", "pane_index"} <= schema.keys()
-    return Stream(given, (), ops, _after(ops, schema), retracting)
+    said = schema.get("retraction") == pl.Boolean
+    if retracting and not said:
+        raise DefinitionError(
+            "stream: retracting=True, but there is no boolean column retraction that would say which rows take back "
+            f"others; there are {', '.join(schema)}"
+        )
+    if said and retracting is False:
+        ops += (RowOp("refuse", (pl.col("retraction"),), _NONE_TAKEN_BACK),)
+    return Stream(given, (), ops, _after(ops, schema), said if retracting is None else retracting)
 
 
 @dataclass(frozen=True)
@@ -352,8 +368,7 @@ class KeyedStream:
             kind = "a pattern" if isinstance(what, Matched) else "a process function"
             kind = "a lookup" if isinstance(what, LookedUp) else kind
             raise DefinitionError(
-                f"{what!r}: the rows before it may be taken back, which {kind} cannot follow; "
-                'use accumulate("delta"), or a trigger without early and late panes'
+                f"{what!r}: the rows before it may be taken back, which {kind} cannot follow; {_unretracted(source)}"
             )
         stage = Stage(source.ops, self.keys, what, dict(source.schema))
         twice = {name for before in source.stages for name in before.streams} & {*stage.streams}
@@ -413,11 +428,12 @@ class WindowedStream:
         if source.retracting and isinstance(self.windows, Count):
             raise DefinitionError(
                 f"{self.windows!r}: the rows before it may be taken back, and windows of so many rows cannot follow; "
-                'use windows of time, or accumulate("delta") before it'
+                f"use windows of time, or {_unretracted(source)}"
             )
         if source.retracting:
             weighted = dict(source.schema) | {WEIGHT: pl.Int8()}
-            aggregates = {name: retractable(given, weighted) for name, given in aggregates.items()}
+            instead = _unretracted(source)
+            aggregates = {name: retractable(given, weighted, instead=instead) for name, given in aggregates.items()}
             weight = pl.when(pl.col("retraction")).then(-1).otherwise(1).cast(pl.Int8).alias(WEIGHT)
             keyed = replace(self.keyed, stream=source._with(RowOp("with_columns", (weight,))))
         else:
@@ -435,6 +451,16 @@ class WindowedStream:
         _check_columns(windowing, keyed)
         kept = {name: unmerged(given, keyed.stream.schema) for name, given in aggregates.items()}
         return keyed._staged(replace(windowing, aggregates=kept))
+
+
+def _unretracted(source: Stream) -> str:
+    """How to have rows none of which is taken back."""
+    if any(isinstance(stage.what, Windowing) for stage in source.stages):
+        return (
+            'use accumulate("delta") in the window before it, or accumulate("value") with a trigger that gives one '
+            "result for each window"
+        )
+    return "say stream(..., retracting=False) if none of its rows has a retraction that is true"
 
 
 def _check_columns(windowing: Windowing, keyed: KeyedStream) -> None:

@@ -27,8 +27,9 @@ WEIGHT = "__weight"
 _SMALL = (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolean)
 
 
-def retractable(aggregate: Aggregate, schema: Mapping[str, pl.DataType]) -> Aggregate:
-    """The same aggregate over rows of this schema that also have a column `__weight`.
+def retractable(aggregate: Aggregate, schema: Mapping[str, pl.DataType], *, instead: str = "") -> Aggregate:
+    """The same aggregate over rows of this schema that also have a column `__weight`. `instead`: what whoever asked for
+    a sketch can do to have rows that are not taken back.
 
     >>> from tidewheel.model import aggregates
     >>> total = retractable(aggregates.sum("n"), pl.Schema({"n": pl.Int64()}))
@@ -38,6 +39,7 @@ def retractable(aggregate: Aggregate, schema: Mapping[str, pl.DataType]) -> Aggr
     if aggregate.exact is not None:
         raise DefinitionError(
             f"{aggregate!r}: a sketch cannot take back what it has counted; use the exact {aggregate.exact}(...)"
+            + (f", or {instead}" if instead else "")
         )
     result = aggregate.dtype(schema)
     if isinstance(aggregate, Count):
