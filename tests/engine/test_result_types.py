@@ -11,8 +11,9 @@ from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.engine.launch import Target, prepared_targets
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.codec import decode_columns, encode_columns
+from tidewheel.transport.dynamic import define_message
 from tidewheel.transport.log import open_log, records
-from tidewheel.transport.registry import TypeRegistry
+from tidewheel.transport.registry import TypeRegistry, types
 from tidewheel.transport.type_topic import load_types
 
 TOPIC = "analytics.speeds"
@@ -67,3 +68,28 @@ def test_another_type_of_a_column_is_refused_as_long_as_results_are_there(log):
         prepare(log, value=tw.agg.max("speed"))
     log.delete_topic(TOPIC)
     prepare(log, value=tw.agg.max("speed"))
+
+
+PLAIN = define_message(types, "mute.result", pa.schema({"vehicle": pa.int32(), "n": pa.int64()}))
+TOLD = define_message(
+    types, "telling.result", pa.schema({"n": pa.int64(), "vehicle": pa.int32(), "retraction": pa.bool_()})
+)
+
+
+@pytest.mark.parametrize("mode", ["value", "delta", "retracting"])
+def test_a_message_without_a_place_for_retractions_is_refused_for_results_that_are_taken_back(log, mode):
+    moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
+    result = moves.window(tw.windows.fixed("5 s")).accumulate(mode).aggregate(n=tw.agg.count()).named("counts")
+
+    def prepare(kind):
+        topic = log.topic("analytics.counts")
+        return prepared_targets({result: {"results": Target(topic, kind)}}, log, ["input.vehicle-position"])
+
+    assert prepare(TOLD)
+    if mode != "retracting":
+        assert prepare(PLAIN)
+        return
+    with pytest.raises(
+        DefinitionError, match=r"has no field 'retraction', and counts may take results back.*Add `bool"
+    ):
+        prepare(PLAIN)

@@ -450,4 +450,10 @@ def _fitting(kind: str, there: Sequence[str], result: Result) -> tuple[str, ...]
     homeless = [name for name in asked if name in there and name not in fields]
     if homeless:
         raise DefinitionError(f"{kind} has no field for the column {homeless[0]!r}; its fields: {', '.join(fields)}")
+    if result.retracting and "retraction" not in fields:
+        raise DefinitionError(
+            f"{kind} has no field 'retraction', and {result.name} may take results back: nobody could tell those from "
+            'results. Add `bool retraction` to it, or use accumulate("value") or accumulate("delta"); if it reads a '
+            "topic that has no retractions, say stream(..., retracting=False)"
+        )
     return tuple(fields)
