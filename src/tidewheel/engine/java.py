@@ -9,6 +9,7 @@ import stat
 import subprocess
 import tempfile
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,18 +71,32 @@ def spark_home(java: Java) -> Path:
     it lacks or warns about: a module that nothing here uses, and a package that has left newer Javas."""
     # The name carries the user and the target: the folder is shared by everyone on the machine and outlives upgrades.
     home = Path(tempfile.gettempdir()) / f"tidewheel-java-{os.getuid()}-{zlib.crc32(os.fsencode(java.path)):08x}"
+    _make_own(home)
     shim = home / "bin" / "java"
     dropped = ["--add-modules=jdk.incubator.vector"]
     if java.version >= 24:
         dropped.append("--add-opens=java.base/sun.security.action=ALL-UNNAMED")
     text = _SHIM.format(java=java.path, dropped="|".join(dropped))
     if not shim.is_file() or shim.read_text() != text:
-        shim.parent.mkdir(parents=True, exist_ok=True)
+        shim.parent.mkdir(exist_ok=True)
         fresh = shim.with_name(f"java.{os.getpid()}")
         fresh.write_text(text)
         fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR)
         fresh.replace(shim)
     return home
+
+
+def _make_own(folder: Path) -> None:
+    """Anybody can guess the name and be there first, with a program of theirs in it."""
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        raise SetupError(
+            f"{folder}, from where Spark is to start Java, belongs to another user (number {status.st_uid}), who could "
+            "put any program there; remove it, or set TMPDIR to a folder of your own"
+        )
+    folder.chmod(0o700)
 
 
 def _packaged() -> Path | None:
