@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
+from datetime import datetime, timezone
 
 import pyarrow as pa
 import pytest
 from engine_data import START, positions
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from test_source import POSITION, reader
 
 from tidewheel.engine.columns import spark_schema
-from tidewheel.engine.sink import StreamSink
-from tidewheel.errors import TidewheelError
+from tidewheel.engine.sink import BatchSink, StreamSink
+from tidewheel.errors import LogError, TidewheelError
 from tidewheel.transport import codec
 from tidewheel.transport.log import open_log
+from tidewheel.transport.registry import TypeRegistry, types
 
 CELL = "tidewheel.transit.v1.VehicleCell"
 
@@ -150,3 +153,70 @@ def test_the_type_of_what_was_written_is_in_the_log(spark, log, tmp_path):
     write_stream(cells(reader(spark, log, stream=True)), log, tmp_path / "c")
     assert POSITION not in [message.name for message in decoded(log, "__types")]
     assert CELL in [message.name for message in decoded(log, "__types")]
+
+
+def order_type(package):
+    """A message type that no installed package knows."""
+    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+    message = file.message_type.add(name="Order")
+    for number, name in enumerate(("article", "shelf"), start=1):
+        field = message.field.add(name=name, number=number)
+        field.type, field.label = field.TYPE_STRING, field.LABEL_OPTIONAL
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.Order"))
+
+
+ORDERS = {"event_time": TIME, "article": pa.string(), "shelf": pa.string()}
+
+
+def sink_of(kind, log, message, **options):
+    given = {"log": log.address, "topic": "orders", "type": message, **options}
+    return kind(given, spark_schema(pa.schema(ORDERS)), overwrite=False)
+
+
+def rows(*given):
+    return iter([pa.RecordBatch.from_pylist([dict(zip(ORDERS, row, strict=True)) for row in given], pa.schema(ORDERS))])
+
+
+def test_a_type_that_only_the_log_knows_can_be_written(log):
+    order, registry = order_type("shop1"), TypeRegistry()
+    registry.register(order, log=log)
+    sink = sink_of(BatchSink, log, "shop1.Order")
+    sink.commit([sink.write(rows((datetime.now(timezone.utc), "tea", "3")))])
+    (message,) = [codec.unpack(codec.decode(value), registry=registry) for value in values(log, "orders")]
+    assert message.article == "tea"
+
+
+def test_a_part_of_the_key_that_is_null_is_empty(log):
+    TypeRegistry().register(order_type("shop2"), log=log)
+    sink = sink_of(BatchSink, log, "shop2.Order", key="article,shelf")
+    at = datetime.now(timezone.utc)
+    sink.commit([sink.write(rows((at, "tea", "3"), (at, "tea", None), (at, None, "3")))])
+    (batch,) = log.read("orders", 0, 0)
+    assert batch.records["key"].to_pylist() == [b"tea/3", b"tea/", b"/3"]
+
+
+def test_a_batch_of_a_stream_without_the_id_of_its_query_is_refused(log):
+    TypeRegistry().register(order_type("shop3"), log=log)
+    sink = sink_of(StreamSink, log, "shop3.Order")
+    with pytest.raises(LogError, match="batch 4 of a stream to orders came without the id of its query"):
+        sink.commit([sink.write(rows((datetime.now(timezone.utc), "tea", "3")))], 4)
+    assert "orders" not in [info.name for info in log.topics()]
+
+
+def test_a_type_of_the_users_own_goes_to_a_topic_and_back(spark, log):
+    order = order_type("shop4")
+    types.register(order, log=log)
+    frame = spark.sql("SELECT timestamp'2026-01-01' AS event_time, 'tea' AS article")
+    writer = frame.write.format("tidewheel").option("log", log.address).option("topic", "orders").mode("append")
+    writer.option("type", "shop4.Order").save()
+    assert [message.article for message in decoded(log, "orders")] == ["tea"]
+    assert [row.article for row in reader(spark, log, topics="orders", of="shop4.Order").collect()] == ["tea"]
+
+
+def test_a_type_that_only_the_users_program_knows_is_refused_with_what_to_do(spark, log):
+    types.register(order_type("shop5"))
+    log.create_topic("orders")
+    with pytest.raises(PySparkException, match=r"types\.register\(\.\.\., log=log\)"):
+        reader(spark, log, topics="orders", of="shop5.Order")

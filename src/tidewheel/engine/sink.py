@@ -26,6 +26,7 @@ from tidewheel.transport.type_topic import publish_types
 __all__ = ["BatchSink", "StreamSink"]
 
 _SPECIAL = (*ENVELOPE_COLUMNS, "_topic", "_key")
+_SEPARATOR = pa.scalar(b"/", pa.binary())
 _PACKED = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -89,8 +90,7 @@ class _Sink:
             )
         keys = columns.get("_key")
         if self._options.key:
-            texts = [columns[name].cast(pa.string()) for name in self._options.key]
-            keys = pc.binary_join_element_wise(*texts, "/").cast(pa.binary())
+            keys = pc.binary_join_element_wise(*(_part(columns[name]) for name in self._options.key), _SEPARATOR)
         return records(values, keys=keys, event_times=event_time), columns.get("_topic")
 
     def _append(self, messages: list[WriterCommitMessage | None], batch_id: int | None) -> None:
@@ -109,15 +109,21 @@ class _Sink:
             return
         batches = {topic: pa.concat_batches(parts) for topic, parts in sorted(merged.items())}
         query = next((message.query for message in written if message.query), None)
+        if batch_id is not None and not query:
+            raise LogError(
+                f"batch {batch_id} of a stream to {', '.join(batches)} came without the id of its query (Spark's local "
+                "property sql.streaming.queryId), so that it would be written twice if Spark repeats it; start the "
+                'query with df.writeStream.format("tidewheel"), on PySpark 4.2 or later'
+            )
         # A batch write has no identity that would outlive it: nobody repeats it but the user.
-        name = f"spark:{query}" if batch_id is not None and query else f"spark:{uuid.uuid4()}"
-        producer = log.producer(name, fence=False)
+        producer = log.producer(f"spark:{uuid.uuid4() if batch_id is None else query}", fence=False)
         if producer.sequence < 0:
             self._publish(log)
         producer.append(batches, sequence=batch_id or 0)
 
     def _publish(self, log: Log) -> None:
-        if self._options.type is not None:
+        # What this process has never heard of came from the log.
+        if self._options.type is not None and registry_for(self._options.log, self._options.type) is types:
             publish_types(log, types, [self._options.type])
 
 
@@ -168,6 +174,13 @@ def _fields(options: WriteOptions, schema: pa.Schema) -> list[str]:
             f"{options.type} has no field {', '.join(map(repr, strange))}; its fields: {', '.join(fields.names)}"
         )
     return columns
+
+
+def _part(column: pa.Array) -> pa.Array:
+    """A column of the key: bytes as they are, anything else as text; nothing where there is none."""
+    is_bytes = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
+    part = column if is_bytes else column.cast(pa.string())
+    return pc.fill_null(part.cast(pa.binary()), b"")
 
 
 def _by_topic(

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ptars
 import pyarrow as pa
@@ -18,6 +18,9 @@ from google.protobuf.message import Message
 from tidewheel.errors import DefinitionError, UnknownTypeError
 from tidewheel.transport import event_pb2
 from tidewheel.transport.typed_event import typed_event
+
+if TYPE_CHECKING:
+    from tidewheel.transport.log import Log
 
 __all__ = ["TypeRegistry", "type_name", "types"]
 
@@ -55,20 +58,28 @@ class TypeRegistry:
         self._group = entry_point_group
         self._lock = threading.RLock()
 
-    def register(self, *added: type[Message] | FileDescriptor | ModuleType) -> None:
-        """Add message classes, or all messages of a file or generated module. A known name is replaced."""
+    def register(self, *added: type[Message] | FileDescriptor | ModuleType, log: Log | None = None) -> None:
+        """Add message classes, or all messages of a file or generated module. A known name is replaced.
+
+        With `log` their definitions are also written there: other processes do not see what this one registers.
+        """
+        names: list[str] = []
         with self._lock:
             for item in added:
                 file = getattr(item, "DESCRIPTOR", None) if isinstance(item, ModuleType) else item
                 if isinstance(item, type) and issubclass(item, Message):
-                    self._add(item)
+                    names.append(self._add(item))
                 elif isinstance(file, FileDescriptor):
-                    for descriptor in file.message_types_by_name.values():
-                        self._add(message_factory.GetMessageClass(descriptor))
+                    found = map(message_factory.GetMessageClass, file.message_types_by_name.values())
+                    names += map(self._add, found)
                 else:
                     raise DefinitionError(
                         f"cannot register {item!r}: give a generated message class, its module or its file descriptor"
                     )
+        if log is not None:
+            from tidewheel.transport.type_topic import publish_types
+
+            publish_types(log, self, names)
 
     def register_definition(self, name: str, file_descriptor_set: bytes) -> None:
         """Add a type from its definition (see `definition`)."""
@@ -102,7 +113,8 @@ class TypeRegistry:
         if found is None:
             raise UnknownTypeError(
                 f"message type {name!r} is not registered; known: {', '.join(self.names()) or 'none'}. "
-                "Register its generated class with tidewheel.types.register(...)"
+                "Register its generated class with tidewheel.types.register(...); for Spark, whose other processes do "
+                "not see that, also in the log: tidewheel.types.register(..., log=log)"
             )
         return found
 
@@ -146,7 +158,7 @@ class TypeRegistry:
             self._schemas[key] = self.handler(name).schema()
         return self._schemas[key]
 
-    def _add(self, message: type[Message]) -> None:
+    def _add(self, message: type[Message]) -> str:
         name = type_name(message)
         if self._classes.get(name) is not message:
             self._classes[name] = message
@@ -154,6 +166,7 @@ class TypeRegistry:
             self._event_handlers.pop(name, None)
             self._schemas.pop(name, None)
             self._definitions.pop(name, None)
+        return name
 
     def _load_entry_points(self) -> None:
         with self._lock:
