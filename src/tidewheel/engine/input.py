@@ -30,6 +30,13 @@ __all__ = ["FrameInput", "LogInput", "outcomes", "polars_schema", "type_of"]
 _METADATA = ("_append_time", "_key")
 _LOG_TIMES = {"event_time": "event_time", "ingestion_time": "ingestion_time", "arrival": "_append_time"}
 
+_WATERMARKS: dict[str, Strategy] = {
+    "event_time": watermarks.bounded("1 s"),
+    # Ingestion stamps a message when it receives it, and appends it a moment later: meanwhile others were appended.
+    "ingestion_time": watermarks.arrival("1 s"),
+    "arrival": watermarks.arrival(),
+}
+
 
 def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
     """Arrow columns as polars knows them."""
@@ -71,7 +78,7 @@ class LogInput:
             types.register(type)
         name = type_name(type) if type is not None else type_of(log, names)
         if watermark is None:
-            watermark = watermarks.bounded("1 s") if time == "event_time" else watermarks.arrival()
+            watermark = _WATERMARKS[time]
         return cls(log, names, name, watermark, time)
 
     @property

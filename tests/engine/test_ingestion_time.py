@@ -1,0 +1,75 @@
+"""Streams by the time at which messages were received, which is before they are in the log."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from flow_support import S, outputs_of
+
+import tidewheel as tw
+from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel.engine.planning import first_offset, plan_batch
+from tidewheel.transport.codec import decode_columns, encode_columns
+from tidewheel.transport.log import records
+from tidewheel.transport.sqlite import SqliteLog
+
+TOPIC = "input.vehicle-position"
+# When a block was appended, and when its messages were received: one was overtaken by others.
+BLOCKS = [(10.2, [9.9]), (11.1, [10.9, 11.0]), (11.4, [10.8, 11.3]), (30.0, [28.9])]
+
+
+class Clock:
+    """The log's clock, in seconds."""
+
+    second = 0.0
+
+    def __call__(self):
+        return round(self.second * S)
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def log(tmp_path, clock):
+    with SqliteLog(tmp_path / "test.tw", clock=clock) as opened:
+        yield opened
+
+
+def append(log, seconds):
+    columns = pa.RecordBatch.from_pydict({"vehicle": pa.array([7] * len(seconds), pa.int32())})
+    received = pa.array([round(second * S) for second in seconds], pa.int64())
+    values = encode_columns(VehiclePosition, columns, event_time=received, ingestion_time=received)
+    log.append(TOPIC, records(values, event_times=received))
+
+
+def batches(log, clock, strategy):
+    """The rows of each block, and the watermark of the batch that reads it."""
+    offset = None
+    for clock.second, received in BLOCKS:
+        append(log, received)
+        before = offset or first_offset(log, [TOPIC], "earliest", clock=0)
+        offset = plan_batch(log, {TOPIC: strategy}, before, limit=None, clock=0, tick=0)
+        [read] = log.read(TOPIC, 0, before.positions[TOPIC, 0])
+        rows = pl.DataFrame(pl.from_arrow(decode_columns(VehiclePosition, read.records.column("value")).columns))
+        appended = pl.Series("_append_time", read.records.column("append_time"))
+        yield rows.with_columns(appended, pl.lit(None, pl.Binary).alias("_key")), offset.watermark
+
+
+def counted(log, clock, **options):
+    stream = tw.stream(log, TOPIC, type=VehiclePosition, **options)
+    result = stream.window(tw.windows.fixed("1 s")).aggregate(n=tw.agg.count())
+    frames, watermarks = zip(*batches(log, clock, stream.input.watermark), strict=True)
+    found = outputs_of(result, frames, watermarks)
+    return found["results"]["n"].sum(), found["late"].height if "late" in found else 0
+
+
+def test_messages_on_their_way_are_not_late(log, clock):
+    assert counted(log, clock, time="ingestion_time") == (6, 0)
+
+
+def test_a_watermark_without_delay_has_to_be_asked_for(log, clock):
+    assert counted(log, clock, time="ingestion_time", watermark=tw.watermarks.arrival()) == (5, 1)
