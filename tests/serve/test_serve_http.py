@@ -140,7 +140,22 @@ def test_the_history_of_a_key_has_also_what_came_before_the_server(log, start, t
     wanted = [(millis - 50_000, 50.0), (millis - 40_000, 41.0), (millis - 30_000, 30.0)]
     eventually(lambda: points() == wanted, "all of them, in order")
     assert points(f"&since={millis - 45_000}&until={millis - 35_000}") == [(millis - 40_000, 41.0)]
+    vehicles(log, (7, 24.0, 60.0), time=millis * 1_000 + 456, speed=0.0)
+    eventually(lambda: points(f"&since={millis}&until={millis}") == [(millis, 0.0)], "all of a millisecond is in it")
     assert get(server, "/api/layers/vehicles/history?key=nobody").json()["points"] == []
+
+
+def test_a_history_is_asked_for_by_event_time_whatever_the_clocks_tell(log, start):
+    years_ago = now() - 5 * 365 * 86_400 * SECOND
+    for step in range(3):
+        vehicles(log, (7, 24.0, 60.0), time=years_ago + step * 60 * SECOND, speed=float(step))
+    server = start()
+    (item,) = eventually(lambda: items(get(server, "/api/view")).values(), "it is shown")
+    query = f"/api/layers/vehicles/history?key=1/7&since={item['t'] - 60_000}&until={item['t']}"
+    assert [point["f"]["speed"] for point in get(server, query).json()["points"]] == [1.0, 2.0]
+    parameters = get(server, "/api/openapi.json").json()["paths"]["/api/layers/{name}/history"]["get"]["parameters"]
+    told = {each["name"]: each.get("description", "") for each in parameters}
+    assert all("event time" in told[name] for name in ("since", "until"))
 
 
 def test_the_view_can_be_rewound_to_a_moment_of_the_last_hour(tmp_path):

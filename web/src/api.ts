@@ -23,6 +23,7 @@ export class Api {
     return this.#get("api/view", query, abort);
   }
 
+  /** The results of a key; `since` and `until` are event times. */
   history(layer: string, key: string, span: {since?: number; until?: number}, abort: AbortSignal): Promise<History> {
     const query = new URLSearchParams({key});
     if (span.since !== undefined) query.set("since", String(Math.round(span.since)));

@@ -1,4 +1,4 @@
-/** What the server and the page say to each other. Times are milliseconds since 1970 UTC by the server's clock. */
+/** What the server and the page say to each other. Times are milliseconds since 1970 UTC, by the server's clock or those of events. */
 
 export type Geometry =
   | {kind: "cell"; cell: string}

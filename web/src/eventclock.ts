@@ -34,6 +34,11 @@ export class EventClock {
     return this.at(this.options.now());
   }
 
+  /** Has the server told of it? */
+  get known(): boolean {
+    return this.#heard.length > 0;
+  }
+
   /** Event time at a moment of the server's clock. */
   at(moment: number): number {
     const before = this.#heard.findLastIndex(({at}) => at <= moment);
@@ -55,9 +60,8 @@ export class EventClock {
     const past = this.options.past();
     // A moment that is held stays what it was when it was stopped, whatever is learnt since.
     if (past !== null && past === this.#held) return;
-    const known = this.#heard.length > 0;
-    this.#held = known ? past : null;
-    this.#time = known || past !== null ? this.at(past ?? this.options.now()) : null;
+    this.#held = this.known ? past : null;
+    this.#time = this.known || past !== null ? this.at(past ?? this.options.now()) : null;
     this.shown.set(this.#time === null ? null : Math.floor(this.#time / 1000) * 1000);
   }
 }

@@ -20,7 +20,7 @@ import {Tooltip} from "./ui/tooltip";
 
 /** Puts the parts of the page together. */
 export function buildPage(app: App, phone: MediaQueryList): void {
-  const {state, store, map, travel, clock, eventClock, alerts} = app;
+  const {state, store, map, travel, eventClock, alerts} = app;
   const at = (id: string): HTMLElement => document.getElementById(id)!;
   const help = helpDialog();
   const showTab = (tab: NonNullable<typeof state.tab.value>): void => state.tab.set(state.tab.value === tab ? null : tab);
@@ -74,7 +74,7 @@ export function buildPage(app: App, phone: MediaQueryList): void {
   };
 
   const alertList = new AlertList(alerts, state, travel, eventClock, openAlert);
-  const details = new Details(state, store, app.api, clock, travel, {
+  const details = new Details(app, {
     flyTo: (lon, lat) => map.flyTo(lon, lat),
     path: (path) => map.showPath(path),
   });

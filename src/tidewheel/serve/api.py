@@ -146,6 +146,8 @@ class Api:
         if key is None:
             raise DefinitionError("which key? ?key=891126d1a5bffff, the k of an item")
         since, until = (parse_millis(request.query_params.get(name), what=name) for name in ("since", "until"))
+        if until is not None:
+            until += 999  # times are told in milliseconds: all of this one
 
         def read() -> list[dict[str, Any]]:
             with self._feed.lock:

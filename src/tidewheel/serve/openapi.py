@@ -17,8 +17,8 @@ def openapi() -> dict[str, Any]:
     filters = _query("filter", r"field:value,value; as often as wanted; a comma in a value is \,") | {"explode": True}
     filters["schema"] = {"type": "array", "items": {"type": "string"}}
     layers = _query("layers", "names with commas between them; without it all of them")
-    at = _query("at", f"the view as it was then; {_MILLIS}, of the last hour", kind="integer")
-    since, until = (_query(name, _MILLIS, kind="integer") for name in ("since", "until"))
+    at = _query("at", f"the view as it was then by the server's clock; {_MILLIS}, of the last hour", kind="integer")
+    since, until = (_query(name, f"event time, included; {_MILLIS}", kind="integer") for name in ("since", "until"))
     name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
     key = _query("key", "the k of an item") | {"required": True}
     paths = {

@@ -1,16 +1,11 @@
-import type {Api} from "../api";
-import type {Clock} from "../clock";
+import type {App} from "../app";
 import type {HistoryPoint, Item, Layer} from "../contract";
 import {formatAge, formatPlace, formatTime, formatValue} from "../format";
-import type {State} from "../state";
-import type {Store} from "../store";
-import type {TimeTravel} from "../timetravel";
+import {lastOf, spanOf} from "../span";
 import {identifier, nameOf, placeOf, timingOf} from "./describe";
 import {fill, h, icon, setText} from "./dom";
 import {plottable, plottedFirst} from "./figures";
 import {Plot} from "./plot";
-
-const SPAN = 15 * 60_000;
 
 /** The figures of what was clicked, and a plot of its last minutes. */
 export class Details {
@@ -28,19 +23,18 @@ export class Details {
   #takenBack = false;
   #field: string | null = null;
   #abort: AbortController | null = null;
+  /** It was asked before event time was known. */
+  #tooEarly = false;
   #age = h("dd", {});
   #note = h("p", {className: "note", role: "status"});
   /** Results come every second: what can have the focus is made once, and the rest anew. */
   #body = h("div", {}, this.#head, this.#plotHead, this.#plot.root, h("div", {className: "facts"}, this.#facts, this.#there));
 
   constructor(
-    private readonly state: State,
-    private readonly store: Store,
-    private readonly api: Api,
-    private readonly clock: Clock,
-    private readonly travel: TimeTravel,
+    private readonly app: Pick<App, "state" | "store" | "api" | "clock" | "eventClock" | "travel">,
     private readonly actions: {flyTo: (lon: number, lat: number) => void; path: (path: [number, number][]) => void},
   ) {
+    const {state, store, travel, eventClock} = app;
     this.root.append(this.#empty, this.#body, this.#note);
     this.#select.onchange = () => {
       this.#field = this.#select.value;
@@ -66,15 +60,18 @@ export class Details {
     travel.moment.subscribe((moment) => {
       if (moment.kind === "live" || !moment.loading) void this.#load();
     });
+    eventClock.shown.subscribe(() => {
+      if (this.#tooEarly && eventClock.known) void this.#load();
+    });
     window.setInterval(() => this.#showAge(), 1000);
   }
 
   #open(): void {
-    const {selected} = this.state;
+    const {selected} = this.app.state;
     this.#history = [];
     this.#field = null;
     this.#takenBack = false;
-    this.#item = selected.value ? (this.store.get(selected.value.layer, selected.value.key) ?? null) : null;
+    this.#item = selected.value ? (this.app.store.get(selected.value.layer, selected.value.key) ?? null) : null;
     this.actions.path([]);
     this.#render();
     void this.#load();
@@ -91,15 +88,19 @@ export class Details {
   }
 
   async #load(): Promise<void> {
-    const selected = this.state.selected.value;
+    const {state, store, api, eventClock, travel} = this.app;
+    const selected = state.selected.value;
     this.#abort?.abort();
-    if (!selected || !this.state.layer(selected.layer)) return;
+    this.#tooEarly = false;
+    if (!selected || !state.layer(selected.layer)) return;
     const abort = (this.#abort = new AbortController());
-    const until = this.travel.past?.at ?? this.clock.now();
+    this.#tooEarly = !eventClock.known;
+    const shown = store.get(selected.layer, selected.key)?.t;
+    const span = spanOf({shown, clock: eventClock.known ? eventClock.time : null, past: travel.past !== null});
     try {
-      const {points} = await this.api.history(selected.layer, selected.key, {since: until - SPAN, until}, abort.signal);
+      const {points} = await api.history(selected.layer, selected.key, span, abort.signal);
       if (abort.signal.aborted) return;
-      this.#history = points;
+      this.#history = lastOf(points);
       const last = points.at(-1);
       if (!this.#item && last) this.#item = {k: selected.key, x: 0, ...last};
       this.#render();
@@ -110,14 +111,15 @@ export class Details {
   }
 
   #render(): void {
-    const selected = this.state.selected.value;
-    const layer = selected && this.state.layer(selected.layer);
+    const {state, store} = this.app;
+    const selected = state.selected.value;
+    const layer = selected && state.layer(selected.layer);
     const item = this.#item;
     this.#body.hidden = !layer || !item;
     this.#empty.hidden = !this.#body.hidden;
     if (!selected || !layer) return setText(this.#empty, "Click a hexagon, a vehicle or an arrow to see its figures here.");
     if (!item) return setText(this.#empty, `Nothing is known of ${selected.key} in “${layer.title}” at this time.`);
-    this.root.classList.toggle("stale", this.store.get(selected.layer, selected.key) === undefined);
+    this.root.classList.toggle("stale", store.get(selected.layer, selected.key) === undefined);
     this.root.dataset["key"] = item.k;
     fill(this.#head, ...this.#headOf(layer, item));
     this.#showPlot(layer);
@@ -128,7 +130,7 @@ export class Details {
   }
 
   #headOf(layer: Layer, item: Item): HTMLElement[] {
-    const {colours, main} = this.state.coloursOf(layer);
+    const {colours, main} = this.app.state.coloursOf(layer);
     const timing = timingOf(item);
     const note = `${this.#takenBack ? "Taken back: it does not hold any longer" : "No longer on the map"}; these are its last figures.`;
     const rows = layer.figures
@@ -156,7 +158,7 @@ export class Details {
   /** The plot, and the choice of what to plot where there is one. */
   #showPlot(layer: Layer): void {
     const figures = plottable(layer, this.#history);
-    const figure = figures.find(({field}) => field === this.#field) ?? plottedFirst(layer, figures, this.state.coloursOf(layer).colours.field);
+    const figure = figures.find(({field}) => field === this.#field) ?? plottedFirst(layer, figures, this.app.state.coloursOf(layer).colours.field);
     const points = figure
       ? this.#history
           .filter(({f}) => typeof f[figure.field] === "number")
@@ -188,9 +190,11 @@ export class Details {
   }
 
   #showAge(): void {
-    const layer = this.state.selected.value && this.state.layer(this.state.selected.value.layer);
-    if (!this.#item || !layer || this.travel.past || this.#item.x === 0) return setText(this.#age, "–");
-    setText(this.#age, formatAge(Math.max(0, this.clock.now() - (this.#item.x - layer.expiry))));
+    const {state, travel, clock} = this.app;
+    const layer = state.selected.value && state.layer(state.selected.value.layer);
+    if (!this.#item || !layer || travel.past || this.#item.x === 0) return setText(this.#age, "–");
+    const arrival = this.#item.x - layer.expiry / state.speed.value;
+    setText(this.#age, formatAge(Math.max(0, clock.now() - arrival)));
   }
 
   #showPath(layer: Layer): void {
