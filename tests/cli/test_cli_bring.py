@@ -17,9 +17,12 @@ import pytest
 from cli_support import Running, eventually, lines, tidewheel
 
 from tidewheel.ingest.pipeline import read_reports
+from tidewheel.model.time import now
+from tidewheel.transport import codec
 from tidewheel.transport.log import open_log
 
 MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+SECOND = 1_000_000
 START = "2026-03-02T06:15:00Z"
 SMALL = ["--rate", 50, "--steady", "--speed", "max", "--start", START]
 
@@ -78,6 +81,16 @@ def test_the_same_seed_simulates_the_same_city(tmp_path):
     assert len(one["input.vehicle-position"]) > 500
     assert contents(tmp_path / "same.tw") == one
     assert contents(tmp_path / "other.tw") != one
+
+
+@pytest.mark.parametrize("speed", ["max", "60"])
+def test_a_fast_simulation_ends_now(speed, tmp_path):
+    before = now()
+    tidewheel("simulate", "--rate", 50, "--steady", "--speed", speed, "--for", "2min", "--log", tmp_path / "city.tw")
+    positions = contents(tmp_path / "city.tw")["input.vehicle-position"]
+    times = sorted(codec.decode(value).event_time.ToMicroseconds() for value in positions)
+    assert times[-1] - times[0] > 100 * SECOND
+    assert before - 10 * SECOND < times[-1] < now() + 3 * SECOND, "clocks of vehicles differ by a few seconds"
 
 
 def test_simulate_tells_what_it_did_and_goes_on_counting(tmp_path):

@@ -29,6 +29,9 @@ from cli_support import tidewheel
         (["simulate", "--speed", "fast"], 2, 'must be a number above 0, or "max"'),
         (["simulate", "--rate", "1000000", "--for", "1s"], 2, "rate must be between 1 and"),
         (["simulate", "--mqtt", "http://x"], 2, "an MQTT broker's address looks like"),
+        (["simulate", "--speed", "max"], 2, "at speed max the simulation overtakes the clock"),
+        (["simulate", "--speed", "2.5"], 2, "at speed 2.5 the simulation overtakes the clock"),
+        (["replay", "notes.txt", "--now", "--speed", "max"], 2, "runs at speed max overtakes the clock"),
         (["replay", "missing.jsonl"], 2, "there is no recording missing.jsonl"),
         (
             ["replay", "x.jsonl", "--processor", "hpf"],

@@ -36,7 +36,10 @@ def replay(
     loop: Annotated[
         bool, typer.Option("--loop", help="Again and again, each round later than the one before.")
     ] = False,
-    to_now: Annotated[bool, typer.Option("--now", help="Move all times so that the first event happens now.")] = False,
+    to_now: Annotated[
+        bool,
+        typer.Option("--now", help="Move all times so that the first event happens now; not with a speed above 1."),
+    ] = False,
     volume: Annotated[int, typer.Option(min=1, help="So many replays side by side, each a fleet of its own.")] = 1,
     stagger: Annotated[str, typer.Option(metavar="DURATION", help="How much later each of them begins.")] = "1 s",
     limit: Annotated[int | None, typer.Option(min=0, help="No more than so many messages.")] = None,

@@ -22,8 +22,9 @@ from tidewheel.cli.common import (
     parse_speed,
     say,
 )
+from tidewheel.errors import DefinitionError
 from tidewheel.model.rate import Rate
-from tidewheel.model.time import format_duration, format_instant, now
+from tidewheel.model.time import Duration, format_duration, format_instant, now
 
 if TYPE_CHECKING:
     from tidewheel.apps.transit.simulator import Chunk
@@ -56,7 +57,7 @@ def simulate(
             metavar="TIME",
             parser=parse_instant,
             help="When the simulation begins: 2026-01-31T07:00:00Z.",
-            show_default="now",
+            show_default="now; with a speed above 1 so that it ends now",
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -70,17 +71,21 @@ def simulate(
 
         tidewheel simulate
         tidewheel simulate --rate 5000 --steady --for 10min
+        tidewheel simulate --for 10min --speed max   (the last ten minutes)
         tidewheel simulate --for 24h --speed max --start 2026-01-31T00:00:00Z   (a whole day, as fast as possible)
         tidewheel simulate --mqtt localhost:1883
     """
     factor = parse_speed(speed)
+    back = 0 if start is not None else _head_start(factor, length)
     with stoppable() as stop:
         from tidewheel.apps.transit.simulator import Simulator, drive
         from tidewheel.apps.transit.simulator.network import network
 
         network()  # takes a moment: the simulated clock must not begin that much too late
         with _into_log(log) if mqtt is None else _to_broker(mqtt) as target:
-            fleet = Simulator(start=now() if start is None else start, seed=seed, rate=rate, rush_hours=rush_hours)
+            fleet = Simulator(
+                start=now() - back if start is None else start, seed=seed, rate=rate, rush_hours=rush_hours
+            )
             say(f"{fleet.vehicles:,} vehicles from {format_instant(fleet.start)} on, to {mqtt or log}")
 
             def status() -> dict[str, Any]:
@@ -101,6 +106,23 @@ def simulate(
             say(line(status()))
         if length is not None and fleet.position < fleet.start + length:
             stop.unfinished()
+
+
+def _head_start(speed: float | None, length: Duration | None) -> Duration:
+    """How long ago the simulation begins, so that it never overtakes the clock: events from the future are refused.
+
+    >>> _head_start(1.0, None), _head_start(None, 60), _head_start(4.0, 60)
+    (0, 60, 45)
+    """
+    if speed is not None and speed <= 1:
+        return 0
+    if length is None:
+        told = "max" if speed is None else f"{speed:g}"
+        raise DefinitionError(
+            f"at speed {told} the simulation overtakes the clock, and its events are refused as from the future; say how "
+            "long (--for 1h: it then ends now), or when it begins (--start)"
+        )
+    return length if speed is None else length - round(length / speed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Replay:
 
     - `speed`: 1 is the original timing, 10 is ten times as fast, "max" as fast as the log takes them.
     - `loop`: endlessly, each round later than the one before by the recording's length (in whole seconds).
-    - `now`: all times are moved so that the first event happens when the replay starts.
+    - `now`: all times are moved so that the first event happens when the replay starts; not faster than they pass.
     - `volume`: so many replays side by side, each a fleet of its own, each begun `stagger` after the one before and
       moved by that, so that every event keeps its own lateness.
     - `limit`: no more than so many messages.
@@ -72,6 +72,11 @@ class Replay:
                 raise DefinitionError(f"there is no recording {path}")
         if speed != "max" and not (isinstance(speed, (int, float)) and speed > 0):
             raise DefinitionError(f'speed must be a number above 0, or "max", got {speed!r}')
+        if now and (speed == "max" or speed > 1):
+            raise DefinitionError(
+                f"a replay that is moved to now and runs at speed {speed} overtakes the clock: its events would be "
+                "refused as from the future; leave out one of the two, the speed or the moving (--now)"
+            )
         if volume < 1:
             raise DefinitionError(f"volume must be at least 1, got {volume!r}")
         if limit is not None and limit < 0:
