@@ -21,6 +21,11 @@ export class AlertLog {
     return true;
   }
 
+  /** That of a key which happened at that time. */
+  find(layer: string, key: string, t: number): Alert | undefined {
+    return this.#alerts.find((alert) => alert.layer === layer && alert.k === key && alert.t === t);
+  }
+
   /** Forgets those older than is kept before `now`, and too many. */
   trim(now: number): boolean {
     const before = this.#alerts.length;

@@ -38,7 +38,7 @@ export function buildPage(app: App, phone: MediaQueryList): void {
   const openAlert = (alert: Alert): void => {
     const place = placeOf(alert);
     if (place) map.flyTo(...place);
-    state.selected.set({layer: alert.layer, key: alert.k});
+    state.selected.set({layer: alert.layer, key: alert.k, t: alert.t});
     if (phone.matches) state.tab.set(null);
     else state.tab.set("details");
   };

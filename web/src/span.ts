@@ -4,6 +4,8 @@ import type {HistoryPoint} from "./contract";
 export const SPAN = 15 * 60_000;
 
 export interface Told {
+  /** The event time of the one result that is selected, if it is one of its own. */
+  own: number | undefined;
   /** The event time of the result that is shown of it, if one is. */
   shown: number | undefined;
   /** Event time at the moment that the page shows, where the server has told. */
@@ -15,7 +17,8 @@ export interface Told {
  * The results to ask for, by event time: that of a replay may be years from every clock, and results may be far behind
  * the events, or, while they are provisional, ahead of them. All there are where nothing is known of it.
  */
-export function spanOf({shown, clock, past}: Told): {since?: number; until?: number} {
+export function spanOf({own, shown, clock, past}: Told): {since?: number; until?: number} {
+  if (own !== undefined) return {since: own - SPAN, until: own};
   const latest = shown ?? clock;
   if (latest === null) return {};
   return {since: latest - SPAN, ...(past && {until: Math.max(latest, clock ?? latest)})};

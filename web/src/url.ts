@@ -8,6 +8,8 @@ export type Tab = (typeof TABS)[number];
 export interface Selected {
   layer: string;
   key: string;
+  /** The event time of one result of this key, such as an alert; without it, whichever is shown. */
+  t?: number;
 }
 
 /** The state of the view that stands in the address, so that it can be shared and comes back after a reload. */
@@ -41,6 +43,8 @@ export function parseHash(hash: string): UrlState {
   const selected = params.get("sel");
   const colon = selected?.indexOf(":") ?? -1;
   if (selected && colon > 0) state.selected = {layer: selected.slice(0, colon), key: selected.slice(colon + 1)};
+  const of = Number(params.get("of") || NaN);
+  if (state.selected && Number.isSafeInteger(of) && of > 0) state.selected.t = of;
   const theme = params.get("theme");
   if (theme === "light" || theme === "dark") state.theme = theme;
   const at = Number(params.get("t") || NaN);
@@ -64,6 +68,7 @@ export function formatHash(state: UrlState): string {
   for (const [layer, field] of Object.entries(state.colourBy)) add(`by.${layer}`, field);
   if (state.trails) add("trails", "1");
   if (state.selected) add("sel", `${state.selected.layer}:${state.selected.key}`);
+  if (state.selected?.t !== undefined) add("of", String(state.selected.t));
   if (state.theme) add("theme", state.theme);
   if (state.at !== undefined) add("t", String(Math.round(state.at)));
   if (state.tab) add("tab", state.tab);

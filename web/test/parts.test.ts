@@ -39,6 +39,8 @@ describe("the alerts", () => {
     expect(log.add("other", item("a", 20))).toBe(true);
     expect(log.list().map(({t}) => t)).toEqual([30, 20, 10]);
     expect(log.list(20).map(({t}) => t)).toEqual([20, 10]);
+    expect(log.find("stops", "a", 10)).toMatchObject({layer: "stops", t: 10});
+    expect(log.find("stops", "a", 20)).toBeUndefined();
   });
 
   it("are forgotten after an hour, and when there are too many", () => {

@@ -40,6 +40,15 @@ it("keeps a key with any signs in it", () => {
   expect(parseHash(formatHash({...parseHash(""), selected})).selected).toEqual(selected);
 });
 
+it("tells which result of a key is meant, where it is one of its own", () => {
+  const selected = {layer: "stops", key: "1/7", t: 1_700_000_000_123};
+  const hash = formatHash({...parseHash(""), selected});
+  expect(hash).toBe("#sel=stops:1/7&of=1700000000123");
+  expect(parseHash(hash).selected).toEqual(selected);
+  expect(parseHash("#sel=stops:1/7&of=now").selected).toEqual({layer: "stops", key: "1/7"});
+  expect(parseHash("#of=5").selected).toBeUndefined();
+});
+
 it("keeps a filter's value with any signs in it, and reads addresses of old", () => {
   const filters = {stop: ["Espoo, Leppävaara", "a\\", "&=#?+%:"]};
   expect(parseHash(formatHash({...parseHash(""), filters})).filters).toEqual(filters);

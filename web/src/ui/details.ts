@@ -2,6 +2,7 @@ import type {App} from "../app";
 import type {HistoryPoint, Item, Layer} from "../contract";
 import {formatAge, formatPlace, formatTime, formatValue} from "../format";
 import {lastOf, spanOf} from "../span";
+import type {Selected} from "../url";
 import {identifier, nameOf, placeOf, timingOf} from "./describe";
 import {fill, h, icon, setText} from "./dom";
 import {plottable, plottedFirst} from "./figures";
@@ -14,12 +15,14 @@ export class Details {
   #head = h("div", {});
   #select = h("select", {aria: {label: "What to plot"}, data: {test: "plot-field"}});
   #plotted = h("b", {});
-  #plotHead = h("div", {className: "plot-head"}, this.#select, this.#plotted, h("span", {}, "last 15 minutes"));
+  #plotSpan = h("span", {});
+  #plotHead = h("div", {className: "plot-head"}, this.#select, this.#plotted, this.#plotSpan);
   #plot = new Plot();
   #facts = h("dl", {className: "figures"});
   #there = h("button", {type: "button", className: "quiet", data: {test: "go-there"}}, icon("target"), "Go there");
   #history: HistoryPoint[] = [];
   #item: Item | null = null;
+  #onMap = false;
   #takenBack = false;
   #field: string | null = null;
   #abort: AbortController | null = null;
@@ -31,7 +34,7 @@ export class Details {
   #body = h("div", {}, this.#head, this.#plotHead, this.#plot.root, h("div", {className: "facts"}, this.#facts, this.#there));
 
   constructor(
-    private readonly app: Pick<App, "state" | "store" | "api" | "clock" | "eventClock" | "travel">,
+    private readonly app: Pick<App, "state" | "store" | "api" | "clock" | "eventClock" | "travel" | "alerts">,
     private readonly actions: {flyTo: (lon: number, lat: number) => void; path: (path: [number, number][]) => void},
   ) {
     const {state, store, travel, eventClock} = app;
@@ -47,12 +50,12 @@ export class Details {
     state.selected.watch(() => this.#open());
     state.layers.subscribe(() => this.#open());
     state.themes.theme.subscribe(() => this.#plot.restyle());
-    store.subscribe(({layer, changed, gone, takenBack}) => {
+    store.subscribe(({layer, changed, takenBack}) => {
       const selected = state.selected.value;
       if (!selected || layer !== selected.layer) return;
-      const item = changed.find(({k}) => k === selected.key);
-      if (item) this.#take(item);
-      else if (gone.includes(selected.key)) {
+      const item = this.#shown(selected);
+      if (item && changed.includes(item)) this.#take(item);
+      else if (!item && this.#onMap) {
         this.#takenBack = takenBack.includes(selected.key);
         this.#render();
       }
@@ -67,14 +70,25 @@ export class Details {
   }
 
   #open(): void {
-    const {selected} = this.app.state;
+    const selected = this.app.state.selected.value;
     this.#history = [];
     this.#field = null;
     this.#takenBack = false;
-    this.#item = selected.value ? (this.app.store.get(selected.value.layer, selected.value.key) ?? null) : null;
+    this.#item = (selected && (this.#shown(selected) ?? this.#happened(selected))) ?? null;
     this.actions.path([]);
     this.#render();
     void this.#load();
+  }
+
+  /** What is on the map of it. Another result of its key, such as a later alert, is not what was chosen. */
+  #shown({layer, key, t}: Selected): Item | undefined {
+    const item = this.app.store.get(layer, key);
+    return t === undefined || item?.t === t ? item : undefined;
+  }
+
+  /** Alerts are told of for longer than they are on the map. */
+  #happened({layer, key, t}: Selected): Item | undefined {
+    return t === undefined ? undefined : this.app.alerts.find(layer, key, t);
   }
 
   #take(item: Item): void {
@@ -88,21 +102,21 @@ export class Details {
   }
 
   async #load(): Promise<void> {
-    const {state, store, api, eventClock, travel} = this.app;
+    const {state, api, eventClock, travel} = this.app;
     const selected = state.selected.value;
     this.#abort?.abort();
     this.#tooEarly = false;
     if (!selected || !state.layer(selected.layer)) return;
     const abort = (this.#abort = new AbortController());
     this.#tooEarly = !eventClock.known;
-    const shown = store.get(selected.layer, selected.key)?.t;
-    const span = spanOf({shown, clock: eventClock.known ? eventClock.time : null, past: travel.past !== null});
+    const clock = eventClock.known ? eventClock.time : null;
+    const span = spanOf({own: selected.t, shown: this.#shown(selected)?.t, clock, past: travel.past !== null});
     try {
       const {points} = await api.history(selected.layer, selected.key, span, abort.signal);
       if (abort.signal.aborted) return;
       this.#history = lastOf(points);
       const last = points.at(-1);
-      if (!this.#item && last) this.#item = {k: selected.key, x: 0, ...last};
+      if (!this.#item && last && last.t === (selected.t ?? last.t)) this.#item = {k: selected.key, x: 0, ...last};
       this.#render();
       setText(this.#note, "");
     } catch (error) {
@@ -111,15 +125,16 @@ export class Details {
   }
 
   #render(): void {
-    const {state, store} = this.app;
+    const {state} = this.app;
     const selected = state.selected.value;
+    this.#onMap = selected !== null && this.#shown(selected) !== undefined;
     const layer = selected && state.layer(selected.layer);
     const item = this.#item;
     this.#body.hidden = !layer || !item;
     this.#empty.hidden = !this.#body.hidden;
     if (!selected || !layer) return setText(this.#empty, "Click a hexagon, a vehicle or an arrow to see its figures here.");
     if (!item) return setText(this.#empty, `Nothing is known of ${selected.key} in “${layer.title}” at this time.`);
-    this.root.classList.toggle("stale", store.get(selected.layer, selected.key) === undefined);
+    this.root.classList.toggle("stale", !this.#onMap);
     this.root.dataset["key"] = item.k;
     fill(this.#head, ...this.#headOf(layer, item));
     this.#showPlot(layer);
@@ -150,7 +165,7 @@ export class Details {
             ),
           ]
         : []),
-      ...(this.root.classList.contains("stale") ? [h("p", {className: "note", data: {test: "gone"}}, note)] : []),
+      ...(!this.#onMap ? [h("p", {className: "note", data: {test: "gone"}}, note)] : []),
       h("dl", {className: "figures"}, ...rows),
     ];
   }
@@ -166,6 +181,7 @@ export class Details {
       : [];
     this.#plotHead.hidden = this.#plot.root.hidden = points.length === 0;
     if (!figure) return;
+    setText(this.#plotSpan, this.app.state.selected.value?.t === undefined ? "last 15 minutes" : "15 minutes up to it");
     this.#plot.show(points, {label: figure.label, ...(figure.unit && {unit: figure.unit})});
     this.#select.hidden = figures.length === 1;
     this.#plotted.hidden = figures.length > 1;
