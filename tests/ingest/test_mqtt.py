@@ -17,7 +17,7 @@ import pytest
 from ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in
 from mqtt_support import Line, Mosquitto, free_port, mosquitto
 
-from tidewheel.errors import DefinitionError, SetupError
+from tidewheel.errors import DefinitionError, FencedError, LogError, SetupError
 from tidewheel.ingest.connector import Deliver, Delivered
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.mqtt import Broker, MqttConnector, MqttPublisher, Tls, _Memory, _Received
@@ -274,6 +274,70 @@ def test_a_slow_log_holds_the_broker_back(broker: Mosquitto) -> None:
         stuck.go.set()
         eventually(lambda: sum(stuck.sizes) == 600, "all arrive")
     assert max(stuck.sizes) <= 20
+
+
+class Failing:
+    """A pipeline to a log that fails for as long as it is told to; it may take what it is given all the same."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+        self.takes = False
+        self.failing = threading.Event()
+        self.failures = 0
+
+    @property
+    def state(self) -> bytes:
+        if self.failing.is_set() and self.failures % 3 == 0:
+            self.failures += 1
+            raise LogError("the disk cannot be read")
+        return self._pipeline.state
+
+    def report(self) -> IngestReport:
+        return self._pipeline.report()
+
+    def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: bytes | None = None) -> Delivered:
+        if not self.failing.is_set():
+            return self._pipeline(messages, repeated=repeated, state=state)
+        self.failures += 1
+        if self.takes:
+            self._pipeline(messages, repeated=repeated, state=state)
+        raise LogError("the disk is full")
+
+
+@pytest.mark.parametrize("takes", [False, True], ids=["and takes nothing", "and has taken it"])
+def test_a_log_that_fails_for_a_while_costs_nothing(
+    takes: bool, broker: Mosquitto, log: Log, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline = Pipeline(log, NumberProcessor())
+    subscribed(broker.port, pipeline)
+    failing = Failing(pipeline)
+    failing.takes = takes
+    with running(connector(broker.port, batch_size=50, receive_maximum=200, linger="5 ms"), failing) as run:
+        for first in range(0, 3_000, 1_000):
+            publish(broker.port, [number(n) for n in range(first, first + 500)])
+            eventually(lambda first=first: pipeline.report().received > first, "some arrive")  # type: ignore[misc]
+            failing.failures = 0
+            failing.failing.set()
+            publish(broker.port, [number(n) for n in range(first + 500, first + 1_000)])
+            eventually(lambda: failing.failures >= 4, "the log fails again and again")
+            assert not run.ended
+            failing.failing.clear()
+        eventually(lambda: pipeline.report().received >= 3_000, "all arrive")
+    assert numbers_in(log) == list(range(3_000))
+    assert pipeline.report().received == 3_000
+    assert "the log does not take messages: the disk is full" in caplog.text
+    if takes:
+        assert pipeline.report().repeated > 0, "no packet was ever sent again: the test shows nothing"
+
+
+def test_a_connector_that_was_taken_over_ends(broker: Mosquitto, log: Log) -> None:
+    pipeline = Pipeline(log, NumberProcessor())
+    run = Running(connector(broker.port), pipeline)
+    eventually(lambda: pipeline.state != b"", "connected")
+    Pipeline(log, NumberProcessor())
+    publish(broker.port, [number(1)])
+    eventually(lambda: run.ended, "it ends")
+    assert isinstance(run.error, FencedError)
 
 
 CHILD = """

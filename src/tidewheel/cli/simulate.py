@@ -119,8 +119,8 @@ def _head_start(speed: float | None, length: Duration | None) -> Duration:
     if length is None:
         told = "max" if speed is None else f"{speed:g}"
         raise DefinitionError(
-            f"at speed {told} the simulation overtakes the clock, and its events are refused as from the future; say how "
-            "long (--for 1h: it then ends now), or when it begins (--start)"
+            f"at speed {told} the simulation overtakes the clock, and its events are refused as from the future; say "
+            "how long (--for 1h: it then ends now), or when it begins (--start)"
         )
     return length if speed is None else length - round(length / speed)
 

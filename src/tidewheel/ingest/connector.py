@@ -39,7 +39,8 @@ class Deliver(Protocol):
         """The totals so far, earlier processes included."""
 
     def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: bytes | None = None) -> Delivered:
-        """Returns only when the log has the messages, all of them; raises if it could not take them, none of them.
+        """Returns only when the log has the messages, all of them; `LogError` if it could not take them, none of them
+        (or, after a failure that left it open, all of them: then `state` tells).
 
         `repeated` counts messages that the connector left out because the log has them already. `state` is kept in
         the same transaction (None: stays as it is): a connector's note to its own successor.

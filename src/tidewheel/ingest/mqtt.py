@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.errors import DefinitionError, SetupError
+from tidewheel.errors import DefinitionError, FencedError, LogError, SetupError
 from tidewheel.ingest.connector import Deliver
 from tidewheel.ingest.ingest_pb2 import MqttState
 from tidewheel.ingest.message import Message
@@ -91,8 +91,8 @@ class MqttConnector:
         self.linger = duration(linger, what="linger")
 
     def run(self, deliver: Deliver, stop: threading.Event) -> None:
-        """Bring messages until `stop` is set. Connects again by itself, and waits for a broker that is not there;
-        `SetupError` if the broker refuses in a way that waiting cannot mend."""
+        """Bring messages until `stop` is set. Connects again by itself, and waits for a broker that is not there, and
+        for a log that cannot be written; `SetupError` if the broker refuses in a way that waiting cannot mend."""
         _Run(self, deliver, stop).run()
 
 
@@ -149,11 +149,8 @@ class _Run:
         self._connector = connector
         self._deliver = deliver
         self._stop = stop
-        kept = MqttState.FromString(deliver.state)
-        self._memory = _Memory(kept.logged)
-        self._left_subscriptions = sorted(set(kept.subscriptions) - set(connector.subscriptions))
-        self._had_session = bool(kept.subscriptions)
-        self._note_due = list(kept.subscriptions) != list(connector.subscriptions)
+        self._had_session = False
+        self._recall()
         self._received: list[_Received] = []
         self._due_at = 0.0
         self._requests: dict[int, int] = {}
@@ -173,13 +170,40 @@ class _Run:
     def run(self) -> None:
         try:
             while not self._stop.is_set():
-                self._connection()
+                try:
+                    if not self._certain:
+                        self._recall()
+                    self._connection()
+                except FencedError:
+                    raise
+                except LogError as error:
+                    if self._stop.is_set():
+                        raise
+                    self._give_back(error)
                 if not self._stop.is_set():
                     _logger.warning("%s: %s; trying again in %.1f s", self._connector.name, self._trouble, self._wait)
                     self._stop.wait(self._wait)
                     self._wait = min(2 * self._wait, _LONGEST_WAIT)
         finally:
             self._client.disconnect()
+
+    def _recall(self) -> None:
+        """What the log knows of this session."""
+        kept = MqttState.FromString(self._deliver.state)
+        self._memory = _Memory(kept.logged)
+        self._left_subscriptions = sorted(set(kept.subscriptions) - set(self._connector.subscriptions))
+        self._had_session = self._had_session or bool(kept.subscriptions)
+        self._note_due = list(kept.subscriptions) != list(self._connector.subscriptions)
+        self._certain = True
+
+    def _give_back(self, error: LogError) -> None:
+        """What the log did not take stays with the broker, which sends it again on the next connection; and if the log
+        has it after all, it says so then."""
+        self._received.clear()
+        self._requests.clear()
+        self._certain = False
+        self._client.disconnect()
+        self._trouble = f"the log does not take messages: {error}"
 
     def _connection(self) -> None:
         """From connecting until the connection is lost or the connector is to stop."""

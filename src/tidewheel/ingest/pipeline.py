@@ -40,7 +40,8 @@ class Pipeline:
 
     `source` names this instance: processes that ingest side by side need different ones, and one that starts under
     the name of another takes over from it, totals included. One connector per pipeline. When the log cannot be
-    written (locked, disk full), an append is tried again for as long as `patience` says; then the delivery fails.
+    written (locked, disk full), an append is tried again for as long as `patience` says; then the delivery fails (MQTT
+    leaves the messages with the broker and fetches them later; HTTP answers that they may be sent again).
     """
 
     _report: IngestReport
@@ -131,7 +132,9 @@ class Pipeline:
                 raise
             except (LogError, OSError) as error:
                 if time.monotonic() + wait > deadline:
-                    raise
+                    if isinstance(error, LogError):
+                        raise
+                    raise LogError(f"{self.name}: the log cannot be written: {error}") from error
                 _logger.warning("%s: the log did not take an append, trying again: %s", self.name, error)
                 time.sleep(wait)
                 wait = min(2 * wait, 5.0)
