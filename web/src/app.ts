@@ -125,6 +125,8 @@ export class App {
         return layer !== undefined && !passes(item, layer, filters);
       });
       this.#subscribe();
+      // Those that happened while a filter kept them away were never sent.
+      void this.#earlierAlerts();
     });
     state.selected.watch((selected) => map.select(selected));
     state.trails.watch((on) => map.showTrails(on));

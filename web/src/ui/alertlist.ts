@@ -1,6 +1,7 @@
 import {alertId, type AlertLog} from "../alerts";
 import type {Alert} from "../contract";
 import type {EventClock} from "../eventclock";
+import {isEmpty, passes} from "../filters";
 import {formatAge, formatTime} from "../format";
 import type {State} from "../state";
 import type {TimeTravel} from "../timetravel";
@@ -28,20 +29,26 @@ export class AlertList {
     this.render = throttled(() => this.#render(), 100);
     state.layers.subscribe(this.render);
     state.on.subscribe(this.render);
+    state.filters.subscribe(this.render);
     travel.moment.subscribe(this.render);
     window.setInterval(() => this.#age(), 1000);
   }
 
-  /** Those that count now: of layers that are on, and that had happened at the time that is shown. */
+  /** Those that count now: of layers that are on, passing the filters, and that had happened at the time that is shown. */
   shown(): Alert[] {
     const until = this.travel.past ? this.eventClock.time : Infinity;
-    return this.log.list(until).filter((alert) => this.state.on.value.has(alert.layer));
+    const {on, filters} = this.state;
+    return this.log.list(until).filter((alert) => {
+      const layer = this.state.layer(alert.layer);
+      return layer !== undefined && on.value.has(alert.layer) && passes(alert, layer, filters.value);
+    });
   }
 
   #render(): void {
     const alerts = this.shown().slice(0, SHOWN);
     const heard = this.state.layers.value.some(({name, show}) => show === "alerts" && this.state.on.value.has(name));
-    setText(this.#empty, heard ? "No alerts in the last hour." : "No layer with alerts is on.");
+    const none = isEmpty(this.state.filters.value) ? "No alerts in the last hour." : "No alerts in the last hour that pass the filters.";
+    setText(this.#empty, heard ? none : "No layer with alerts is on.");
     this.#empty.hidden = alerts.length > 0;
     const wanted = new Map(alerts.map((alert) => [alertId(alert.layer, alert), alert]));
     for (const [id, {row}] of this.#rows) {
