@@ -19,7 +19,7 @@ def findings(done):
 def test_a_healthy_machine_is_found_healthy_and_spark_starts(tmp_path):
     found = findings(tidewheel("doctor", "--json", "--log", tmp_path / "city.tw"))
     assert {what for what, finding in found.items() if finding["level"] == "problem"} == set()
-    assert {"Python", "Java", "PySpark", "Disk", "Loopback", "Ports", "Spark"} <= found.keys()
+    assert {"Python", "Java", "PySpark", "Disk", "Loopback", "Port 8080", "Port 8090", "Spark"} <= found.keys()
     assert "starts and runs a job" in found["Spark"]["found"]
     assert list(tmp_path.iterdir()) == [], "it leaves nothing behind"
 
@@ -48,18 +48,19 @@ def test_a_folder_that_cannot_be_written_is_a_problem(tmp_path):
     assert "cannot be written" in found["Disk"]["found"]
 
 
-def test_a_taken_port_is_a_warning(tmp_path):
+@pytest.mark.parametrize(("port", "mend"), [(8090, "ingest --http 127.0.0.1:PORT"), (8080, "serve --port PORT")])
+def test_a_taken_port_is_a_warning(port, mend, tmp_path):
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            taken.bind(("127.0.0.1", 8090))
+            taken.bind(("127.0.0.1", port))
         except OSError:
             pass  # somebody else has it: as good
         else:
             taken.listen()
         found = findings(tidewheel("doctor", "--quick", "--json", "--log", tmp_path / "city.tw"))
-    assert found["Ports"]["level"] == "warning"
-    assert "--http 127.0.0.1:PORT" in found["Ports"]["mend"]
+    assert found[f"Port {port}"]["level"] == "warning"
+    assert mend in found[f"Port {port}"]["mend"]
 
 
 def test_a_missing_package_is_a_warning(tmp_path, monkeypatch):

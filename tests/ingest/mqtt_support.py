@@ -128,3 +128,33 @@ class Line:
                     if not data:
                         return
                     (far if end is near else near).sendall(data)
+
+
+def make_certificates(folder: Path) -> Path:
+    """An authority (ca), a broker's certificate and a client's, both signed by it, and a strange authority."""
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    for name in ("ca", "strange"):
+        _openssl(
+            folder, "req", "-x509", *curve, "-keyout", f"{name}.key", "-out", f"{name}.crt", "-days", "2",
+            "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign",
+        )  # fmt: skip
+    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost")
+    for name in ("broker", "client"):
+        _openssl(folder, "req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        _openssl(
+            folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
+            "-out", f"{name}.crt", "-days", "2", "-extfile", "names",
+        )  # fmt: skip
+    return folder
+
+
+def tls_options(certificates: Path) -> list[str]:
+    return [
+        f"cafile {certificates}/ca.crt",
+        f"certfile {certificates}/broker.crt",
+        f"keyfile {certificates}/broker.key",
+    ]
+
+
+def _openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)

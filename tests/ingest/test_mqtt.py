@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in
-from mqtt_support import Line, Mosquitto, free_port, mosquitto
+from mqtt_support import Line, Mosquitto, free_port, make_certificates, mosquitto, tls_options
 
 from tidewheel.errors import DefinitionError, FencedError, LogError, SetupError
 from tidewheel.ingest.connector import Deliver, Delivered
@@ -400,36 +400,9 @@ def test_killed_clients_and_a_restarted_broker_lose_nothing_and_repeat_nothing(b
     assert report.repeated > 0, "no packet was ever sent again: the test shows nothing"
 
 
-def openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority (ca), a broker's certificate and a client's, both signed by it, and a strange authority."""
-    folder = tmp_path_factory.mktemp("certificates")
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    for name in ("ca", "strange"):
-        openssl(
-            folder, "req", "-x509", *curve, "-keyout", f"{name}.key", "-out", f"{name}.crt", "-days", "2",
-            "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign",
-        )  # fmt: skip
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost")
-    for name in ("broker", "client"):
-        openssl(folder, "req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        openssl(
-            folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
-            "-out", f"{name}.crt", "-days", "2", "-extfile", "names",
-        )  # fmt: skip
-    return folder
-
-
-def tls_options(certificates: Path) -> list[str]:
-    return [
-        f"cafile {certificates}/ca.crt",
-        f"certfile {certificates}/broker.crt",
-        f"keyfile {certificates}/broker.key",
-    ]
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 def test_tls_with_an_authority_of_ones_own(tmp_path: Path, log: Log, certificates: Path) -> None:

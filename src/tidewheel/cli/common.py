@@ -28,11 +28,14 @@ if TYPE_CHECKING:
     from tidewheel.transport.log import Log
 
 __all__ = [
+    "CaOption",
+    "CertificateOption",
     "DEFAULT_LOG",
     "DurationOption",
     "ExistingLogOption",
     "ExitCode",
     "JsonOption",
+    "KeyOption",
     "LogOption",
     "ProcessorOption",
     "exit_code",
@@ -194,6 +197,18 @@ ProcessorOption = Annotated[
     str, typer.Option("--processor", metavar="NAME", help="What reads the messages: hfp, events, or your own.")
 ]
 
+CaOption = Annotated[
+    str | None,
+    typer.Option("--ca", metavar="FILE", help="Certificates to trust with TLS (MQTT).", show_default="the system's"),
+]
+CertificateOption = Annotated[
+    str | None,
+    typer.Option("--certificate", metavar="FILE", help="This client's own certificate, if the broker wants one."),
+]
+KeyOption = Annotated[
+    str | None, typer.Option("--key", metavar="FILE", help="Its key.", show_default="in the file of the certificate")
+]
+
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs: JSON objects, one a line.")]
 
 
@@ -213,9 +228,11 @@ def existing_log(address: str) -> Log:
     return opened_log(address)
 
 
-def make_broker(address: str, *, ca: str | None = None) -> Broker:
+def make_broker(
+    address: str, *, ca: str | None = None, certificate: str | None = None, key: str | None = None
+) -> Broker:
     """An MQTT broker by its address: mqtts://user:password@host:8883, mqtt://host:1883, or host:port alone, where port
-    8883 means TLS."""
+    8883 means TLS. The files are those of `Tls`."""
     from urllib.parse import unquote, urlsplit
 
     from tidewheel.ingest.mqtt_client import Broker, Tls
@@ -229,11 +246,14 @@ def make_broker(address: str, *, ca: str | None = None) -> Broker:
         raise DefinitionError(
             f"an MQTT broker's address looks like mqtts://host:8883, mqtt://host:1883 or host:port, got {address!r}"
         )
-    secure = parts.scheme == "mqtts" or (parts.scheme == "" and port == 8883) or (ca is not None)
+    if key is not None and certificate is None:
+        raise DefinitionError("--key is the key of a certificate: give it too, with --certificate FILE")
+    given = ca is not None or certificate is not None
+    secure = parts.scheme == "mqtts" or (parts.scheme == "" and port == 8883) or given
     return Broker(
         host,
         port,
-        tls=Tls(ca=ca) if secure else None,
+        tls=Tls(ca=ca, certificate=certificate, key=key) if secure else None,
         username=unquote(parts.username) if parts.username else None,
         password=unquote(parts.password) if parts.password else None,
     )

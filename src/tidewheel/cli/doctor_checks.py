@@ -26,7 +26,11 @@ __all__ = ["QUICK_CHECKS", "Check", "Finding", "check_spark_starts"]
 
 _GIGABYTE = 1 << 30
 _SPARK_SECONDS = 240
-_HTTP_PORT = 8090
+_PORTS = {
+    8090: ("tidewheel ingest --http", "tidewheel ingest --http 127.0.0.1:PORT"),
+    8080: ("the live map", "tidewheel serve --port PORT (the demo takes a free one by itself)"),
+}
+"""Who wants a port, and how to give it another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,10 @@ def check_java(_: Path) -> list[Finding]:
     except TidewheelError as error:
         return [Finding("problem", "Java", "none that fits", str(error))]
     found = f"{java.version} ({java.path}, from {java.origin})"
-    launcher = spark_home(java) / "bin" / "java"
+    try:
+        launcher = spark_home(java) / "bin" / "java"
+    except TidewheelError as error:
+        return [Finding("problem", "Java", found, str(error))]
     try:
         subprocess.run([launcher, "-version"], capture_output=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
@@ -134,7 +141,7 @@ def check_disk(folder: Path) -> list[Finding]:
 
 
 def check_ports(_: Path) -> list[Finding]:
-    """Spark's processes talk over the loopback; HTTP ingestion wants its port."""
+    """Spark's processes talk over the loopback; HTTP ingestion and the live map want their ports."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 5):
             pass
@@ -142,12 +149,13 @@ def check_ports(_: Path) -> list[Finding]:
         mend = "Spark talks over it: allow connections on 127.0.0.1"
         return [Finding("problem", "Loopback", f"no connection to 127.0.0.1: {error}", mend)]
     findings = [Finding("ok", "Loopback", "connections on 127.0.0.1 work")]
-    try:
-        with socket.create_server(("127.0.0.1", _HTTP_PORT)):
-            findings.append(Finding("ok", "Ports", f"{_HTTP_PORT} is free for tidewheel ingest --http"))
-    except OSError as error:
-        mend = "give another one: tidewheel ingest --http 127.0.0.1:PORT"
-        findings.append(Finding("warning", "Ports", f"{_HTTP_PORT} cannot be had: {error}", mend))
+    for port, (use, another) in _PORTS.items():
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                findings.append(Finding("ok", f"Port {port}", f"free for {use}"))
+        except OSError as error:
+            mend = f"give another one: {another}"
+            findings.append(Finding("warning", f"Port {port}", f"cannot be had for {use}: {error}", mend))
     return findings
 
 

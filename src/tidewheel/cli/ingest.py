@@ -10,8 +10,11 @@ from tidewheel.cli.attending import stoppable
 from tidewheel.cli.bringing import bring
 from tidewheel.cli.common import (
     DEFAULT_LOG,
+    CaOption,
+    CertificateOption,
     DurationOption,
     JsonOption,
+    KeyOption,
     LogOption,
     ProcessorOption,
     make_broker,
@@ -54,9 +57,9 @@ def ingest(
             metavar="FILTER", help="MQTT topic filter; several are possible.", show_default="what the processor wants"
         ),
     ] = None,
-    ca: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Certificates to trust with TLS.", show_default="the system's")
-    ] = None,
+    ca: CaOption = None,
+    certificate: CertificateOption = None,
+    key: KeyOption = None,
     length: DurationOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -84,7 +87,7 @@ def ingest(
             from tidewheel.ingest.mqtt import MqttConnector
 
             connector = MqttConnector(
-                make_broker(mqtt, ca=ca),
+                make_broker(mqtt, ca=ca, certificate=certificate, key=key),
                 subscribe or chosen.subscriptions,
                 # The broker keeps the session under this name: the same log and source must find it again.
                 client_id=f"tidewheel-{opened.identity}-{source}",

@@ -10,8 +10,11 @@ import typer
 from tidewheel.cli.attending import stoppable
 from tidewheel.cli.bringing import bring
 from tidewheel.cli.common import (
+    CaOption,
+    CertificateOption,
     DurationOption,
     JsonOption,
+    KeyOption,
     ProcessorOption,
     make_broker,
     make_processor,
@@ -42,9 +45,9 @@ def record(
         ),
     ] = None,
     processor: ProcessorOption = "hfp",
-    ca: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Certificates to trust with TLS.", show_default="the system's")
-    ] = None,
+    ca: CaOption = None,
+    certificate: CertificateOption = None,
+    key: KeyOption = None,
     rotate_size: Annotated[
         int | None, typer.Option(min=1, metavar="MEGABYTES", help="Begin a new, numbered file at this size.")
     ] = None,
@@ -71,7 +74,7 @@ def record(
     if not output.parent.is_dir():
         raise DefinitionError(f"the folder {output.parent} of the recording does not exist; make it first")
     connector = MqttConnector(
-        make_broker(mqtt, ca=ca),
+        make_broker(mqtt, ca=ca, certificate=certificate, key=key),
         subscribe or make_processor(processor).subscriptions,
         # The same file, the same session: what the broker kept since the last time comes first.
         client_id=f"tidewheel-record-{_fingerprint(output)}",

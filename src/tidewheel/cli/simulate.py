@@ -13,7 +13,10 @@ from tidewheel.cli.attending import attend, print_json, stoppable
 from tidewheel.cli.bringing import Account, account_line
 from tidewheel.cli.common import (
     DEFAULT_LOG,
+    CaOption,
+    CertificateOption,
     JsonOption,
+    KeyOption,
     LogOption,
     make_broker,
     opened_log,
@@ -28,6 +31,7 @@ from tidewheel.model.time import Duration, format_duration, format_instant, now
 
 if TYPE_CHECKING:
     from tidewheel.apps.transit.simulator import Chunk
+    from tidewheel.ingest.mqtt_client import Broker
 
 __all__ = ["simulate"]
 
@@ -60,6 +64,9 @@ def simulate(
             show_default="now; with a speed above 1 so that it ends now",
         ),
     ] = None,
+    ca: CaOption = None,
+    certificate: CertificateOption = None,
+    key: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate a city's vehicles.
@@ -82,7 +89,8 @@ def simulate(
         from tidewheel.apps.transit.simulator.network import network
 
         network()  # takes a moment: the simulated clock must not begin that much too late
-        with _into_log(log) if mqtt is None else _to_broker(mqtt) as target:
+        broker = None if mqtt is None else make_broker(mqtt, ca=ca, certificate=certificate, key=key)
+        with _into_log(log) if broker is None else _to_broker(broker) as target:
             fleet = Simulator(
                 start=now() - back if start is None else start, seed=seed, rate=rate, rush_hours=rush_hours
             )
@@ -149,11 +157,11 @@ def _into_log(address: str) -> Iterator[_Target]:
 
 
 @contextmanager
-def _to_broker(address: str) -> Iterator[_Target]:
+def _to_broker(broker: Broker) -> Iterator[_Target]:
     from tidewheel.ingest.mqtt_publisher import MqttPublisher
 
     rate, published = Rate(), 0
-    with MqttPublisher(make_broker(address)) as publisher:
+    with MqttPublisher(broker) as publisher:
 
         def deliver(chunk: Chunk) -> None:
             nonlocal published
