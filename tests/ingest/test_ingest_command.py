@@ -1,0 +1,121 @@
+"""`tidewheel ingest` against a real broker: side by side with HTTP, shared by processes, and with certificates."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from cli_support import Running, lines, tidewheel
+from hfp_messages import hfp, topic
+from ingest_support import eventually, values
+from mqtt_support import Mosquitto, free_port, make_certificates, mosquitto, tls_options
+
+from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel.ingest.message import Message
+from tidewheel.ingest.mqtt import Broker, MqttPublisher
+from tidewheel.ingest.pipeline import read_reports
+from tidewheel.transport import codec
+from tidewheel.transport.log import Log, open_log
+
+COUNT = 600
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[Log]:
+    with open_log(tmp_path / "city.tw") as opened:
+        yield opened
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Mosquitto]:
+    with mosquitto(tmp_path / "broker") as running:
+        yield running
+
+
+def positions(vehicles: range, *modes: str) -> list[Message]:
+    """One message of each vehicle, of the modes in turn."""
+    return [hfp(topic=topic(mode=modes[n % len(modes)], vehicle=f"{n:05d}")) for n in vehicles]
+
+
+def vehicles_in(log: Log) -> list[int]:
+    """Those whose positions are in the log, sorted; one that is there twice is twice in the list."""
+    found = [codec.unpack(codec.decode(value)) for value in values(log, "input.vehicle-position")]
+    assert all(isinstance(message, VehiclePosition) for message in found)
+    return sorted(message.vehicle for message in found)  # type: ignore[attr-defined]
+
+
+def ingesting(log: Log, *sources: str) -> None:
+    """Wait until these have begun: each notes in the log that it has subscribed."""
+    eventually(lambda: {*sources} <= {report.source for report in read_reports(log)}, "all have subscribed")
+
+
+def publish(port: int, messages: Sequence[Message]) -> None:
+    with MqttPublisher(Broker("127.0.0.1", port)) as publisher:
+        assert publisher.publish(messages) == len(messages)
+
+
+def post(port: int, messages: Sequence[Message]) -> None:
+    body = b"\n".join(json.dumps({"topic": m.topic, "payload": json.loads(m.payload)}).encode() for m in messages)
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/v1/messages", body, {"Content-Type": "application/x-ndjson"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        assert json.load(answer)["received"] == len(messages)
+
+
+def test_mqtt_and_http_in_one_process_bring_every_message_once(broker: Mosquitto, log: Log) -> None:
+    port = free_port()
+    addresses = ["--mqtt", f"127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}"]
+    with Running("ingest", *addresses, "--json", "--log", log.address) as running:
+        ingesting(log, "hfp:main-mqtt")
+        for first in range(0, COUNT, 200):
+            publish(broker.port, positions(range(first, first + 100), "bus"))
+            post(port, positions(range(first + 100, first + 200), "tram"))
+        eventually(lambda: len(vehicles_in(log)) >= COUNT, "all arrive")
+        told = lines(running.end(signal.SIGTERM))[-1]
+    assert vehicles_in(log) == list(range(COUNT))
+    assert told["received"] == told["topics"] == COUNT
+    counts = {report.source: report.received for report in read_reports(log)}
+    assert counts == {"hfp:main-mqtt": COUNT // 2, "hfp:main-http": COUNT // 2}
+
+
+def test_processes_that_share_the_fleet_by_its_modes_bring_every_message_once(broker: Mosquitto, log: Log) -> None:
+    shared = ["ingest", "--mqtt", f"127.0.0.1:{broker.port}", "--json", "--log", log.address]
+    with (
+        Running(*shared, "--mode", "bus", "--source", "buses") as buses,
+        Running(*shared, "--mode", "tram", "--mode", "train", "--source", "rails") as rails,
+    ):
+        ingesting(log, "hfp:buses-mqtt", "hfp:rails-mqtt")
+        publish(broker.port, positions(range(COUNT), "bus", "tram", "train"))
+        eventually(lambda: len(vehicles_in(log)) >= COUNT, "all arrive")
+        for running in (buses, rails):
+            running.end(signal.SIGTERM)
+    assert vehicles_in(log) == list(range(COUNT))
+    reports = {report.source: report for report in read_reports(log)}
+    assert {source: report.received for source, report in reports.items()} == {
+        "hfp:buses-mqtt": COUNT // 3,
+        "hfp:rails-mqtt": COUNT - COUNT // 3,
+    }
+    assert not any(report.filtered for report in reports.values()), "each got its own part only"
+
+
+def test_commands_show_their_certificates(tmp_path: Path, log: Log) -> None:
+    folder = make_certificates(tmp_path)
+    shown = ["--ca", folder / "ca.crt", "--certificate", folder / "client.crt", "--key", folder / "client.key"]
+    with mosquitto(tmp_path / "broker", *tls_options(folder), "require_certificate true") as broker:
+        address = ["--mqtt", f"127.0.0.1:{broker.port}", *shown]
+        with (
+            Running("ingest", *address, "--json", "--log", log.address) as running,
+            Running("record", *address, "--json", "--output", tmp_path / "city.jsonl") as recording,
+        ):
+            ingesting(log, "hfp:main-mqtt")
+            small = ["--rate", 50, "--steady", "--speed", "max", "--for", "1s"]
+            recorded = recording.objects()
+            while not next(recorded)["received"]:
+                tidewheel("simulate", *address, *small)
+            assert lines(running.end(signal.SIGTERM))[-1]["received"] > 0
+            recording.end(signal.SIGTERM)
