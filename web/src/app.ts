@@ -70,7 +70,7 @@ export class App {
     this.onBackground(background);
     window.setInterval(() => {
       if (!this.travel.past) this.store.expire(this.clock.now());
-      if (this.alerts.trim(this.eventClock.live)) this.onAlerts([]);
+      if (this.forgetAlerts()) this.onAlerts([]);
     }, 1000);
     window.setInterval(() => this.eventClock.tick(), 250);
   }
@@ -194,7 +194,13 @@ export class App {
   async #earlierAlerts(): Promise<void> {
     const {alerts} = await this.api.alerts().catch(() => ({alerts: []}));
     for (const {layer, ...item} of alerts) this.alerts.add(layer, item);
+    this.forgetAlerts();
     this.onAlerts([]);
+  }
+
+  /** Those of more than an hour ago, in event time: while that is not known, all of a replay would be. */
+  forgetAlerts(): boolean {
+    return this.eventClock.known && this.alerts.trim(this.eventClock.live);
   }
 
   #write(): void {

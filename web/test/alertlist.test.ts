@@ -15,6 +15,9 @@ import {layer} from "./layers";
 const stops = layer({name: "stops", show: "alerts", key: ["vehicle"], filters: ["mode"]});
 const other = layer({name: "other", show: "alerts", key: ["vehicle"], filters: []});
 
+const THEN = 1_500_000_000_000;
+const MINUTE = 60_000;
+
 /** What the server knows of, whatever was sent. */
 let happened: Alert[];
 let app: App;
@@ -34,7 +37,7 @@ async function settle(): Promise<void> {
 
 beforeEach(async () => {
   vi.useFakeTimers();
-  happened = [alert("stops", "bus", 10), alert("stops", "tram", 20, "tram"), alert("other", "other", 30, "tram")];
+  happened = [alert("stops", "bus", THEN), alert("stops", "tram", THEN + MINUTE, "tram"), alert("other", "other", THEN + 2 * MINUTE, "tram")];
   const ignored = (): void => {};
   const map = {apply: ignored, describe: ignored, show: ignored, select: ignored, showTrails: ignored, recolour: ignored, useTheme: ignored, region: null, camera: new Signal({})};
   const api = {alerts: () => Promise.resolve({alerts: happened})};
@@ -42,7 +45,7 @@ beforeEach(async () => {
   app = new App(state, api as unknown as Api, map as unknown as LiveMap, () => ({subscribe: () => true, close: ignored}), parseHash(""), new Stats());
   list = new AlertList(app.alerts, state, app.travel, app.eventClock, ignored);
   app.onAlerts = () => list.render();
-  app.receive({type: "hello", protocol: 1, now: 0, layers: [stops, other]});
+  app.receive({type: "hello", protocol: 1, now: Date.now(), layers: [stops, other]});
   await settle();
 });
 
@@ -64,11 +67,22 @@ it("heeds the filters, where a layer can be filtered by them", () => {
 it("has also those that happened while a filter kept them away, once it is lifted", async () => {
   app.state.filters.set({mode: ["bus"]});
   await settle();
-  happened = [...happened, alert("stops", "metro", 40, "metro")];
+  happened = [...happened, alert("stops", "metro", THEN + 3 * MINUTE, "metro")];
   expect(shown()).toEqual(["other", "bus"]);
   app.state.filters.set({});
   await settle();
   expect(shown()).toEqual(["metro", "other", "tram", "bus"]);
+});
+
+it("forgets by event time, and not before it is known: that of a replay may be years from the clock", async () => {
+  app.forgetAlerts();
+  expect(shown()).toHaveLength(3);
+  app.eventClock.heard({now: app.clock.now(), event_time: THEN + 60 * MINUTE});
+  app.forgetAlerts();
+  expect(shown()).toEqual(["other", "tram"]);
+  app.state.filters.set({mode: ["bus", "tram"]});
+  await settle();
+  expect(shown()).toEqual(["other", "tram"]);
 });
 
 it("shows what changed, and why there is nothing", () => {
