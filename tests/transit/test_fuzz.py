@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,12 +20,14 @@ from tidewheel.apps.transit.transit_pb2 import Arrival, VehiclePosition
 from tidewheel.errors import MalformedError
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processor, Replayable
+from tidewheel.ingest.recording import Recorded, read_recording
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import Event, Punctuation
 
-PER_PROCESSOR = 50_000
-PER_DECODER = 20_000
+MADE_UP = 100_000
+RECORDED = 15_000
 BATCH = 500
+RECEIVED_AT = 1_772_432_130_250_000
 
 NUMBERS = ("1e999", "-1e999", "NaN", "Infinity", "1e-400", "0.1e+3", "-0", "00", "1.", "1.5", "91", "2147483648")
 TIMES = "2026-13-45T99:99:99Z 0001-01-01T00:00:00+23:59 9999-12-31T23:59:59.999999999Z 1969-12-31T23:59:59Z 2026-03-02"
@@ -45,8 +49,10 @@ def hfp_topic(choose: random.Random, event: str) -> str:
         mode=choose.choice(["bus", "tram"]),
         vehicle=f"{choose.randrange(2_000):05d}",
     )
-    if choose.random() < 0.7:
-        return name
+    return name if choose.random() < 0.7 else mutated_topic(choose, name)
+
+
+def mutated_topic(choose: random.Random, name: str) -> str:
     levels = name.split("/")
     for _ in range(choose.randint(1, 3)):
         place = choose.randrange(len(levels))
@@ -55,13 +61,18 @@ def hfp_topic(choose: random.Random, event: str) -> str:
 
 
 def hfp_payload(choose: random.Random, event: str) -> bytes:
-    fields = {name: json.dumps(value) for name, value in (BODY | STOP_TIMES).items()}
+    return payload_of(choose, event.upper(), BODY | STOP_TIMES)
+
+
+def payload_of(choose: random.Random, event: str, body: dict[str, object]) -> bytes:
+    """As JSON, with some values absurd."""
+    fields = {name: json.dumps(value) for name, value in body.items()}
     for _ in range(choose.choice([0, 1, 1, 2, 5])):
         fields[choose.choice([*fields, "strange"])] = choose.choice(ABSURD)
     if choose.random() < 0.02:
         fields["tst"] = fields["tsi"] = "null"
-    body = ",".join(f'"{name}":{value}' for name, value in fields.items())
-    return f'{{"{event.upper()}":{{{body}}}}}'.encode()
+    text = ",".join(f'"{name}":{value}' for name, value in fields.items())
+    return f'{{"{event}":{{{text}}}}}'.encode()
 
 
 def envelope(choose: random.Random) -> bytes:
@@ -106,7 +117,45 @@ def fuzzed(choose: random.Random) -> Message:
     else:
         payload = mutated(choose, envelope(choose))
     name = choose.choice([lambda: hfp_topic(choose, event), lambda: "input.fuzz", lambda: choose.choice(LEVELS)])
-    return Message(name() if kind >= 0.55 else hfp_topic(choose, event), payload, 1_772_432_130_250_000)
+    return Message(name() if kind >= 0.55 else hfp_topic(choose, event), payload, RECEIVED_AT)
+
+
+@cache
+def made_up() -> Sequence[Message]:
+    choose = random.Random("fuzz")
+    return [fuzzed(choose) for _ in range(MADE_UP)]
+
+
+@cache
+def recorded(folder: Path) -> Sequence[Message]:
+    """Messages of real recordings, cut, mutated and with absurd values; and so the events that were made of them."""
+    choose = random.Random("recorded")
+    paths = sorted(folder.glob("*.jsonl.gz"))
+    real = [item for path in paths for item in read_recording(path) if isinstance(item, Recorded)]
+    processed = HfpProcessor().process([Message(each.topic, each.payload, 0) for each in real])
+    events = [value for batch in processed.topics.values() for value in batch.column("value").to_pylist()]
+    found = []
+    for _ in range(RECORDED // 2):
+        each = choose.choice(real)
+        payload = each.payload
+        if choose.random() < 0.5:
+            ((event, body),) = json.loads(payload).items()
+            payload = payload_of(choose, event, body)
+        name = each.topic if choose.random() < 0.7 else mutated_topic(choose, each.topic)
+        found.append(Message(name, mutated(choose, payload), RECEIVED_AT))
+        found.append(Message("input.fuzz", mutated(choose, choose.choice(events)), RECEIVED_AT))
+    return found
+
+
+@pytest.fixture(params=["made up", "recorded"])
+def messages(request: pytest.FixtureRequest) -> Sequence[Message]:
+    if request.param == "made up":
+        return made_up()
+    return recorded(request.getfixturevalue("shared") / "data" / "hfp")
+
+
+def batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
+    return (messages[first : first + BATCH] for first in range(0, len(messages), BATCH))
 
 
 def _processors() -> dict[str, Callable[[], Processor]]:
@@ -116,21 +165,19 @@ def _processors() -> dict[str, Callable[[], Processor]]:
 
 
 @pytest.mark.parametrize("name", sorted(_processors()))
-def test_every_processor_accounts_for_every_fuzzed_message(name):
+def test_every_processor_accounts_for_every_fuzzed_message(name, messages):
     processor = _processors()[name]()
-    choose = random.Random(f"fuzz {name}")
     outcomes: Counter[str] = Counter()
-    for _ in range(PER_PROCESSOR // BATCH):
-        messages = [fuzzed(choose) for _ in range(BATCH)]
-        processed = processor.process(messages)
-        assert processed.count == len(messages)
+    for batch_of in batches(messages):
+        processed = processor.process(batch_of)
+        assert processed.count == len(batch_of)
         outcomes["filtered"] += sum(processed.filtered.values())
         for dead in processed.dead:
             assert dead.kind
             assert dead.reason
             outcomes[dead.kind] += 1
         left = Counter(dead.message for dead in processed.dead)
-        assert left <= Counter(messages)
+        assert left <= Counter(batch_of)
         for topic_name, batch in processed.topics.items():
             outcomes["topics"] += batch.num_rows
             values = batch.column("value")
@@ -138,11 +185,11 @@ def test_every_processor_accounts_for_every_fuzzed_message(name):
             if topic_name in TOPICS:
                 assert not codec.decode_columns(TOPICS[topic_name], values).errors
         if isinstance(processor, Replayable):
-            for message in messages[:50]:
+            for message in batch_of[:50]:
                 processor.event_time(message)
                 processor.moved(message, by=123_456_789, copy=7)
-    assert sum(outcomes.values()) == PER_PROCESSOR
-    assert outcomes["topics"] > PER_PROCESSOR // 50  # or the fuzz would be too wild to reach what is behind the checks
+    assert sum(outcomes.values()) == len(messages)
+    assert outcomes["topics"] > len(messages) // 50  # or the fuzz would be too wild to reach what is behind the checks
     assert len(outcomes) >= 4
 
 
@@ -157,11 +204,10 @@ def test_the_processor_finds_each_kind_of_fault():
     }
 
 
-def test_the_decoder_accounts_for_every_fuzzed_value():
-    choose = random.Random("fuzz decoder")
+def test_the_decoder_accounts_for_every_fuzzed_value(messages):
     good = 0
-    for _ in range(PER_DECODER // BATCH):
-        values = [fuzzed(choose).payload for _ in range(BATCH)]
+    for batch in batches(messages):
+        values = [message.payload for message in batch]
         array = pa.array(values, pa.binary())
         envelopes = codec.decode_envelopes(array)
         assert len(envelopes.rows) + len(envelopes.errors) == BATCH
@@ -171,7 +217,7 @@ def test_the_decoder_accounts_for_every_fuzzed_value():
         outcomes = Counter(_decoded(value) is not None for value in values)
         assert outcomes[True] + outcomes[False] == BATCH
         assert outcomes[True] > 0
-    assert good > PER_DECODER // 50
+    assert good > len(messages) // 50
 
 
 def _decoded(value: bytes) -> Event | None:
