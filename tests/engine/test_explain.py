@@ -70,3 +70,13 @@ def when(log, trigger, **options):
 )
 def test_it_is_said_when_results_come(log, trigger, lateness, said):
     assert when(log, trigger, lateness=lateness) == said
+
+
+@pytest.mark.parametrize(
+    ("mode", "lateness", "noted"), [("value", "1 h", True), ("value", 0, False), ("delta", "1 h", False)]
+)
+def test_it_is_said_that_a_window_behind_another_sees_results_that_are_replaced(log, mode, lateness, noted):
+    moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+    first = moves.window(wn.fixed("10 s"), lateness=lateness).accumulate(mode).aggregate(n=tw.agg.count())
+    text = first.window(wn.fixed("1 min")).aggregate(n=tw.agg.sum("n")).explain()
+    assert ("Note: the next stage sees every result of a window" in text) == noted
