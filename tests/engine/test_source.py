@@ -280,3 +280,14 @@ def test_a_log_that_is_not_there_is_an_error_and_not_made(spark, tmp_path):
     with pytest.raises(PySparkException, match=r"there is no log at .*typo\.tw"):
         read.load().collect()
     assert not missing.exists()
+
+
+def test_a_query_is_not_started_on_positions_of_a_topic_that_was_made_anew(spark, log, tmp_path):
+    log.append("a", positions(range(100)))
+    frame = reader(spark, log, stream=True)
+    assert len(collect_stream(frame, tmp_path / "c")[0]) == 100
+    log.delete_topic("a")
+    log.append("a", positions(range(60)))
+    with pytest.raises(PySparkException, match="'a' was deleted and made anew since the checkpoint was made"):
+        collect_stream(frame, tmp_path / "c")
+    assert len(collect_stream(frame, tmp_path / "new")[0]) == 60

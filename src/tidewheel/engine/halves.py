@@ -32,6 +32,7 @@ from tidewheel.model.time import Instant
 
 __all__ = [
     "ACCEPTED",
+    "CLOCK",
     "METRICS",
     "TICK",
     "Dealer",
@@ -48,6 +49,8 @@ __all__ = [
 METRICS = "metrics"
 TICK = "tick"
 """The output that tells the watermark of the batch."""
+CLOCK = "clock"
+"""The output that tells the clock of the batch, of no flow."""
 ACCEPTED = "accepted"
 _OUT = "out"  # results on their way through later stages
 _IN = "in"

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidewheel.engine.halves import TICK, Parcel, blamed
+from tidewheel.engine.halves import CLOCK, TICK, Parcel, blamed
 from tidewheel.engine.workers import registry_for
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Instant
@@ -43,22 +43,29 @@ def watermarks_of(data: bytes) -> dict[str, Instant]:
 def encoded(
     data: bytes, targets: Mapping[tuple[str, str], ParcelTarget], address: str
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The records of a parcel by topic. Outputs without a target are left out: nobody asked for them."""
-    for flow, port, frame in Parcel.read(data):
+    """The records of a parcel by topic. Outputs without a target are left out: nobody asked for them. All come into
+    being at the clock of their batch, which is the same when the batch is repeated."""
+    frames = Parcel.read(data)
+    clock = next((int(frame["clock"][0]) for _, port, frame in frames if port == CLOCK), None)
+    for flow, port, frame in frames:
         target = targets.get((flow, port))
         if target is not None and frame.height:
             with blamed(flow):
-                found = _records(frame, target, address)
+                found = _records(frame, target, address, clock)
             yield target.topic, found
 
 
-def _records(frame: pl.DataFrame, target: ParcelTarget, address: str) -> pa.RecordBatch:
+def _records(frame: pl.DataFrame, target: ParcelTarget, address: str, clock: Instant | None) -> pa.RecordBatch:
     time = pl.col("event_time").cast(pl.Datetime("us", "UTC")).cast(pl.Int64)
     # No clock shows what is beyond these; the row's reason says that its time was absurd.
     times = frame.select(pl.when(time.is_between(START_OF_TIME, END_OF_TIME - 1)).then(time)).to_series()
     event_time = times.cast(pl.Datetime("us", "UTC")).to_arrow()
     values = encode_columns(
-        target.type, frame.select(target.columns), event_time=event_time, registry=registry_for(address, target.type)
+        target.type,
+        frame.select(target.columns),
+        event_time=event_time,
+        ingestion_time=clock,
+        registry=registry_for(address, target.type),
     )
     # Results without a key stay together, so that a retraction is read after what it takes back.
     keys = pa.repeat(pa.scalar(_ALL, pa.binary()), frame.height) if target.marked else None

@@ -15,7 +15,7 @@ from tidewheel.engine.bucket_store import BucketState, Entries, MemoryEntries
 from tidewheel.engine.buckets import bucket_ids
 from tidewheel.engine.columns import arrow_schema, spark_schema, to_spark
 from tidewheel.engine.flow import ARRIVAL, Flow, needed
-from tidewheel.engine.halves import PLACE, TICK, Dealer, Flows, Parcel, Rows, SecondHalf, blamed
+from tidewheel.engine.halves import CLOCK, PLACE, TICK, Dealer, Flows, Parcel, Rows, SecondHalf, blamed
 from tidewheel.engine.operator import Tick
 from tidewheel.engine.reading import DecodedBatch, ReadInfo
 from tidewheel.engine.workers import settle
@@ -132,7 +132,7 @@ class WholeReader(ReaderHalf):
         out, _ = self._half.step(BucketState(MemoryEntries()), 0, held, tick, flows=chosen)
         if info.first:
             out += _told(self._half, tick, chosen)
-        return pa.RecordBatch.from_pylist([{"parcel": _packed(out)}] if out else [], schema=_ARROW_OUT)
+        return pa.RecordBatch.from_pylist([{"parcel": _packed(out, tick)}] if out else [], schema=_ARROW_OUT)
 
 
 def needs_no_state(flows: Sequence[Flow]) -> bool:
@@ -283,7 +283,7 @@ class _BucketProcessor(StatefulProcessor):
             if number == 0:
                 out += _told(self._half, tick, flows)
             if out:
-                yield Row(parcel=_packed(out))
+                yield Row(parcel=_packed(out, tick))
             return
         # Bucket 0 is called in every batch: it tells the others the time.
         onward = _rows(forward, self._ids, bucket, tick, everyone=number == 0, lane=lane)
@@ -299,8 +299,9 @@ def _told(half: SecondHalf, tick: Tick, flows: Flows | None) -> list[tuple[str, 
     return [(flow, TICK, told) for flow in half.flows if flows is None or flow in flows]
 
 
-def _packed(out: Sequence[tuple[str, str, pl.DataFrame]]) -> bytes:
+def _packed(out: Sequence[tuple[str, str, pl.DataFrame]], tick: Tick) -> bytes:
     parcel = Parcel()
+    parcel.add("", CLOCK, pl.DataFrame({"clock": [tick.clock]}, schema={"clock": pl.Int64}))
     for flow, port, frame in out:
         parcel.add(flow, port, frame)
     return parcel.to_bytes()
@@ -346,7 +347,7 @@ def _at_once(half: SecondHalf, buckets: int) -> Callable[[pa.Table], pa.Table]:
         tick = Tick(rows[0]["before"], rows[0]["watermark"], rows[0]["clock"])
         out, forward = half.step(BucketState(MemoryEntries()), number, [row["parcel"] for row in rows], tick)
         if half.last:
-            packed = [{"parcel": _packed(out)}] if out else []
+            packed = [{"parcel": _packed(out, tick)}] if out else []
             return pa.Table.from_pylist(packed, schema=_ARROW_OUT)
         return pa.Table.from_batches([_rows(forward, ids, number, tick, everyone=number == 0)])
 

@@ -1,0 +1,106 @@
+"""When results came into being: at the clock of their batch, which is the same when the batch is repeated."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import sys
+from contextlib import closing
+
+import polars as pl
+from engine_data import positions
+from pyspark import cloudpickle
+from test_sink import CELL, values
+
+import tidewheel as tw
+from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel.engine.batch import run_batch
+from tidewheel.engine.halves import CLOCK, Parcel
+from tidewheel.engine.parcel_sink import ParcelTarget, encoded
+from tidewheel.transport import codec
+
+INPUT = "input.vehicle-position"
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+
+@tw.job("counts", reads={INPUT: VehiclePosition})
+def counts(rows: tw.Stream) -> tw.Result:
+    """Positions in ten seconds."""
+    return rows.window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+
+
+@tw.job("pairs", reads={INPUT: VehiclePosition})
+def pairs(rows: tw.Stream) -> tw.Result:
+    """The most that ten seconds of a minute have: windows over windows."""
+    tens = rows.window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+    return tens.window(tw.windows.fixed("1 min")).aggregate(most=tw.agg.max("n"))
+
+
+@tw.job("fast", reads={INPUT: VehiclePosition})
+def fast(rows: tw.Stream) -> tw.Result:
+    """Rows, without state."""
+    return rows.filter(pl.col("speed") > 10).select("vehicle")
+
+
+def ingested(log, topic):
+    """The ingestion times of a topic's events, without markers."""
+    events = [codec.decode(value) for value in values(log, topic)]
+    events = [event for event in events if not event.details.type_url.endswith("Punctuation")]
+    assert all(event.HasField("ingestion_time") for event in events)
+    return [event.ingestion_time.ToMicroseconds() for event in events]
+
+
+def clocks(checkpoint):
+    """The clock of each batch, as Spark keeps it."""
+    files = sorted((checkpoint / "spark" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    return [json.loads(path.read_text().splitlines()[-1])["clock"] for path in files]
+
+
+def run(spark, log, folder, *jobs):
+    done = tw.run(*jobs, log=log, checkpoint=folder, spark=spark, available_now=True, max_events_per_batch=100)
+    done.wait()
+
+
+def test_the_clock_of_a_parcel_is_when_its_results_were_made(log):
+    parcel = Parcel()
+    parcel.add("", CLOCK, pl.DataFrame({"clock": [77]}))
+    parcel.add(
+        "cells", "results", pl.DataFrame({"event_time": [7], "vehicle": [1]}, schema_overrides={"vehicle": pl.Int32})
+    )
+    target = ParcelTarget("analytics.cells", CELL, ("vehicle",), (), True)
+    [(_, batch)] = encoded(parcel.to_bytes(), {("cells", "results"): target}, log.address)
+    event = codec.decode(batch["value"][0].as_py())
+    assert (event.event_time.ToMicroseconds(), event.ingestion_time.ToMicroseconds()) == (7, 77)
+
+
+def test_results_carry_the_clock_of_their_batch_and_a_repeated_batch_gives_the_same_bytes(spark, log, tmp_path):
+    for number in range(3):
+        log.append(INPUT, positions(range(number * 100, number * 100 + 100)))
+    run(spark, log, tmp_path / "c", counts, pairs, fast)
+    topics = [f"analytics.{job.name}" for job in (counts, pairs, fast)] + ["metrics.counts"]
+    known = clocks(tmp_path / "c")
+    assert len(set(known)) == len(known) >= 3
+    for topic in topics:
+        assert {*ingested(log, topic)} <= {*known}
+    assert len({*ingested(log, "analytics.fast")}) == 3, "each batch has its own"
+    before = {topic: values(log, topic) for topic in topics}
+    # The last batch is run again, for a sink that does not know it yet.
+    last = len(known) - 1
+    for name in (str(last), f".{last}.crc"):
+        (tmp_path / "c" / "spark" / "commits" / name).unlink(missing_ok=True)
+    with closing(sqlite3.connect(log.address, isolation_level=None)) as connection:
+        connection.execute("UPDATE producer SET sequence = sequence - 1 WHERE name LIKE 'spark:%'")
+    run(spark, log, tmp_path / "c", counts, pairs, fast)
+    again = {topic: values(log, topic)[len(before[topic]) :] for topic in topics}
+    assert any(again.values())
+    for topic in topics:
+        assert again[topic] == before[topic][len(before[topic]) - len(again[topic]) :]
+
+
+def test_results_of_a_batch_run_carry_the_time_of_the_last_append(spark, log):
+    for number in range(3):
+        log.append(INPUT, positions(range(number * 100, number * 100 + 100)))
+    run_batch(counts, log=log, spark=spark)
+    (last,) = [info.last_append for info in log.topics() if info.name == INPUT]
+    assert {*ingested(log, "analytics.counts")} == {last}
