@@ -40,7 +40,7 @@ def pairs(rows: tw.Stream) -> tw.Result:
 @tw.job("fast", reads={INPUT: VehiclePosition})
 def fast(rows: tw.Stream) -> tw.Result:
     """Rows, without state."""
-    return rows.filter(pl.col("speed") > 10).select("vehicle")
+    return rows.filter(pl.col("speed") > 10).select("vehicle").each_row()
 
 
 def ingested(log, topic):
