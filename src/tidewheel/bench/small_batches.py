@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tidewheel.bench.figures import Figure, percentiles
 from tidewheel.bench.profiles import profile
 from tidewheel.bench.streams import START, TOPIC, append, reading_type, readings
-from tidewheel.bench.window_queries import batches_of
+from tidewheel.bench.window_queries import last_batch
 from tidewheel.engine.stream import stream
 from tidewheel.model import aggregates as agg
 from tidewheel.model import watermarks
@@ -68,15 +68,15 @@ def _batches(
         found: dict[int, dict[str, Any]] = {}
         try:
             while len(found) < needed:
-                before = len(found)
-                # Spark remembers the last hundred batches only.
-                found |= {report["batchId"]: report for report in batches_of(run.query)}
-                if feed:
-                    for turn in range(before, len(found)):
-                        put(turn + 1)
+                # Of the last batch alone: to be told of all of them again and again would slow down what is measured.
+                report = last_batch(run.query)
+                if report is not None and report["batchId"] not in found:
+                    found[report["batchId"]] = report
+                    if feed:
+                        put(len(found))
                 if not run.active:
                     raise RuntimeError(f"the query ended: {run.query.exception()}")
-                time.sleep(0.005)
+                time.sleep(0.01)
         finally:
             run.stop()
     return [found[number] for number in sorted(found)]

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.bench.events import TOPIC, columns_of, encoded
 from tidewheel.bench.figures import Figure, best_rate, percentiles
+from tidewheel.bench.window_queries import batches_of, last_batch
 from tidewheel.engine.options import reader_function
 from tidewheel.model import watermarks
 from tidewheel.transport.event_pb2 import Event
@@ -146,18 +147,18 @@ def _measure(
     fed = 1
     try:
         while len(times) < needed:
-            for report in query.recentProgress:
-                progress = json.loads(report.json)
-                if "addBatch" in progress["durationMs"]:
-                    sizes[progress["batchId"]] = progress["numInputRows"]
-                    if progress["numInputRows"] == rows:
-                        times[progress["batchId"]] = progress["durationMs"]
+            # All batches again and again, where one waits for the next, would slow down what is measured.
+            last = last_batch(query) if feed is not None else None
+            for progress in batches_of(query) if feed is None else [last] if last is not None else []:
+                sizes[progress["batchId"]] = progress["numInputRows"]
+                if progress["numInputRows"] == rows:
+                    times[progress["batchId"]] = progress["durationMs"]
             if feed is not None and sum(sizes.values()) == fed * rows:
                 feed(fed)
                 fed += 1
             if not query.isActive:
                 raise RuntimeError(f"the query ended: {query.exception()}")
-            time.sleep(0.005)
+            time.sleep(0.01 if feed is not None else 1.0)
     finally:
         query.stop()
     return [times[batch] for batch in sorted(times)][_WARM:]

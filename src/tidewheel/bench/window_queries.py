@@ -21,7 +21,7 @@ from tidewheel.model import aggregates as agg
 from tidewheel.model import watermarks
 from tidewheel.model.windows import Windows
 
-__all__ = ["Measured", "batches_of", "best", "drained", "ours", "parcels", "windowed"]
+__all__ = ["Measured", "batches_of", "best", "drained", "last_batch", "ours", "parcels", "windowed"]
 
 _number = count()
 
@@ -100,6 +100,13 @@ def batches_of(query: Any) -> list[dict[str, Any]]:
         if "addBatch" in fields["durationMs"]:
             found[fields["batchId"]] = fields
     return [found[number] for number in sorted(found)]
+
+
+def last_batch(query: Any) -> dict[str, Any] | None:
+    """The report of the batch that ran last."""
+    report = query.lastProgress
+    fields: dict[str, Any] | None = None if report is None else json.loads(report.json)
+    return fields if fields is not None and "addBatch" in fields["durationMs"] else None
 
 
 def best(sides: Mapping[str, Callable[[], Measured]], *, repeat: int = 2) -> dict[str, Measured]:
