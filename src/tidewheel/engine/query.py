@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
-from pyspark.sql.types import Row
+from pyspark.sql.types import BinaryType, Row, StringType, StructField, StructType
 
 from tidewheel.engine.bucket_store import BucketState, Entries, MemoryEntries
 from tidewheel.engine.buckets import bucket_ids
@@ -18,7 +18,7 @@ from tidewheel.engine.flow import ARRIVAL, Flow, needed
 from tidewheel.engine.halves import CLOCK, PLACE, TICK, Dealer, Flows, Parcel, Rows, SecondHalf, blamed
 from tidewheel.engine.operator import Tick
 from tidewheel.engine.reading import DecodedBatch, ReadInfo
-from tidewheel.engine.workers import settle
+from tidewheel.engine.workers import Lasting, settle
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant, now
 
@@ -55,6 +55,9 @@ OUT = "parcel BINARY"
 _ARROW_OUT = pa.schema([("parcel", pa.binary())])
 _ARRIVED = pl.col("_append_time").cast(pl.Int64).alias(ARRIVAL)
 _FRAMES_PER_TASK = 10_000  # more than any task has
+# As types, not as text: to read that, every task would ask Java four times.
+_NAME = StructType([StructField("name", StringType())])
+_FRAME = StructType([StructField("frame", BinaryType())])
 
 
 def _rows(
@@ -78,7 +81,7 @@ def _rows(
     return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 
 
-class ReaderHalf:
+class ReaderHalf(Lasting):
     """The first half inside the log's reader (the option `transform` of the source)."""
 
     def __init__(self, flows: Sequence[Flow], buckets: int, *, ended: bool = False) -> None:
@@ -216,6 +219,10 @@ def row_parcels(
     return frame.mapInArrow(half, spark_schema(schema))
 
 
+class _StateHalf(Lasting, SecondHalf):
+    """The second half as a state operator takes it along."""
+
+
 class _BucketProcessor(StatefulProcessor):
     """The stages of one depth in Spark's state operator."""
 
@@ -228,7 +235,7 @@ class _BucketProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         settle()
         self._handle = handle
-        self._entries = handle.getMapState("frames", "name STRING", "frame BINARY")
+        self._entries = handle.getMapState("frames", _NAME, _FRAME)
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         held = sorted(rows, key=lambda row: row.task)
@@ -315,7 +322,7 @@ def with_state(
     frame = parcels
     for level in range(depth):
         judged = level > 0 or not spark_time
-        half = SecondHalf(flows, level, buckets, judged=judged, last=level + 1 == depth)
+        half = _StateHalf(flows, level, buckets, judged=judged, last=level + 1 == depth)
         frame = frame.groupBy("bucket").transformWithState(
             _BucketProcessor(half, buckets, spark_time=spark_time and level == 0),
             outputStructType=OUT if half.last else PARCELS,

@@ -85,8 +85,19 @@ def session(
         threads = os.environ.get("POLARS_MAX_THREADS", chosen["spark.executorEnv.POLARS_MAX_THREADS"])
         with _environment(JAVA_HOME=java_home, POLARS_MAX_THREADS=threads), without_chatter():
             spark = builder.getOrCreate()
+        if master.startswith("local"):
+            _write_files_alone(spark)
     spark.dataSource.register(TidewheelSource)
     return spark
+
+
+def _write_files_alone(spark: SparkSession) -> None:
+    """Leave out the files of checksums that Hadoop would write beside every file on this machine: for each of them it
+    starts a process (`chmod`), which made up a tenth of a small batch. What a checkpoint holds is checked when it is
+    read, in its own formats."""
+    jvm, context = spark._jvm, spark._jsc
+    assert jvm is not None
+    jvm.org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def end_spark(*, timeout: float = 30.0) -> None:

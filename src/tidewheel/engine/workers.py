@@ -6,8 +6,11 @@ import gc
 import os
 import sys
 import traceback
+from functools import lru_cache
 from types import TracebackType
 from typing import Any
+
+from pyspark import cloudpickle
 
 from tidewheel.transport import event_pb2
 from tidewheel.transport.dynamic import MADE
@@ -15,7 +18,7 @@ from tidewheel.transport.log import Log, open_log
 from tidewheel.transport.registry import TypeRegistry, types
 from tidewheel.transport.type_topic import load_types, type_version
 
-__all__ = ["registry_for", "settle", "shared_log"]
+__all__ = ["Lasting", "registry_for", "settle", "shared_log"]
 
 _HANG_UPS = (BrokenPipeError, ConnectionResetError, EOFError)
 _settled = False
@@ -44,6 +47,21 @@ def settle() -> None:
         _settled = True
         # Workers collect garbage after every task; all that was imported stays for good and need not be looked at.
         gc.freeze()
+
+
+class Lasting:
+    """What a worker makes of its bytes once and not anew in each task: Spark hands the same ones to all of a query's
+    tasks, and to read a statement of SQL again, for example, takes longer than a small batch."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _revived, (type(self), cloudpickle.dumps(self.__dict__))  # type: ignore[no-untyped-call]
+
+
+@lru_cache(maxsize=32)
+def _revived(kind: type[Lasting], data: bytes) -> Lasting:
+    found = object.__new__(kind)
+    found.__dict__.update(cloudpickle.loads(data))
+    return found
 
 
 def _hang_up_quietly() -> None:
