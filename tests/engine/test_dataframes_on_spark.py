@@ -142,3 +142,27 @@ def test_rows_from_the_future_are_late_and_do_not_move_the_watermark(windows, sp
     assert "_arrival" not in late.columns
     counts = found.filter(pl.col("output") == "metrics").select(pl.col("metrics").struct.unnest())
     assert counts.select(pl.sum("events", "accepted", "late")).row(0) == (5, 4, 1)
+
+
+def test_a_window_behind_another_stage_has_every_row_whichever_bucket_tells_the_time_first(spark, tmp_path):
+    for number, rows in enumerate(FILES):
+        path = tmp_path / f"{number}.parquet"
+        at = (pl.col("second") * SECOND + START).cast(pl.Datetime("us", "UTC")).alias("at")
+        frame = pl.DataFrame(rows, schema=["second", "key", "value"], orient="row")
+        frame.select(at, "key", "value").write_parquet(path)
+        os.utime(path, (START // SECOND + number, START // SECOND + number))
+    frame = spark.readStream.schema("at TIMESTAMP, key STRING, value BIGINT").option("maxFilesPerTrigger", 1)
+    rows = tw.stream(frame.parquet(str(tmp_path)), time="at", watermark=tw.watermarks.bounded("5 s", future=None))
+    once = rows.deduplicate("value", horizon="1 min")
+    result = once.key_by("key").window(tw.windows.fixed("10 s")).aggregate(total=tw.agg.sum("value"))
+    query = result.df(buckets=2).writeStream.format("memory").queryName("chained").trigger(availableNow=True)
+    query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    found = pl.DataFrame(pl.from_arrow(spark.table("chained").toArrow()))
+    spark.catalog.dropTempView("chained")
+    late = sum(
+        found.filter(pl.col("output") == name).select(pl.col(name).struct.field("value")).to_series().sum()
+        for name in ("late", "late_2")
+    )
+    # The last file moves the watermark to second 55: all windows but the one of second 60 have closed.
+    assert found["total"].sum() + late == sum(value for rows in FILES for second, _, value in rows if second < 50)
+    assert found["total"].sum() > late > 0

@@ -246,7 +246,7 @@ class _BucketProcessor(StatefulProcessor):
         lanes = sorted({row.lane for row in held})
         for lane in lanes:
             mine = [row for row in held if row.lane == lane]
-            tick = Tick(mine[0].before, mine[0].watermark, mine[0].clock)
+            tick = _time_of(mine)
             flows = Flows(lane.split("/") if lane else (), [flow for other in lanes for flow in other.split("/")])
             yield from self._step(key[0], state, [bytes(row.parcel) for row in mine], tick, flows=flows, lane=lane)
         state.save()
@@ -296,6 +296,13 @@ class _BucketProcessor(StatefulProcessor):
         onward = _rows(forward, self._ids, bucket, tick, everyone=number == 0, lane=lane)
         for row in onward.to_pylist():
             yield Row(**row)
+
+
+def _time_of(rows: Sequence[Row]) -> Tick:
+    """The time that parcels of one batch tell: the stage before moves it in two steps where it follows Spark's."""
+    before = [row.before for row in rows]
+    reached = [row.watermark for row in rows if row.watermark is not None]
+    return Tick(None if None in before else min(before), max(reached, default=None), max(row.clock for row in rows))
 
 
 def _told(half: SecondHalf, tick: Tick, flows: Flows | None) -> list[tuple[str, str, pl.DataFrame]]:
