@@ -42,7 +42,7 @@ def operated(operator, store, rows, tick):
     return outputs if late is None else {**outputs, LATE: late}
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(matchers(), batches())
 def test_batch_by_batch_it_gives_what_the_automaton_gives(matcher, script):
     assume(matcher is not None)
@@ -71,7 +71,7 @@ STOP = (
 )
 
 
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.sampled_from("aab"), st.integers(0, 3)), min_size=5, max_size=40),
     st.integers(1, 4),

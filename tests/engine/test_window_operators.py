@@ -21,7 +21,7 @@ from tidewheel.model.unmerged import unmerged
 from tidewheel.model.windowing import Windowing
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(windowing=windowings(), script=scripts(), parts=st.integers(1, 3))
 def test_every_window_and_trigger_gives_the_panes_of_the_reference(windowing, script, parts):
     assert on_operator(windowing, script, cut=lambda rows: parts) == on_reference(windowing, script)
@@ -35,7 +35,7 @@ UNALIGNED = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(windowing=windowings(windows=UNALIGNED), script=scripts(), few=st.integers(0, 4))
 def test_windows_in_many_frames_give_the_panes_of_the_reference(windowing, script, few):
     with pytest.MonkeyPatch.context() as patch:
@@ -95,7 +95,7 @@ def test_a_row_touches_few_of_many_windows(windows):
     assert store.rows < 20_000 // 16 * 3, "about a frame read, a frame written, and the list of frames"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     windowing=windowings(
         triggers=st.sampled_from([tr.default(), tr.after_watermark(late=tr.each_batch())]),

@@ -102,7 +102,7 @@ def shown(name: str, output: pl.DataFrame, stages: tuple[str, ...]) -> Counter[A
     return found
 
 
-@settings(max_examples=600, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     patterns() | patterns(gaps=True),
     st.lists(events(8), min_size=1, max_size=4),
