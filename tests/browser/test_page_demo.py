@@ -73,7 +73,7 @@ def test_the_demo_is_on_the_map_and_an_injected_emergency_stop_in_the_list(tmp_p
             appended = result_of(log, 9_999)
         took = (seen - appended) / SECOND
         record_property("append to list, s", round(took, 2))
-        print(f"from the result of the injected stop to the list: {took:.2f} s")
+        print(f"from the result of the injected stop to the list: {took:.2f} s (aim: within 3 s)")
         shown.shoot("demo")
         entry.get_by_role("button").click()
         shown.until("lon => Math.abs(window.tidewheel.app.map.camera.value.lon - lon) < 1e-4", STOP[0])

@@ -66,6 +66,19 @@ def test_pause_holds_what_is_seen_and_before_there_was_nothing(log, start, scree
     shown.shows("vehicle-distribution", {KEY: 9})
 
 
+def test_the_details_of_a_replay_have_their_plot_though_its_events_are_years_old(log, start, screen):
+    end = (now() - 5 * 365 * 86_400 * SECOND) // SECOND * SECOND
+    for step in range(5):
+        counts(log, {HERE: 3 + step}, end=end + step * 60 * SECOND)
+    shown = screen(start()).look_at(*PLACE, more=f"tab=details&sel=vehicle-distribution:{KEY}")
+    expect(shown.test("details-value")).to_have_text("7")
+    plot = shown.test("details").locator("[data-test=plot]")
+    expect(plot).to_have_attribute("data-seconds", "240")
+    shown.page.keyboard.press("Space")
+    expect(shown.page.locator("html")).to_have_attribute("data-moment", "past")
+    expect(plot).to_have_attribute("data-seconds", "240")
+
+
 def test_the_strip_tells_event_time_watermark_and_rates(log, start, screen):
     end = now() // SECOND * SECOND
     counts(log, {HERE: 3}, end=end, watermark=end)

@@ -74,10 +74,12 @@ def counts(
     put(log, VehicleCount, topic, columns, times=end - 1, watermark=watermark)
 
 
-def stop_of(log: Log, vehicle: int, *, time: Instant | None = None, mode: str = "bus") -> None:
+def stop_of(
+    log: Log, vehicle: int, *, time: Instant | None = None, mode: str = "bus", difference: float = 12.0
+) -> None:
     """An emergency stop."""
     columns = {"operator": [1], "vehicle": [vehicle], "mode": [mode], "lat": [60.2], "lon": [24.9]}
-    put(log, EmergencyStop, "analytics.emergency-stop", {**columns, "speed_difference": [12.0]}, times=time)
+    put(log, EmergencyStop, "analytics.emergency-stop", {**columns, "speed_difference": [difference]}, times=time)
 
 
 def hexadecimal(cell: int) -> str:
