@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import polars as pl
 
 from tidewheel.engine.frames import from_bytes, to_bytes
+from tidewheel.engine.made_for import MadeFor
 from tidewheel.engine.operator import Store
 from tidewheel.errors import CheckpointError
 
@@ -37,9 +39,12 @@ class Entries(Protocol):
 class BucketState:
     """All that is kept for one bucket. Every call of the map is a round trip to Java, so the names are read once,
     writes wait for `save`, and what was written and removed in one batch costs nothing. The directory knows each
-    frame by a digest of its bytes: a worker that still has those bytes from an earlier batch need not ask for them."""
+    frame by a digest of its bytes: a worker that still has those bytes from an earlier batch need not ask for them.
 
-    def __init__(self, entries: Entries) -> None:
+    `made_for`: what the state is made for, where no `Checkpoint` holds that. It is in the directory of every bucket
+    from its first batch on, and another is refused."""
+
+    def __init__(self, entries: Entries, made_for: MadeFor | None = None) -> None:
         self._entries = entries
         held = entries.getValue((_DIRECTORY,))
         fields: dict[str, Any] = {"version": _VERSION, "names": {}} if held is None else json.loads(held[0])
@@ -48,6 +53,10 @@ class BucketState:
                 f"the state is of version {fields['version']}, this Tidewheel reads version {_VERSION}; "
                 "use the version that wrote it, or start with a new checkpoint"
             )
+        self._noted: Mapping[str, Any] | None = fields.get("made_for")
+        self._made_for = self._noted if made_for is None else made_for.to_json()
+        if made_for is not None and self._noted is not None:  # older versions noted nothing
+            made_for.check(self._noted)
         self._digests: dict[str, str] = dict(fields["names"])
         self._before = dict(self._digests)
         self.notes: dict[str, int] = fields.get("notes", {})
@@ -102,8 +111,11 @@ class BucketState:
             _recent.put(digest, frame)
         for name in sorted(self._before.keys() - self._digests.keys()):
             self._entries.removeKey((name,))
-        if self._digests != self._before or self.notes != self._notes_before:
+        changed = self._digests != self._before or self.notes != self._notes_before
+        if changed or self._made_for != self._noted:
             directory = {"version": _VERSION, "names": self._digests, "notes": self.notes}
+            if self._made_for is not None:
+                directory["made_for"] = self._made_for
             self._entries.updateValue((_DIRECTORY,), (json.dumps(directory, sort_keys=True).encode(),))
 
 

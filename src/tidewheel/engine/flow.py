@@ -36,6 +36,7 @@ from tidewheel.model.windows import Count
 __all__ = ["ALL", "ARRIVAL", "Flow", "RowOp", "Stage", "StageOperator", "needed", "prepared", "timed"]
 
 _WHERE = re.compile(r"/\S*/site-packages/")  # where a polars plugin is installed is no part of what it does
+_PLACE = re.compile(r" at 0x[0-9a-f]+")  # nor is where in memory a function is
 
 ALL = "__all"
 """The key of a stream without keys."""
@@ -232,7 +233,7 @@ class Flow:
                 {
                     "ops": [_WHERE.sub("", repr(op)) for op in stage.ops],
                     "keys": list(stage.keys),
-                    "what": repr(stage.what),
+                    "what": _PLACE.sub("", repr(stage.what)),
                 }
                 for stage in self.stages
             ],

@@ -23,6 +23,7 @@ from tidewheel.engine.flow import Flow, prepared
 from tidewheel.engine.input import LogInput, definition
 from tidewheel.engine.job import Job
 from tidewheel.engine.lanes import Roster, where
+from tidewheel.engine.made_for import MadeFor
 from tidewheel.engine.offset import Offset
 from tidewheel.engine.operator import RESULTS
 from tidewheel.engine.options import METADATA, reader_function
@@ -94,7 +95,7 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
         spark = session(spark)
         number = _buckets(spark, buckets)
         parcels = from_log(spark, [result], [result], number, {})
-        return as_columns(with_state(parcels, [flow], number), flow.name, schemas)
+        return as_columns(with_state(parcels, [flow], number, made_for=_made_for(result, number)), flow.name, schemas)
     number = _buckets(source.spark, buckets)
     if not source.frame.isStreaming:
         parcels = row_parcels(source.frame, [flow], number, clock=now(), ended=True, marked=lambda rows: None)
@@ -103,7 +104,8 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
     marked = _Mark(flow, source.watermark.future)
     parcels = row_parcels(source.frame, [flow], number, clock=0, ended=False, marked=marked)
     watched = parcels.withWatermark("mark", f"{source.watermark.delay} microseconds").drop("mark")
-    return as_columns(with_state(watched, [flow], number, spark_time=True), flow.name, schemas)
+    kept = with_state(watched, [flow], number, spark_time=True, made_for=_made_for(result, number))
+    return as_columns(kept, flow.name, schemas)
 
 
 class _Mark:
@@ -376,6 +378,13 @@ def _buckets(spark: SparkSession, given: int | None) -> int:
 def _definition(result: Result) -> Mapping[str, Any]:
     told = {"parameters": dict(result.parameters)} if result.parameters else {}
     return {**told, **definition(result.input), **result.flow().definition()}
+
+
+def _made_for(result: Result, buckets: int) -> MadeFor:
+    """What the state of a query is made for whose checkpoint is the user's own."""
+    flow = result.flow()
+    # State is kept under the flow's name.
+    return MadeFor.of(buckets, {flow.name: _definition(result)}) if flow.keeps_state else MadeFor(buckets)
 
 
 def _check_changeable(results: Iterable[Result]) -> None:

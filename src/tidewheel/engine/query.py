@@ -16,6 +16,7 @@ from tidewheel.engine.buckets import bucket_ids
 from tidewheel.engine.columns import arrow_schema, spark_schema, to_spark
 from tidewheel.engine.flow import ARRIVAL, Flow, needed
 from tidewheel.engine.halves import CLOCK, PLACE, TICK, Dealer, Flows, Parcel, Rows, SecondHalf, blamed
+from tidewheel.engine.made_for import MadeFor
 from tidewheel.engine.operator import Tick
 from tidewheel.engine.reading import DecodedBatch, ReadInfo
 from tidewheel.engine.workers import Lasting, settle
@@ -226,8 +227,9 @@ class _StateHalf(Lasting, SecondHalf):
 class _BucketProcessor(StatefulProcessor):
     """The stages of one depth in Spark's state operator."""
 
-    def __init__(self, half: SecondHalf, buckets: int, *, spark_time: bool) -> None:
+    def __init__(self, half: SecondHalf, buckets: int, *, spark_time: bool, made_for: MadeFor | None) -> None:
         self._half = half
+        self._made_for = made_for
         self._numbers = {value: number for number, value in enumerate(bucket_ids(buckets))}
         self._ids = bucket_ids(buckets)
         self._spark_time = spark_time
@@ -239,7 +241,7 @@ class _BucketProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         held = sorted(rows, key=lambda row: row.task)
-        state = BucketState(cast(Entries, self._entries))
+        state = BucketState(cast(Entries, self._entries), self._made_for)
         if self._spark_time:
             yield from self._at_spark_time(key[0], state, [bytes(row.parcel) for row in held], timerValues)
             return
@@ -252,7 +254,7 @@ class _BucketProcessor(StatefulProcessor):
         state.save()
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        state = BucketState(cast(Entries, self._entries))
+        state = BucketState(cast(Entries, self._entries), self._made_for)
         yield from self._at_spark_time(key[0], state, None, timerValues)
 
     def _at_spark_time(
@@ -322,16 +324,24 @@ def _packed(out: Sequence[tuple[str, str, pl.DataFrame]], tick: Tick) -> bytes:
 
 
 def with_state(
-    parcels: DataFrame, flows: Sequence[Flow], buckets: int, *, depth: int = 1, spark_time: bool = False
+    parcels: DataFrame,
+    flows: Sequence[Flow],
+    buckets: int,
+    *,
+    depth: int = 1,
+    spark_time: bool = False,
+    made_for: MadeFor | None = None,
 ) -> DataFrame:
-    """The state operators of a stream: one for each depth, at least `depth`. Gives rows with one column `parcel`."""
+    """The state operators of a stream: one for each depth, at least `depth`. Gives rows with one column `parcel`.
+    `made_for`: what the state is refused for if it was made for something else. Every bucket is called when there are
+    rows, and one has the same id whatever their number (see `bucket_ids`), so the first batch tells."""
     depth = max([depth, *(len(flow.stages) for flow in flows)])
     frame = parcels
     for level in range(depth):
         judged = level > 0 or not spark_time
         half = _StateHalf(flows, level, buckets, judged=judged, last=level + 1 == depth)
         frame = frame.groupBy("bucket").transformWithState(
-            _BucketProcessor(half, buckets, spark_time=spark_time and level == 0),
+            _BucketProcessor(half, buckets, spark_time=spark_time and level == 0, made_for=made_for),
             outputStructType=OUT if half.last else PARCELS,
             outputMode="append",
             timeMode="EventTime" if spark_time and level == 0 else "None",
