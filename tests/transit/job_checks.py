@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import job_oracles as oracle
 import polars as pl
 from hfp_messages import rows as rows_of
 from job_cases import final_table, height, micros, skipped
+from job_oracles import Batches, Row
 from pure_run import Outputs
 
 from tidewheel.apps.transit import jobs
 from tidewheel.apps.transit.hfp import HfpProcessor
-from tidewheel.apps.transit.topics import TOPICS
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processed
 from tidewheel.ingest.recording import read_recording
 
+JOB_TOPICS = ("input.vehicle-position", "input.arrival")
 TEN = [getattr(jobs, name) for name in jobs.__all__ if name != "vehicle_cell"]
 CENTRE = [(24.9300, 60.1640), (24.9540, 60.1640), (24.9540, 60.1750), (24.9300, 60.1750)]
 PASILA = [(24.9250, 60.1950), (24.9420, 60.1950), (24.9420, 60.2030), (24.9250, 60.2030)]
 PAIR = ["route", "direction", "operator", "vehicle", "other_operator", "other_vehicle"]
 RECORDINGS = ["tram6_bus550_2020", "bus510_2020", "bus520_2024", "lightrail15"]
+_NONE: Mapping[Any, Row] = MappingProxyType({})
 _OFTEN_MISSING = ("stop", "doors", "scheduled_arrival", "speed", "acc", "odometer", "route", "direction", "start")
 
 
@@ -42,70 +48,117 @@ def events_of(processed: Processed) -> pl.DataFrame:
     return events.with_columns(pl.lit(None).alias(name) for name in missing)
 
 
-def check_all(found: dict[str, Outputs], events: pl.DataFrame, *, markers: int = 0) -> dict[str, int]:
-    """Compare the final tables of all jobs with the oracles over the whole input, of which nothing is late; gives how
-    much each found. `markers`: so many deadruns were added to the positions."""
+def at_once(events: pl.DataFrame) -> dict[str, Batches]:
+    """The events of each topic as one batch: none is late."""
     plain = micros(events)
-    of = {topic: plain.filter(pl.col("topic") == topic).to_dicts() for topic in TOPICS}
-    positions, stops = [(of["input.vehicle-position"], None)], [(of["input.arrival"], None)]
-    for job in TEN:
-        assert "late" not in found[job.name], job.name
-    sizes = {}
+    return {topic: [(plain.filter(pl.col("topic") == topic).to_dicts(), None)] for topic in JOB_TOPICS}
 
-    def equal(name, table, expected):
+
+def as_cut(events: pl.DataFrame, checkpoint: Path) -> dict[str, Batches]:
+    """The events of each topic in the batches that Spark has made, each with the watermark that it moves to: a second
+    behind the highest time of the topic that is furthest behind."""
+    rows = {topic: given[0][0] for topic, given in at_once(events).items()}
+    topics = [topic for topic, those in rows.items() if those]
+    found: dict[str, list[tuple[Sequence[Row], int | None]]] = {topic: [] for topic in topics}
+    start, highest = dict.fromkeys(topics, 0), dict.fromkeys(topics, 0)
+    offsets = checkpoint / "spark" / "offsets"
+    for number in range(len([*offsets.glob("[0-9]*")])):
+        told = json.loads((offsets / str(number)).read_text(encoding="utf-8").splitlines()[-1])
+        ends = {topic: told["positions"][topic]["0"] for topic in topics}
+        taken = {topic: rows[topic][start[topic] : end] for topic, end in ends.items()}
+        highest = {topic: max([highest[topic], *(row["event_time"] for row in taken[topic])]) for topic in topics}
+        mark = min(highest.values()) - oracle.SECOND if all(highest.values()) else None
+        assert told["watermark"] == mark, number
+        for topic in topics:
+            found[topic].append((taken[topic], mark))
+        start = ends
+    assert start == {topic: len(rows[topic]) for topic in topics}, "all was read"
+    return dict(found)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """How much each job found, and how many rows were too late for it."""
+
+    sizes: dict[str, int]
+    late: dict[str, int]
+
+
+def check_all(found: dict[str, Outputs], given: Mapping[str, Batches], *, known: Mapping[Any, Row] = _NONE) -> Checked:
+    """Compare the final tables of all jobs, and how many rows were late, with the oracles over the whole input. `known`
+    are the final stops that an answer was found for."""
+    positions, stops = (given[topic] for topic in JOB_TOPICS)
+    checked = Checked({}, {})
+
+    def equal(name, table, expected, late):
         assert table == expected, name
-        sizes[name] = len(expected)
+        assert late_rows(found[name]) == late, name
+        checked.sizes[name] = len(expected)
+        checked.late[name] = late
 
-    expected, _ = oracle.vehicle_distribution(positions)
-    table = final_table(found["vehicle-distribution"], ["cell"], ["vehicles"])
-    equal("vehicle-distribution", {key: count for key, (count,) in table.items() if count}, expected)
-    expected, _, repeats, unscheduled = oracle.delay_distribution(stops)
+    expected, late = oracle.vehicle_distribution(positions)
+    equal("vehicle-distribution", vehicles(found["vehicle-distribution"]), expected, late)
+    expected, late = oracle.final_stop_distribution(positions, known)
+    equal("final-stop-distribution", vehicles(found["final-stop-distribution"]), expected, late)
+    expected, late, repeats, unscheduled = oracle.delay_distribution(stops)
     table = final_table(found["delay-distribution"], ["cell"], ["arrivals", "p50", "p90", "p99"])
-    equal("delay-distribution", table, expected)
+    equal("delay-distribution", table, expected, late)
     assert repeats == height(found["delay-distribution"], "duplicates")
     assert unscheduled == skipped(found["delay-distribution"])["without_schedule"]
     table = final_table(found["flow-direction"], ["cell"], ["neighbour", "crossings", "total"])
-    equal("flow-direction", table, oracle.flow_direction(positions)[0])
-    expected, _ = oracle.emergency_stop(positions)
+    equal("flow-direction", table, *oracle.flow_direction(positions))
+    expected, late = oracle.emergency_stop(positions)
     wanted = sorted((*key, values[0], *rounded(values[1:])) for key, values in expected.items())
     for name in ("emergency-stop", "emergency-stop-sql"):
         columns = ["operator", "vehicle", "match_start", "match_end", "mode", "speed_difference"]
         columns += ["strongest_deceleration", "lat", "lon"]
         rows = sorted((*row[:5], *rounded(row[5:])) for row in select(found[name], columns))
-        equal(name, rows, wanted)
+        equal(name, rows, wanted, late)
     keys = ["operator", "vehicle", "operating_day", "start", "route", "direction"]
     values = ["first_time", "last_time", "duration", "distance", "events", "highest_speed", "stops_served"]
-    expected, _, repeats = oracle.journeys(positions)
+    expected, late, repeats = oracle.journeys(positions)
     whole = {key: row for key, row in final_table(found["journeys"], keys, values).items() if row}
-    equal("journeys", exact(latest_sessions(whole)), exact(expected))
+    equal("journeys", exact(latest_sessions(whole)), exact(expected), late)
     assert repeats == height(found["journeys"], "duplicates")
+    late = oracle.late_samples(positions)
     columns = [*PAIR, "change", "event_time", "since", "distance", "duration"]
     rows = [(row[:6], row[6], *row[7:9], *rounded(row[9:])) for row in select(found["bunching"], columns)]
     wanted = [(*row[:4], *rounded(row[4:])) for row in oracle.bunching(positions)]
-    equal("bunching", sorted(rows, key=repr), sorted(wanted, key=repr))
+    equal("bunching", sorted(rows, key=repr), sorted(wanted, key=repr), late)
     columns = [*PAIR, "event_time", "distance", "closing_speed"]
     rows = [(row[:6], row[6], *rounded(row[7:])) for row in select(found["closing-in"], columns)]
     wanted = [(row[0], row[1], *rounded(row[2:])) for row in oracle.closing_in(positions)]
-    equal("closing-in", sorted(rows), sorted(wanted))
+    equal("closing-in", sorted(rows), sorted(wanted), late)
     columns = ["operator", "vehicle", "fence", "change", "event_time", "since", "inside"]
-    wanted, _ = oracle.geofences(positions, {"centre": CENTRE, "Pasila": PASILA})
-    equal("geofences", sorted(select(found["geofences"], columns), key=repr), sorted(wanted, key=repr))
+    wanted, late = oracle.geofences(positions, {"centre": CENTRE, "Pasila": PASILA})
+    equal("geofences", sorted(select(found["geofences"], columns), key=repr), sorted(wanted, key=repr), late)
+    assert checked.sizes.keys() == {job.name for job in TEN}
     for job in TEN:
-        check_rows(found[job.name], len(of["input.vehicle-position"]) + markers, job)
-    marker = Counter(deadrun=markers)
-    assert skipped(found["bunching"]) == oracle.skipped(positions, place=True, route=True) + marker
-    assert skipped(found["journeys"]) == oracle.skipped(positions, place=False, journey=True) + marker
-    return sizes
+        check_rows(found[job.name], sum(len(rows) for rows, _ in positions), job)
+    assert skipped(found["bunching"]) == oracle.skipped(positions, place=True, route=True)
+    assert skipped(found["journeys"]) == oracle.skipped(positions, place=False, journey=True)
+    return checked
 
 
 def check_rows(found, count, job):
-    """Every event, and the marker, is accepted, skipped and counted, or late; of arrivals the job takes ARS only."""
+    """Every event is accepted, skipped and counted, or late; of arrivals the job takes ARS only."""
     if job.name == "delay-distribution" and "metrics" not in found:
         return  # no vehicle arrived
     metrics = found["metrics"].filter(pl.col("stage") == 0)
     total = metrics["events"].sum()
     assert total == metrics["accepted"].sum() + metrics["late"].sum() + metrics["skipped"].sum()
+    assert metrics["late"].sum() == height(found, "late")
     assert total == count or job.name == "delay-distribution"
+
+
+def late_rows(found):
+    """Those of all stages."""
+    return sum(height(found, port) for port in found if port.startswith("late"))
+
+
+def vehicles(found):
+    """By cell and window, without cells that lost those that they had."""
+    return {key: count for key, (count,) in final_table(found, ["cell"], ["vehicles"]).items() if count}
 
 
 def latest_sessions(table):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -82,6 +82,28 @@ def vehicle_distribution(batches: Batches, *, size=30 * SECOND, every=5 * SECOND
         for window in welcome:
             key = (row["operator"], row["vehicle"], window)
             candidate = (row["event_time"], place, cell)
+            latest[key] = max(latest.get(key, candidate), candidate)
+    table = Counter((cell, window) for (_, _, window), (_, _, cell) in latest.items())
+    return dict(table), late
+
+
+def final_stop_distribution(
+    batches: Batches, known: Mapping[Any, Row], *, size=5 * MINUTE, every=5 * SECOND, lateness=5 * SECOND, resolution=9
+):
+    """(cell of the final stop, or 0 if it is not known; window) → vehicles; and how many rows are late."""
+    places = [{"lat": stop["final_lat"], "lon": stop["final_lon"]} for stop in known.values()]
+    cell_of = dict(zip(known, cells(places, resolution), strict=True))
+    latest: dict[tuple[Any, ...], tuple[int, int, int]] = {}
+    late = 0
+    for place, mark, row in arrivals(batches):
+        if not usable(row, place=False):
+            continue
+        time, journey = row["event_time"], (row["route"], row["direction"], row["operating_day"], row["start"])
+        welcome = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness >= mark]
+        late += not welcome
+        for window in welcome:
+            key = (row["operator"], row["vehicle"], window)
+            candidate = (time, place, cell_of.get(journey, 0))
             latest[key] = max(latest.get(key, candidate), candidate)
     table = Counter((cell, window) for (_, _, window), (_, _, cell) in latest.items())
     return dict(table), late
@@ -291,6 +313,15 @@ def distances(batches: Batches, *, every=10 * SECOND) -> dict[Any, dict[int, flo
             for two in ordered[number + 1 :]:
                 pairs[(route, direction, *one, *two)][end] = metres(mine[one][2], mine[two][2])
     return pairs
+
+
+def late_samples(batches: Batches, *, every=10 * SECOND) -> int:
+    """How many rows come when their window has given its sample."""
+    return sum(
+        mark is not None and (row["event_time"] // every + 1) * every <= mark
+        for _, mark, row in arrivals(batches)
+        if usable(row) and row["route"] is not None and row["direction"] is not None
+    )
 
 
 def bunching(batches: Batches, *, every=10 * SECOND, nearer=200.0):

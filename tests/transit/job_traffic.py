@@ -4,32 +4,62 @@ follow each other closely, and with what is known of final stops."""
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import polars as pl
+from job_checks import JOB_TOPICS
+from job_oracles import MINUTE
 from simulator_support import MORNING
-from test_jobs_on_spark import finished
-from test_lookup_on_spark import Uncertain
 
-from tidewheel.apps.transit.final_stop import FINAL_STOP
+from tidewheel.apps.transit.final_stop import FINAL_STOP, SimulatedFinalStops
 from tidewheel.apps.transit.simulator import Simulator
 from tidewheel.apps.transit.topics import EVENTS, TOPICS
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.ingest.lookup import Asker, Limits
-from tidewheel.transport.codec import encode_columns
+from tidewheel.ingest.lookup import Asker, Limits, ProviderError
+from tidewheel.transport.codec import decode_columns, encode, encode_columns, pack
 from tidewheel.transport.log import Log, records
 
-JOB_TOPICS = ("input.vehicle-position", "input.arrival")
+END = 200 * MINUTE
+"""So far after the last event a marker lets every window end."""
+
 _EVENTS = {topic: [event for event, home in EVENTS.items() if home.topic == topic] for topic in JOB_TOPICS}
+_SPEEDS, _BRAKES = {20: 12.0, 21: 7.0, 22: 2.0, 23: 0.0}, {20: 0.0, 21: -5.0, 22: -5.0, 23: 0.0}
+"""By the second: how a vehicle comes to a standstill."""
 
 
 def traffic(*, seconds: int, rate: float, seed: int) -> pl.DataFrame:
     """What arrives in so many seconds of a morning, in its order. Each third vehicle has another one behind it, which
-    does the same 25 seconds later: when the one halts the other comes near."""
+    does the same 25 seconds later: when the one halts the other comes near. Each fourth brakes hard now and then, and
+    of its events one in ten comes a minute late."""
     frame = Simulator(start=MORNING, seed=seed, rate=rate).advance(MORNING + seconds * 1_000_000).frame
     ongoing = frame.filter(pl.col("temporal") == "ongoing")
     later = pl.col("event_time", "arrival_time") + pl.duration(seconds=25)
     followers = ongoing.filter(pl.col("vehicle") % 3 == 0).with_columns(later, pl.col("vehicle") + 50_000)
-    return pl.concat([ongoing, followers]).sort("arrival_time", maintain_order=True)
+    fourth = pl.col("vehicle") % 4 == 0
+    second = pl.when(fourth & (pl.col("event") == "vp")).then(pl.col("event_time").dt.epoch("s") % 40)
+    held = fourth & (pl.col("event_time").dt.epoch("s") % 10 == 7)
+    return (
+        pl.concat([ongoing, followers])
+        .with_columns(
+            speed=second.replace_strict(_SPEEDS, default=pl.col("speed")),
+            acc=second.replace_strict(_BRAKES, default=pl.col("acc")),
+            arrival_time=pl.col("arrival_time") + pl.when(held).then(pl.duration(minutes=1)).otherwise(pl.duration()),
+        )
+        .sort("arrival_time", maintain_order=True)
+    )
+
+
+class Uncertain:
+    """Knows some lines, does not know others, and cannot tell of some."""
+
+    async def ask(self, key):
+        match int(key[0][:4] if key[0][:4].isdecimal() else 0) % 3:
+            case 0:
+                return await SimulatedFinalStops().ask(key)
+            case 1:
+                return None
+            case _:
+                raise ProviderError("broken", again=False, healthy=True)
 
 
 def fill(log: Log, *, seconds: int, rate: float, seed: int) -> None:
@@ -48,6 +78,26 @@ def fill(log: Log, *, seconds: int, rate: float, seed: int) -> None:
     finished(log, came)
     limits = Limits(breaker_failures=10_000)
     Asker(log, FINAL_STOP, Uncertain(), topics=JOB_TOPICS[0], type=VehiclePosition, limits=limits).run(until_idle=True)
+
+
+def finished(log: Log, events: pl.DataFrame) -> None:
+    """Let time pass by all windows: with a deadrun long after the last event, which all jobs skip."""
+    last = max(time for time in events["event_time"].cast(pl.Int64) if time is not None)
+    for topic, event in (("input.vehicle-position", "vp"), ("input.arrival", "due")):
+        marker = pack(TOPICS[topic](journey="deadrun", event=event, operator=9, vehicle=9), event_time=last + END)
+        log.append(topic, records([encode(marker)], event_times=[last + END]))
+
+
+def events_in(log: Log, topics: Sequence[str] = JOB_TOPICS) -> pl.DataFrame:
+    """What the jobs read, in the order of each topic."""
+    frames = [
+        pl.DataFrame(pl.from_arrow(decode_columns(TOPICS[topic], batch.records["value"]).columns)).with_columns(
+            topic=pl.lit(topic)
+        )
+        for topic in topics
+        for batch in log.read(topic, 0, 0)
+    ]
+    return pl.concat(frames, how="diagonal")
 
 
 def put(log: Log, topic: str, frame: pl.DataFrame) -> None:

@@ -6,37 +6,36 @@ import random
 import re
 from pathlib import Path
 
-import job_oracles as oracle
 import polars as pl
 import pytest
-from job_checks import RECORDINGS, TEN, check_all, events_of, recording
+from job_checks import RECORDINGS, TEN, as_cut, at_once, check_all, events_of, recording
+from job_traffic import events_in, fill, finished
+from test_lookup_kills import answers
 
 import tidewheel as tw
-from tidewheel.apps.transit.simulator import Simulator
-from tidewheel.apps.transit.topics import TOPICS
 from tidewheel.engine.launch import Target, start_flows
-from tidewheel.model.time import instant
+from tidewheel.model.watermarks import Strategy
 from tidewheel.transport import event_pb2
-from tidewheel.transport.codec import decode_columns, encode, pack
-from tidewheel.transport.log import Log, open_log, records
+from tidewheel.transport.codec import decode_columns
+from tidewheel.transport.log import Log, open_log
 from tidewheel.transport.registry import TypeRegistry, type_name
 from tidewheel.transport.type_topic import load_types
 
-END = 200 * oracle.MINUTE
-"""So far after the last event a marker lets every window end."""
+NEVER_LATE = tw.watermarks.bounded("2 h")
+DEFAULT = TEN[0].watermark
 
 
-def run_all(spark, log: Log, checkpoint: Path, *, batch: int) -> None:
+def run_all(spark, log: Log, checkpoint: Path, *, batch: int, mark: Strategy = NEVER_LATE, way: str = "") -> None:
     """All ten in one query, into topics of their names."""
-    # Nothing is late, so that every cut into batches must give the same.
-    mark = tw.watermarks.bounded("2 h")
     targets = {}
     for job in TEN:
         [(topic, message)] = job.reads.items()
-        result = job(tw.stream(log, topic, type=message, watermark=mark)).named(job.name)
+        result = job(tw.stream(log, topic, type=message, watermark=mark)).named(job.name + way)
         places = {"results": "analytics"}
         targets[result] = {
-            port: Target(log.topic(f"{places.get(port, port)}.{job.name}"), job.writes if port == "results" else None)
+            port: Target(
+                log.topic(f"{places.get(port, port)}.{result.name}"), job.writes if port == "results" else None
+            )
             for port in result.schemas()
         }
     run = start_flows(
@@ -64,40 +63,41 @@ def read(log: Log, topic: str, kind: str | None = None) -> pl.DataFrame | None:
     return pl.concat(frames) if frames else None
 
 
-def outputs(log: Log, job) -> dict[str, pl.DataFrame]:
-    found = {"results": read(log, f"analytics.{job.name}", type_name(job.writes))}
+def outputs(log: Log, job, way: str = "") -> dict[str, pl.DataFrame]:
+    found = {"results": read(log, f"analytics.{job.name}{way}", type_name(job.writes))}
     there = {info.name for info in log.topics()}
-    for port in ("late", "duplicates", "metrics"):
-        if f"{port}.{job.name}" in there:
-            found[port] = read(log, f"{port}.{job.name}")
+    for port in ("late", "late_2", "late_3", "duplicates", "metrics"):
+        if f"{port}.{job.name}{way}" in there:
+            found[port] = read(log, f"{port}.{job.name}{way}")
     return {port: frame for port, frame in found.items() if frame is not None}
 
 
-def finished(log: Log, events: pl.DataFrame) -> None:
-    """Let time pass by all windows: with a deadrun long after the last event, which all jobs skip."""
-    last = max(time for time in events["event_time"].cast(pl.Int64) if time is not None)
-    for topic, event in (("input.vehicle-position", "vp"), ("input.arrival", "due")):
-        marker = pack(TOPICS[topic](journey="deadrun", event=event, operator=9, vehicle=9), event_time=last + END)
-        log.append(topic, records([encode(marker)], event_times=[last + END]))
+@pytest.fixture(scope="module")
+def city(tmp_path_factory):
+    """A log with traffic of which every job has something to tell."""
+    with open_log(tmp_path_factory.mktemp("city") / "city.tw", sync="normal") as log:
+        fill(log, seconds=240, rate=40, seed=11)
+        yield log
 
 
-def test_simulated_traffic(spark, tmp_path):
-    simulator = Simulator(start=instant("2025-10-09T07:40:00+03:00"), seed=11, rate=40)
-    chunk = simulator.advance(simulator.start + 8 * oracle.MINUTE)
-    dice = random.Random(3)
-    tables = []
-    for number, batch in enumerate((1_000_000, dice.randrange(2_000, 6_000))):
-        with open_log(tmp_path / f"city{number}.tw") as log:
-            processed = chunk.records()
-            for topic, given in processed.topics.items():
-                for start in range(0, given.num_rows, 1_500):
-                    log.append(topic, given.slice(start, 1_500))
-            sizes = check_run(spark, log, events_of(processed), tmp_path / f"run{number}", batch)
-            tables.append(sizes)
-    assert tables[0] == tables[1]
-    assert {"vehicle-distribution", "delay-distribution", "flow-direction", "journeys", "geofences"} <= {
-        name for name, size in sizes.items() if size
-    }
+def test_simulated_traffic(spark, city, tmp_path):
+    run_all(spark, city, tmp_path / "run", batch=1_000_000)
+    found = {job.name: outputs(city, job) for job in TEN}
+    checked = check_all(found, at_once(events_in(city)), known=answers(city))
+    assert min(checked.sizes.values()) > 5, checked.sizes
+    assert not any(checked.late.values())
+
+
+def test_simulated_traffic_of_which_some_is_late(spark, city, tmp_path):
+    run_all(spark, city, tmp_path / "run", batch=random.Random(3).randrange(2_000, 6_000), mark=DEFAULT, way=".live")
+    found = {job.name: outputs(city, job, ".live") for job in TEN}
+    given = as_cut(events_in(city), tmp_path / "run")
+    checked = check_all(found, given, known=answers(city))
+    assert min(checked.sizes.values()) > 5, checked.sizes
+    on_time = ("delay-distribution", "final-stop-distribution", "journeys")  # their windows are long
+    assert min(count for name, count in checked.late.items() if name not in on_time) > 0, checked.late
+    for name in ("vehicle-distribution", "final-stop-distribution"):
+        assert "LATE" in found[name]["results"]["pane_timing"], name
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
@@ -106,10 +106,7 @@ def test_recordings(spark, shared, tmp_path, name):
     with open_log(tmp_path / "city.tw") as log:
         for topic, given in processed.topics.items():
             log.append(topic, given)
-        check_run(spark, log, events_of(processed), tmp_path / "run", 2_000)
-
-
-def check_run(spark, log, events, checkpoint, batch):
-    finished(log, events)
-    run_all(spark, log, checkpoint, batch=batch)
-    return check_all({job.name: outputs(log, job) for job in TEN}, events, markers=1)
+        finished(log, events_of(processed))
+        run_all(spark, log, tmp_path / "run", batch=2_000)
+        checked = check_all({job.name: outputs(log, job) for job in TEN}, at_once(events_in(log)))
+        assert not any(checked.late.values())
