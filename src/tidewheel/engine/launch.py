@@ -42,6 +42,7 @@ from tidewheel.engine.query import (
 from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import session
 from tidewheel.engine.window_columns import TIME
+from tidewheel.engine.workers import Lasting
 from tidewheel.errors import DefinitionError, FlowError, TopicNotFoundError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Duration, now
@@ -108,7 +109,7 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
     return as_columns(kept, flow.name, schemas)
 
 
-class _Mark:
+class _Mark(Lasting):
     """The highest event time of rows that can be believed: Spark's watermark follows it."""
 
     def __init__(self, flow: Flow, future: Duration | None) -> None:

@@ -185,7 +185,8 @@ def row_parcels(
     follows (`marked` finds it in a frame); with `ended`, the whole input, with the time of its end. By the clock of
     whoever reads a stream its rows are from the future or not. Rows that were once read from a log have the columns
     `as_read` again, and are judged by when they reached it."""
-    dealer = Dealer(flows, buckets, judged=ended)
+    dealer = _RowDealer(flows, buckets, judged=ended)
+    names = [flow.name for flow in flows]
     ids = bucket_ids(buckets)
     tick = Tick(None, END_OF_TIME if ended else None, clock)
     schema = _ARROW.append(pa.field("mark", pa.timestamp("us", "UTC")))
@@ -205,9 +206,9 @@ def row_parcels(
             elif not ended:
                 rows = rows.with_columns(pl.lit(now(), pl.Int64).alias(ARRIVAL))
             parcels: dict[int, Parcel] = {}
-            for flow in flows:
+            for name in names:
                 spare = (task + number) % buckets
-                dealer.deal(parcels, flow.name, [Rows(rows)], None, arrival=arrival, spare=spare)
+                dealer.deal(parcels, name, [Rows(rows)], None, arrival=arrival, spare=spare)
             # Every bucket hears of the time, whatever it gets; and it gets what a task gives in its order.
             out = _rows(parcels, ids, task * _FRAMES_PER_TASK + number, tick, everyone=first)
             mark = marked(rows)
@@ -220,6 +221,10 @@ def row_parcels(
     return frame.mapInArrow(half, spark_schema(schema))
 
 
+class _RowDealer(Lasting, Dealer):
+    """A dealer as tasks that read rows take it along."""
+
+
 class _StateHalf(Lasting, SecondHalf):
     """The second half as a state operator takes it along."""
 
@@ -227,7 +232,7 @@ class _StateHalf(Lasting, SecondHalf):
 class _BucketProcessor(StatefulProcessor):
     """The stages of one depth in Spark's state operator."""
 
-    def __init__(self, half: SecondHalf, buckets: int, *, spark_time: bool, made_for: MadeFor | None) -> None:
+    def __init__(self, half: SecondHalf, buckets: int, *, spark_time: bool, made_for: MadeFor | None = None) -> None:
         self._half = half
         self._made_for = made_for
         self._numbers = {value: number for number, value in enumerate(bucket_ids(buckets))}
