@@ -133,6 +133,19 @@ def test_malformed_records_are_dead_letters_and_markers_are_left_out(log, tmp_pa
     assert len(decoded(log, "dead.archive")) == 2
 
 
+@pytest.mark.parametrize("count", [3, 5, 20], ids=["fewer", "as many", "more"])
+def test_a_topic_that_was_made_anew_is_not_taken_for_the_one_before(count, log, tmp_path):
+    log.append(INPUT, positions(range(5)))
+    archived(log, tmp_path / "archive")
+    log.forget("archive")
+    log.delete_topic(INPUT)
+    log.append(INPUT, positions(range(count)))
+    with pytest.raises(CheckpointError, match="made anew since it was archived"):
+        archived(log, tmp_path / "archive")
+    archived(log, tmp_path / "other")
+    assert rows(tmp_path / "other").height == count
+
+
 def test_what_makes_no_sense_is_refused(log, tmp_path):
     log.append(INPUT, positions(range(5)))
     archived(log, tmp_path / "archive")

@@ -29,7 +29,7 @@ from tidewheel.engine.options import ReadOptions
 from tidewheel.engine.planning import Piece
 from tidewheel.engine.reading import ReadInfo, read_pieces
 from tidewheel.errors import CheckpointError, DefinitionError
-from tidewheel.transport.log import Log
+from tidewheel.transport.log import Log, TopicInfo
 
 __all__ = ["GROUP", "Archive", "Archiver"]
 
@@ -44,11 +44,13 @@ _NO_TIME = "__HIVE_DEFAULT_PARTITION__"  # what readers of such folders take for
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far a topic is archived: the next offset of each partition, and what its files are made of."""
+    """How far a topic is archived: the next offset of each partition, and what its files are made of. `topic` is the
+    topic's id; archives from before there were ids do not know it."""
 
     log: str
     type: str
     positions: Mapping[int, int] = field(default_factory=dict)
+    topic: str | None = None
 
 
 class Archive:
@@ -92,7 +94,8 @@ class Archive:
                 f"{path} is of version {fields['version']}, this Tidewheel reads version {_VERSION}; use the version "
                 "that wrote it, or another folder"
             )
-        return _Progress(fields["log"], fields["type"], {int(part): end for part, end in fields["positions"].items()})
+        positions = {int(part): end for part, end in fields["positions"].items()}
+        return _Progress(fields["log"], fields["type"], positions, fields.get("topic"))
 
     def place(self, topic: str) -> Path:
         """The folder of a topic."""
@@ -151,19 +154,31 @@ class Archiver:
         progress = archive.progress(topic)
         if progress is None:
             firsts = {part: log.position(topic, part, "earliest") for part in range(info.partitions)}
-            progress = _Progress(log.identity, type_of(log, [topic]), firsts)
+            progress = _Progress(log.identity, type_of(log, [topic]), firsts, info.id)
         if progress.log != log.identity:
             raise CheckpointError(
                 f"{archive.place(topic)} was archived from another log than {log.address!r}: its offsets mean nothing "
                 "here. Use another folder"
             )
+        self._check(info, progress)
         for path, partition, end in archive._parts(topic):
             if end > progress.positions.get(partition, 0):
                 path.unlink()
         return progress
 
+    def _check(self, info: TopicInfo, progress: _Progress) -> None:
+        """Offsets are of a topic, not of its name: another one of that name begins at 0 again."""
+        beyond = any(end > info.next_offsets[partition] for partition, end in progress.positions.items())
+        if beyond or progress.topic not in (None, info.id):
+            raise CheckpointError(
+                f"topic {info.name!r} was deleted and made anew since it was archived in "
+                f"{self._archive.place(info.name)}: its offsets begin again. Use another folder"
+            )
+
     def _step(self, topic: str, limit: int) -> int:
         progress = self._topics[topic]
+        info = self._log.topic_info(topic)
+        self._check(info, progress)
         options = ReadOptions(
             log=self._log.address,
             topics=(topic,),
@@ -174,7 +189,7 @@ class Archiver:
         )
         positions = dict(progress.positions)
         count = 0
-        for partition in range(self._log.topic_info(topic).partitions):
+        for partition in range(info.partitions):
             start = positions.get(partition, 0)
             blocks = self._log.blocks(topic, partition, start, limit=limit)
             if blocks:
@@ -183,7 +198,7 @@ class Archiver:
                 positions[partition] = end
                 count += end - start
         if count:
-            moved = _Progress(progress.log, progress.type, positions)
+            moved = _Progress(progress.log, progress.type, positions, info.id)
             self._note(topic, moved)
             self._topics[topic] = moved
             self._log.commit(GROUP, {(topic, partition): end for partition, end in positions.items()})
@@ -218,6 +233,7 @@ class Archiver:
             "version": _VERSION,
             "log": progress.log,
             "type": progress.type,
+            "topic": progress.topic,
             "positions": {str(part): end for part, end in sorted(progress.positions.items())},
         }
         with open(fresh, "w", encoding="utf-8") as file:
