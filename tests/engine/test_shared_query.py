@@ -202,10 +202,14 @@ def test_a_checkpoint_keeps_its_number_of_buckets(spark, log, orders, tmp_path):
         result = totals(orders).named("totals")
         tw.run(result, log=log, checkpoint=tmp_path / "run", spark=spark, available_now=True, **options).wait()
 
+    before = spark.conf.get("spark.sql.shuffle.partitions")
     go_on(buckets=3)
     put(log, (4, "fi", 100), (31, "fi", 1))
     go_on()
     assert ("fi", second(0), 106) in rows(log, "analytics.totals", ["country", "window_start", "total"])
+    partitions = {path.name for path in (tmp_path / "run" / "spark" / "state" / "0").iterdir() if path.name.isdigit()}
+    assert partitions == {"0", "1", "2"}, "a partition for each bucket"
+    assert spark.conf.get("spark.sql.shuffle.partitions") == before
     with pytest.raises(CheckpointError, match="buckets was 3 and is 2"):
         go_on(buckets=2)
 

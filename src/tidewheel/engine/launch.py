@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -234,7 +235,8 @@ class _Shared:
             .option("parcels", base64.b64encode(cloudpickle.dumps(dict(self.targets))).decode())  # type: ignore[no-untyped-call]
             .option("checkpointLocation", self.held.spark_folder)
         )
-        return writer.trigger(availableNow=True).start() if self.available_now else writer.start()
+        with _partitions(self.spark, self.buckets):
+            return writer.trigger(availableNow=True).start() if self.available_now else writer.start()
 
     def without_the_failed(self, error: PySparkException) -> StreamingQuery | None:
         """Take out the one that broke the query, and start the others again; None if it was none of them, or the last
@@ -251,6 +253,20 @@ class _Shared:
         reached = Offset.from_json(self.held.last_offset())
         roster.suspend(flow, reason, where(reached, flow, roster)).write(self.held.roster_file)
         return self.start()
+
+
+@contextmanager
+def _partitions(spark: SparkSession, buckets: int) -> Iterator[None]:
+    """Let a query that is started now have a partition for each bucket: one without a bucket costs each batch as much
+    as one with, and does nothing. (A query goes on with the settings of its start, one with a checkpoint with the
+    number of partitions in it.)"""
+    name = "spark.sql.shuffle.partitions"
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, str(buckets))
+    try:
+        yield
+    finally:
+        spark.conf.set(name, before)
 
 
 def run(
