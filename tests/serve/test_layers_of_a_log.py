@@ -50,6 +50,7 @@ def made(log, **options):
         ({"topic": "x", "expiry": "10 s"}, "Expected `int"),
         ({"topic": "x", "key": ["a", "a"]}, "key has 'a' twice"),
         ({"topic": "x", "key": ["a-b"]}, "$[0].key[0]"),
+        ({"topic": "x", "filters": ["a"], "filters_also": {"b": ["c"]}}, "filters_also has 'b'"),
         ({"topic": "x", "scale": {"kind": "sequential", "domain": [0, 1], "colours": ["#000000", "#ffffff"]}}, "value"),
         ({"topic": "x", "value": {"field": "v"}, "scale": {"kind": "categorical"}}, "needs categories"),
         (
@@ -107,7 +108,8 @@ def test_every_transit_job_has_a_layer_that_names_fields_of_its_message():
     for layer in LAYERS:
         fields = set(types.schema(found[layer.topic.removeprefix("analytics.")].writes).names)
         geometry = {value for name, value in layer.description()["geometry"].items() if name != "kind" and value}
-        named = {*layer.key, *layer.filters, *geometry, *(figure.field for figure in layer.figures)}
+        filtered = {field for name in layer.filters for field in layer.filtered_fields(name)}
+        named = {*layer.key, *filtered, *geometry, *(figure.field for figure in layer.figures)}
         assert named | ({layer.value.field} if layer.value else set()) <= fields, layer.name
         if "window_end" in fields and layer.name != "journeys":
             assert (layer.period, layer.expiry) == (None, None)  # the windows tell

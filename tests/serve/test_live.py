@@ -13,7 +13,7 @@ from serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, 
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tidewheel.apps.transit.transit_pb2 import VehicleCell
+from tidewheel.apps.transit.transit_pb2 import Bunching, VehicleCell
 from tidewheel.model.time import now
 from tidewheel.serve import Layer, serve
 from tidewheel.serve.layer import Point
@@ -85,6 +85,18 @@ def test_a_region_and_filters_choose_what_a_client_gets_and_what_leaves_them_is_
         vehicles(log, (9, 24.95, 60.21), mode="bus")
         other.until(lambda: other.layers["vehicles"] == {}, "no longer one of them")
         assert set(page.layers["vehicles"]) <= {"1/8", "1/9"}
+
+
+def test_a_pair_passes_a_filter_with_either_of_its_vehicles(log, start):
+    pairs = {"route": ["550"] * 3, "vehicle": [1, 2, 3], "other_vehicle": [4, 5, 6], "change": ["start"] * 3}
+    put(log, Bunching, "analytics.bunching", {**pairs, "operator": [18, 6, 40], "other_operator": [6, 18, 40]})
+    with viewer(start()) as page:
+        page.subscribe("bunching", filters={"operator": ["18"]})
+        assert {item["f"]["vehicle"] for item in page.layers["bunching"].values()} == {1, 2}
+        page.subscribe("bunching", filters={"operator": ["18", "40"], "route": ["550"]}, id=2)
+        assert {item["f"]["vehicle"] for item in page.layers["bunching"].values()} == {1, 2, 3}
+        page.subscribe("bunching", filters={"operator": ["18"], "route": ["1"]}, id=3)
+        assert page.layers["bunching"] == {}
 
 
 def test_a_region_does_not_touch_alerts_whose_list_tells_of_all_places(log, start):

@@ -40,6 +40,8 @@ export interface Layer extends Colouring {
   figures: Figure[];
   /** The fields of its items that filters look at. */
   filters: string[];
+  /** Further fields that a filter looks at: one that has an allowed value is enough. */
+  filters_also?: Record<string, string[]>;
   /** Milliseconds after arrival. */
   expiry: number;
   on: boolean;

@@ -1,10 +1,16 @@
 import type {Filters, Item, Layer} from "./contract";
 
+/** The fields of a layer's items in which a filter looks for its values. */
+function looksAt(layer: Layer, filter: string): string[] {
+  return [filter, ...(layer.filters_also?.[filter] ?? [])];
+}
+
 /** Does the item pass? Only the fields that its layer lets filters look at count. */
 export function passes(item: Item, layer: Layer, filters: Filters): boolean {
-  for (const field of layer.filters) {
-    const allowed = filters[field];
-    if (allowed && allowed.length > 0 && !allowed.includes(String(item.f[field] ?? ""))) return false;
+  for (const filter of layer.filters) {
+    const allowed = filters[filter];
+    if (!allowed || allowed.length === 0) continue;
+    if (!looksAt(layer, filter).some((field) => allowed.includes(String(item.f[field] ?? "")))) return false;
   }
   return true;
 }
@@ -44,7 +50,7 @@ export function natural(a: string, b: string): number {
   return a.localeCompare(b, undefined, {numeric: true});
 }
 
-/** The values that were ever seen of each field that can be filtered: what a filter can offer. */
+/** The values that were ever seen by each filter's fields: what a filter can offer. */
 export class Known {
   #values = new Map<string, Set<string>>();
   #sorted = new Map<string, string[]>();
@@ -52,25 +58,27 @@ export class Known {
   /** True when something new was among them. */
   learn(layer: Layer, items: readonly Item[]): boolean {
     let fresh = false;
-    for (const field of layer.filters) {
-      let values = this.#values.get(field);
-      if (!values) this.#values.set(field, (values = new Set()));
+    for (const filter of layer.filters) {
+      let values = this.#values.get(filter);
+      if (!values) this.#values.set(filter, (values = new Set()));
       const before = values.size;
-      for (const item of items) {
-        const value = item.f[field];
-        if (value !== undefined && value !== null && value !== "") values.add(String(value));
+      for (const field of looksAt(layer, filter)) {
+        for (const item of items) {
+          const value = item.f[field];
+          if (value !== undefined && value !== null && value !== "") values.add(String(value));
+        }
       }
       if (values.size > before) {
         fresh = true;
-        this.#sorted.delete(field);
+        this.#sorted.delete(filter);
       }
     }
     return fresh;
   }
 
-  of(field: string): string[] {
-    let sorted = this.#sorted.get(field);
-    if (!sorted) this.#sorted.set(field, (sorted = [...(this.#values.get(field) ?? [])].sort(natural)));
+  of(filter: string): string[] {
+    let sorted = this.#sorted.get(filter);
+    if (!sorted) this.#sorted.set(filter, (sorted = [...(this.#values.get(filter) ?? [])].sort(natural)));
     return sorted;
   }
 }

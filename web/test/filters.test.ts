@@ -24,6 +24,20 @@ it("leaves layers alone that do not name the field", () => {
   expect(passes(item({mode: "metro"}), layer({filters: []}), {mode: ["bus"]})).toBe(true);
 });
 
+it("passes a pair of which either is allowed, and offers the values of both", () => {
+  const pairs = layer({filters: ["operator", "route"], filters_also: {operator: ["other_operator"]}});
+  const pair = item({operator: 18, other_operator: 6, route: "550"});
+  expect(passes(pair, pairs, {operator: ["18"]})).toBe(true);
+  expect(passes(pair, pairs, {operator: ["6", "40"]})).toBe(true);
+  expect(passes(pair, pairs, {operator: ["40"]})).toBe(false);
+  expect(passes(pair, pairs, {operator: ["6"], route: ["1"]})).toBe(false);
+  expect(passes(pair, pairs, {other_operator: ["40"]})).toBe(true);
+  const known = new Known();
+  known.learn(pairs, [pair]);
+  expect(known.of("operator")).toEqual(["6", "18"]);
+  expect(known.of("other_operator")).toEqual([]);
+});
+
 it("lifts a field's filter with its last value", () => {
   const one = toggled({}, "mode", "bus");
   expect(one).toEqual({mode: ["bus"]});

@@ -36,7 +36,7 @@ class Item:
         expires: Instant,
         window: tuple[Instant | None, Instant | None],
         place: tuple[float, float],
-        filters: tuple[str, ...],
+        filters: tuple[tuple[str, ...], ...],
         raw: bytes,
     ) -> None:
         self.k = k
@@ -93,6 +93,7 @@ def described(layer: Layer, row: Mapping[str, Any], expires: Instant | None) -> 
 def items_of(layer: Layer, frame: pl.DataFrame, *, expiry: int) -> list[Item]:
     """Prepared rows as items that expire so many microseconds after their arrival."""
     items = []
+    filters = [layer.filtered_fields(name) for name in layer.filters]
     for row in frame.to_dicts():
         expires = row["@arrival"] + expiry
         lon, lat = row["@lon"], row["@lat"]
@@ -103,7 +104,7 @@ def items_of(layer: Layer, frame: pl.DataFrame, *, expiry: int) -> list[Item]:
                 expires,
                 (row["@start"], row["@end"]),
                 (_NOWHERE, _NOWHERE) if lon is None else (lon, lat),
-                tuple(text_of(row.get(name)) for name in layer.filters),
+                tuple(tuple(text_of(row.get(field)) for field in fields) for fields in filters),
                 encode(described(layer, row, expires)),
             )
         )
@@ -139,9 +140,9 @@ class Pool:
         return mask & self.there
 
     def having(self, position: int, values: frozenset[str]) -> Mask:
-        """Whose filter field of this number has one of the values."""
+        """Whose filter of this number finds one of the values in any of its fields."""
         mask = self._filtered.get((position, values))
         if mask is None:
-            found = (item is not None and item.filters[position] in values for item in self.items)
+            found = (item is not None and not values.isdisjoint(item.filters[position]) for item in self.items)
             mask = self._filtered[position, values] = np.fromiter(found, np.bool_, len(self.items))
         return mask

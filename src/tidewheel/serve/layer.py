@@ -159,12 +159,15 @@ class Layer(_Part, frozen=True):
     alternatives: Sequence[Colouring] = ()
     figures: Sequence[Figure] = ()
     filters: Sequence[Field] = ()
+    filters_also: dict[Field, Sequence[Field]] = {}
     expiry: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
     period: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
     on: bool = True
 
     def __post_init__(self) -> None:
         _freeze(self, key=self.key, alternatives=self.alternatives, figures=self.figures, filters=self.filters)
+        also = {name: tuple(fields) for name, fields in self.filters_also.items()}
+        msgspec.structs.force_setattr(self, "filters_also", also)
         check_topic_name(self.topic)
         if not self.name:
             msgspec.structs.force_setattr(self, "name", self.topic.removeprefix(PREFIX) or self.topic)
@@ -180,6 +183,11 @@ class Layer(_Part, frozen=True):
             raise DefinitionError(
                 f"layer {self.name!r}: a scale needs a value to show; add value, or leave the scale out"
             )
+        strange = [name for name in self.filters_also if name not in self.filters]
+        if strange:
+            raise DefinitionError(
+                f"layer {self.name!r}: filters_also has {strange[0]!r}, which is none of its filters; add it to filters"
+            )
         for what, names in (("key", self.key), ("filters", self.filters), ("figures", self._figure_names())):
             twice = [name for name in names if list(names).count(name) > 1]
             if twice:
@@ -187,6 +195,10 @@ class Layer(_Part, frozen=True):
 
     def _figure_names(self) -> list[str]:
         return [figure.field for figure in self.figures]
+
+    def filtered_fields(self, name: str) -> tuple[str, ...]:
+        """The fields that the filter of this name looks at: one of them that has an allowed value is enough."""
+        return (name, *self.filters_also.get(name, ()))
 
     @property
     def cells(self) -> frozenset[str]:

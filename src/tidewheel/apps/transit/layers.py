@@ -73,6 +73,7 @@ def _pairs(
             *figures,
         ),
         filters=["operator", "route"],
+        filters_also={"operator": ["other_operator"]},
         on=False,
     )
 
