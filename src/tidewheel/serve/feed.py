@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from tidewheel.errors import DataLossError, LogError
+from tidewheel.model.panes import START_OF_TIME
 from tidewheel.model.time import Instant
 from tidewheel.model.time import now as wall_clock
 from tidewheel.serve.catalogue import Catalogue
@@ -37,9 +38,13 @@ class _Following:
     layer: Layer
     topic: str
     decode: Decoder
+    since: Instant
+    """When it began to be followed."""
     at: dict[int, int] = field(default_factory=dict)
     backlog: list[Iterator[Batch]] = field(default_factory=list)
     watermarks: dict[int, Instant] = field(default_factory=dict)
+    before: dict[int, Instant] = field(default_factory=dict)
+    """The watermarks before those that were told last: what is behind them came late."""
 
 
 class Feed:
@@ -162,7 +167,7 @@ class Feed:
         return infos
 
     def _begin(self, layer: Layer, topic: str, partitions: int, now: Instant) -> _Following:
-        each = _Following(layer, topic, Decoder(self.catalogue.registry))
+        each = _Following(layer, topic, Decoder(self.catalogue.registry), now)
         for number in range(partitions):
             part = (topic, number)
             live = offset_at(self._log, part, now - self.view[layer.name].expiry)
@@ -188,6 +193,8 @@ class Feed:
 
     def _mark(self, each: _Following, number: int, marks: tuple[Instant, ...]) -> None:
         if marks:
+            if number in each.watermarks:
+                each.before[number] = each.watermarks[number]
             each.watermarks[number] = max(*marks, each.watermarks.get(number, marks[0]))
             pulse = self.status.pulse(each.layer.topic)
             pulse.watermarks, pulse.told = each.watermarks, self._clock()
@@ -227,13 +234,16 @@ class Feed:
                 if live:
                     self.view[each.layer.name].apply(rows, now=now, watermark=watermark)
             if live:
-                self._account(each, rows)
+                self._account(each, number, rows, now)
 
-    def _account(self, each: _Following, rows: pl.DataFrame) -> None:
-        """The newest result of a block tells how long results take; those of late events would not."""
-        due = rows.filter(pl.col("@timing").is_null() | (pl.col("@timing") == "ON_TIME"))
+    def _account(self, each: _Following, number: int, rows: pl.DataFrame, now: Instant) -> None:
+        """How far event time is, and how long results take. Those of late events would tell how late these were, and
+        those of before the beginning how long nobody followed them."""
+        due = rows.filter((pl.col("@timing").is_null() | (pl.col("@timing") == "ON_TIME")) & ~pl.col("@back"))
         if due.height:
-            latest, appended = (int(due[name].to_numpy().max()) for name in ("@t", "@arrival"))
+            latest = int(due["@t"].to_numpy().max())
             pulse = self.status.pulse(each.layer.topic)
             pulse.latest = max(latest, pulse.latest or latest)
-            self.status.result(latest, appended)
+            timely = pl.col("@t") >= each.before.get(number, START_OF_TIME)
+            measured = due.filter(timely & (pl.col("@arrival") >= each.since))["@t"].to_numpy()
+            self.status.latencies.result(measured, had=now)

@@ -49,7 +49,12 @@ def _lines(feed: Feed, hub: Hub) -> Iterator[str]:
         yield _metric("lag_seconds", "gauge", "From the inputs' event time to the watermark.", status["lag"] / 1_000)
     if status.get("latency") is not None:
         quantiles = {("quantile", f"0.{name[1:]}"): value / 1_000 for name, value in status["latency"].items()}
-        yield _metric("latency_seconds", "gauge", "From an input's event time reached to its result.", quantiles)
+        yield _metric(
+            "latency_seconds",
+            "gauge",
+            "From when the inputs reached a result's event time to when it is here.",
+            quantiles,
+        )
     yield _metric("cpu_seconds_total", "counter", "Processor time of this process.", time.process_time())
     yield _metric("resident_bytes", "gauge", "Memory of this process.", _resident())
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.rate import Rate
 from tidewheel.model.time import Duration, Instant
+from tidewheel.serve.latency import Latencies
 from tidewheel.serve.moments import offset_at
 from tidewheel.transport.log import Log, Partition, TopicInfo
 
 __all__ = ["Pulse", "Status"]
 
-_RECENT: Duration = 60_000_000
 _IDLE: Duration = 30_000_000
 _REMEMBERED = 20_000
 _INPUT = "input."
@@ -51,8 +47,7 @@ class Status:
         self._reached: list[Instant] = []
         """Event times that the inputs have reached, rising, and `_when` they did."""
         self._when: list[Instant] = []
-        self._waiting: list[tuple[Instant, Instant]] = []
-        self._latencies: deque[tuple[Instant, Duration]] = deque()
+        self.latencies = Latencies()
         self._rates: dict[str, Rate] = {}
         self._moved: dict[str, tuple[Mapping[Partition, int], Instant]] = {}
         self.pulses: dict[str, Pulse] = {}
@@ -63,15 +58,10 @@ class Status:
         """Of this topic."""
         return self.pulses.setdefault(topic, Pulse())
 
-    def result(self, event_time: Instant, appended: Instant) -> None:
-        """A result of this event time was appended then: how long that took is known when the inputs were looked at."""
-        if len(self._waiting) < _REMEMBERED:
-            self._waiting.append((event_time, appended))
-
     def sum_up(self, infos: Sequence[TopicInfo], *, now: Instant) -> Mapping[str, Any]:
         """Everything as of now; times in milliseconds."""
         self._look_at_inputs(infos, now)
-        self._measure(now)
+        self.latencies.measure(self._reached, self._when, now=now)
         inputs = [info for info in infos if info.name.startswith(_INPUT)]
         results = dict(self.pulses)
         event_times = [pulse.latest for pulse in results.values() if pulse.latest is not None]
@@ -86,7 +76,7 @@ class Status:
             "behind": self._behind(inputs, now),
             "in_rate": self._rate(_INPUT, sum(sum(info.next_offsets) for info in inputs), now),
             "result_rate": self._rate("", sum(pulse.count for pulse in results.values()), now),
-            "latency": self._percentiles(),
+            "latency": self.latencies.percentiles(),
             "late": _appended(infos, "late"),
             "dead": _appended(infos, "dead"),
             "bad": sum(pulse.bad for pulse in results.values()),
@@ -125,23 +115,6 @@ class Status:
                 self._when.append(max(appended, self._when[-1] if self._when else appended))
         if len(self._reached) > 2 * _REMEMBERED:
             del self._reached[:-_REMEMBERED], self._when[:-_REMEMBERED]
-
-    def _measure(self, now: Instant) -> None:
-        """From when the inputs reached a result's event time to when the result was appended. A result of the future
-        (an early one) has no such moment; one whose moment was before the server looked is not measured either."""
-        waiting, self._waiting = self._waiting, []
-        for event_time, appended in waiting:
-            place = bisect_left(self._reached, event_time)
-            if 0 < place < len(self._reached) and appended >= self._when[place]:
-                self._latencies.append((appended, appended - self._when[place]))
-        while self._latencies and self._latencies[0][0] < now - _RECENT:
-            self._latencies.popleft()
-
-    def _percentiles(self) -> dict[str, int] | None:
-        if not self._latencies:
-            return None
-        found = np.percentile([latency for _, latency in self._latencies], [50, 90, 99], method="inverted_cdf")
-        return {name: int(value) // 1_000 for name, value in zip(("p50", "p90", "p99"), found, strict=True)}
 
     def _watermark(self, now: Instant) -> Instant | None:
         """The least of the jobs that run; if none does, the highest that was told."""
