@@ -16,6 +16,8 @@ KEY = hexadecimal(HERE)
 PLACE = centre(HERE)
 CLOCKS = "() => ['clock', 'moment'].map((name) => document.querySelector(`[data-test=${name}]`).textContent)"
 
+SHOWN = "() => window.tidewheel.app.eventClock.shown.value"
+
 
 def test_rewinding_shows_the_past_and_live_is_a_click_away(log, start, screen):
     shown = screen(start()).look_at(*PLACE)
@@ -49,6 +51,40 @@ def test_rewinding_shows_the_past_and_live_is_a_click_away(log, start, screen):
     expect(shown.page.locator("html")).to_have_attribute("data-moment", "live")
     expect(shown.alerts).to_have_count(1)
     shown.until("() => !/[#&]t=/.test(location.hash)")
+
+
+def test_a_past_that_plays_moves_on_and_becomes_live_when_it_has_caught_up(log, start, screen):
+    shown = screen(start()).look_at(*PLACE)
+    end = now() // SECOND * SECOND
+    counts(log, {HERE: 3}, end=end)
+    shown.shows("vehicle-distribution", {KEY: 3})
+    told = shown.tell("() => window.tidewheel.app.clock.now()")
+    shown.until("since => window.tidewheel.app.clock.now() > since + 4000", told)
+    counts(log, {HERE: 9}, end=end + 5 * SECOND)
+    shown.shows("vehicle-distribution", {KEY: 9})
+    shown.until("time => window.tidewheel.app.state.status.value.event_time >= time", (end + 4 * SECOND) // 1_000)
+    counts(log, {HERE: 5}, end=end + 60 * SECOND)
+    shown.shows("vehicle-distribution", {KEY: 5})
+
+    shown.test("slider").focus()
+    back = shown.tell("told => Math.ceil((window.tidewheel.app.clock.now() - told - 1500) / 1000)", told)
+    for _ in range(back):
+        shown.page.keyboard.press("ArrowLeft")
+    shown.shows("vehicle-distribution", {KEY: 3})
+    clocks, before = shown.tell(CLOCKS), shown.tell(SHOWN)
+    shown.test("play").click()
+    expect(shown.test("play")).to_have_attribute("aria-label", "Pause")
+    shown.shows("vehicle-distribution", {KEY: 9})
+    shown.until(f"before => ({SHOWN})() > before", before)
+    shown.until(f"before => ({CLOCKS})().every((text, n) => text.slice(0, 8) !== before[n].slice(0, 8))", clocks)
+    expect(shown.page.locator("html")).to_have_attribute("data-moment", "past")
+    expect(shown.test("moment")).to_contain_text("ago")
+    shown.shoot("playing")
+
+    for _ in range(4):
+        shown.test("speed").click()
+    expect(shown.page.locator("html")).to_have_attribute("data-moment", "live")
+    shown.shows("vehicle-distribution", {KEY: 5})
 
 
 def test_pause_holds_what_is_seen_and_before_there_was_nothing(log, start, screen):
