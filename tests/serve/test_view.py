@@ -127,6 +127,20 @@ def test_it_does_not_matter_how_results_are_divided_into_blocks(steps):
         assert content(whole) == content(single)
 
 
+def test_results_become_firm_though_panes_of_the_window_after_came_before():
+    view = LayerView(LAYER)
+    seen = []
+    for key_time, end, value, watermark in [
+        (9_999, 10_000, 1, 6_000),  # an early pane of the next window
+        (14_999, 15_000, 2, 6_000),  # and of the one after, from the same event
+        (9_999, 10_000, 3, 10_000),  # on time: the window after is next from here on
+        (14_999, 15_000, 2, 10_500),  # what comes of it now is shown
+    ]:
+        view.apply(rows(("a", key_time, watermark, end, False, value)), now=watermark, watermark=watermark)
+        seen.append(content(view)["a"][:2])
+    assert seen == [(9_999, 1), (9_999, 1), (9_999, 3), (14_999, 2)]
+
+
 def test_a_faster_replay_expires_faster():
     view = View(speed=4.0)
     view.add(LAYER)
