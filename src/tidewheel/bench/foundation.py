@@ -1,13 +1,16 @@
-"""The figures of the foundation: the log, and Spark's way in and out of it."""
+"""The figures of the foundation: the simulator, the log, and Spark's way in and out of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from tidewheel.bench import log, spark
 from tidewheel.bench.events import positions
 from tidewheel.bench.figures import Figure
+from tidewheel.bench.simulator import simulating
 from tidewheel.engine.session import session
 
 __all__ = ["EVENTS", "measure"]
@@ -15,18 +18,30 @@ __all__ = ["EVENTS", "measure"]
 EVENTS = 1_000_000
 
 
-def measure(events: int, folder: Path, say: Callable[[str], object]) -> Iterator[list[Figure]]:
-    """All of them, part by part."""
+def measure(
+    events: int,
+    folder: Path,
+    say: Callable[[str], object],
+    *,
+    seconds: int = 5,
+    batches: int = 100,
+    repeat: int = 3,
+    engine: SparkSession | None = None,
+) -> Iterator[list[Figure]]:
+    """All of them, part by part: of so many events, seconds of simulated time, and small batches; rates are the best of
+    so many runs. An `engine` that is given is left running."""
     say("simulating events")
+    yield simulating(folder, seconds=seconds, repeat=repeat)
     frame = positions(events)
     say("appending to the log")
-    yield log.appends(frame.head(events // 5), folder)
+    yield log.appends(frame.head(events // 5), folder, repeat=repeat)
     yield log.room(frame, folder)
     say("reading with Spark")
-    engine = session()
+    running = engine or session()
     try:
-        yield spark.reading(frame, folder, engine)
+        yield spark.reading(frame, folder, running, repeat=repeat)
         say("timing small batches")
-        yield spark.batch_times(frame.head(50_000), folder, engine)
+        yield spark.batch_times(frame.head(50_000), folder, running, measured=batches)
     finally:
-        engine.stop()
+        if engine is None:
+            running.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,11 +27,11 @@ from tidewheel.transport.registry import type_name
 __all__ = ["batch_times", "reading"]
 
 _TYPE = type_name(VehiclePosition)
-_WARM = 15
-_MEASURED = 100
+_WARM = 0.15
+"""How many batches go before those that are measured, as a share of them."""
 
 
-def reading(frame: pl.DataFrame, folder: Path, spark: SparkSession) -> list[Figure]:
+def reading(frame: pl.DataFrame, folder: Path, spark: SparkSession, *, repeat: int) -> list[Figure]:
     """All columns decoded into a sink that does nothing: from the log, from Parquet, and one message at a time."""
     with open_log(folder / "read.tw") as log:
         for part in frame.iter_slices(1_000):
@@ -40,8 +41,8 @@ def reading(frame: pl.DataFrame, folder: Path, spark: SparkSession) -> list[Figu
         )
         log_frame = _reader(spark.read, log).load()
         count = frame.height
-        from_log = best_rate(count, lambda: _drain(log_frame))
-        parquet = best_rate(count, lambda: _drain(spark.read.parquet(str(folder / "positions.parquet"))))
+        from_log = best_rate(count, lambda: _drain(log_frame), repeat=repeat)
+        parquet = best_rate(count, lambda: _drain(spark.read.parquet(str(folder / "positions.parquet"))), repeat=repeat)
         with open_log(folder / "few.tw") as few_log:
             few = frame.head(count // 10)
             for part in few.iter_slices(1_000):
@@ -55,7 +56,7 @@ def reading(frame: pl.DataFrame, folder: Path, spark: SparkSession) -> list[Figu
                 .option("transformSchema", schema)
                 .load()
             )
-            single = best_rate(few.height, lambda: _drain(singly))
+            single = best_rate(few.height, lambda: _drain(singly), repeat=repeat)
     group = "Reading all columns into a sink that does nothing"
     share = 100 * from_log / parquet
     return [
@@ -67,20 +68,19 @@ def reading(frame: pl.DataFrame, folder: Path, spark: SparkSession) -> list[Figu
     ]
 
 
-def batch_times(frame: pl.DataFrame, folder: Path, spark: SparkSession) -> list[Figure]:
+def batch_times(frame: pl.DataFrame, folder: Path, spark: SparkSession, *, measured: int) -> list[Figure]:
     """How long a small batch takes from the log to the log, beside Spark from files to files."""
     parts = list(frame.iter_slices(1_000))
     batches = [encoded(columns_of(part)) for part in parts]
-    needed = _WARM + _MEASURED
     group = "A batch from the log to the log (source and sink alone)"
     with open_log(folder / "times.tw") as log:
         log.append(TOPIC, batches[0])
         copy = _reader(spark.readStream, log).load()
         query = _writer(copy, log, folder / "full", "copy.full")
-        full = _measure(query, 1_000, lambda turn: log.append(TOPIC, batches[turn % len(parts)]), needed)
+        full = _measure(query, 1_000, lambda turn: log.append(TOPIC, batches[turn % len(parts)]), measured)
         idle = watermarks.bounded("1 s", idle="1 us", future=None).to_json()
         ticking = _reader(spark.readStream, log).option("watermark", json.dumps(idle)).option("tick", "1 us").load()
-        empty = _measure(_writer(ticking, log, folder / "empty", "copy.empty"), 0, None, needed)
+        empty = _measure(_writer(ticking, log, folder / "empty", "copy.empty"), 0, None, measured)
     files = folder / "files"
     files.mkdir()
     stage = folder / "stage"
@@ -101,7 +101,7 @@ def batch_times(frame: pl.DataFrame, folder: Path, spark: SparkSession) -> list[
         .option("checkpointLocation", str(folder / "file-checkpoint"))
         .start()
     )
-    spark_files = _measure(query, 1_000, put, needed)
+    spark_files = _measure(query, 1_000, put, measured)
     figures = []
     for name, times, aimed in (
         ("1,000 events", full, True),
@@ -138,15 +138,16 @@ def _drain(frame: DataFrame) -> None:
 
 
 def _measure(
-    query: StreamingQuery, rows: int, feed: Callable[[int], object] | None, needed: int
+    query: StreamingQuery, rows: int, feed: Callable[[int], object] | None, measured: int
 ) -> list[dict[str, float]]:
     """How long each phase of the batches with so many rows took, in milliseconds, without the first ones. `feed` adds
     the rows of one batch, when all that was there before (as much as one batch) has been read."""
+    warm = math.ceil(measured * _WARM)
     sizes: dict[int, int] = {}
     times: dict[int, dict[str, float]] = {}
     fed = 1
     try:
-        while len(times) < needed:
+        while len(times) < warm + measured:
             # All batches again and again, where one waits for the next, would slow down what is measured.
             last = last_batch(query) if feed is not None else None
             for progress in batches_of(query) if feed is None else [last] if last is not None else []:
@@ -161,7 +162,7 @@ def _measure(
             time.sleep(0.01 if feed is not None else 1.0)
     finally:
         query.stop()
-    return [times[batch] for batch in sorted(times)][_WARM:]
+    return [times[batch] for batch in sorted(times)][warm:]
 
 
 def _one_at_a_time(batches: Iterator[Any], info: Any) -> Iterator[pa.RecordBatch]:
