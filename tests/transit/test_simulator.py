@@ -3,17 +3,22 @@ from __future__ import annotations
 from itertools import islice
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator_support import MORNING, NOON, history, morning
 
+from tidewheel.apps.transit.hfp import HfpProcessor
 from tidewheel.apps.transit.simulator import Chunk, Simulator
 from tidewheel.apps.transit.simulator.city import LINES, PLACES
 from tidewheel.apps.transit.simulator.network import network
 from tidewheel.apps.transit.topics import EVENTS, TOPICS
 from tidewheel.errors import DefinitionError
+from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.model.time import instant
+from tidewheel.transport import codec
+from tidewheel.transport.log import Log
 from tidewheel.transport.registry import types
 
 SECOND = 1_000_000
@@ -80,6 +85,49 @@ class TestRate:
         vehicles = journeys.group_by("route").agg(count=pl.struct("operator", "vehicle").n_unique())
         assert vehicles.height > len(LINES)
         assert vehicles["count"].max() < 60  # type: ignore[operator]
+
+
+FAST, FAST_SECONDS = 50_000, 2
+
+
+@pytest.fixture(scope="module")
+def fast_chunks() -> list[Chunk]:
+    simulator = Simulator(start=NOON, rate=FAST, rush_hours=False)
+    return [simulator.advance(NOON + second * SECOND) for second in range(1, FAST_SECONDS + 1)]
+
+
+@pytest.fixture(scope="module")
+def fast(fast_chunks: list[Chunk]) -> pl.DataFrame:
+    return pl.concat(chunk.frame for chunk in fast_chunks)
+
+
+class TestFiftyThousandASecond:
+    """The most that is promised, down to the bytes in the log."""
+
+    def test_come(self, fast: pl.DataFrame) -> None:
+        assert fast.height == pytest.approx(FAST * FAST_SECONDS, rel=0.05)
+        assert fast["arrival_time"].is_sorted()
+
+    def test_are_of_many_vehicles_each_with_a_position_a_second(self, fast: pl.DataFrame) -> None:
+        vehicle = ["operator", "vehicle"]
+        positions = fast.filter(pl.col("event") == "vp").drop("arrival_time").unique()
+        assert positions.select(vehicle).unique().height > 0.9 * FAST / 1.077
+        gaps = positions.sort("event_time").select(pl.col("event_time").diff().over(vehicle))["event_time"].drop_nulls()
+        assert gaps.dt.total_milliseconds().min() >= 1_000  # type: ignore[operator]
+        assert positions["vehicle"].is_between(1, 99_999).all()
+
+    def test_are_all_in_the_log(self, fast_chunks: list[Chunk], fast: pl.DataFrame, log: Log) -> None:
+        pipeline = Pipeline(log, HfpProcessor(), source="simulator")
+        for chunk in fast_chunks:
+            pipeline.deliver_processed(chunk.records(), received=len(chunk))
+        expected = fast.filter((pl.col("event") == "vp") & (pl.col("temporal") == "ongoing"))
+        topic = "input.vehicle-position"
+        values = pa.chunked_array(batch.records["value"] for batch in log.read(topic, 0, 0))
+        found = pl.DataFrame(codec.decode_columns(TOPICS[topic], values).columns)
+        assert found.equals(expected.rename({"arrival_time": "ingestion_time"}).select(found.columns))
+        report = pipeline.report()
+        assert report.received == fast.height == sum(report.topics.values()) + sum(report.filtered.values())
+        assert {name: log.topic_info(name).count for name in report.topics} == dict(report.topics)
 
 
 class TestChunks:
