@@ -21,9 +21,10 @@ from tidewheel.serve.limits import Limits
 from tidewheel.transport import codec
 from tidewheel.transport.aliases import Aliases
 from tidewheel.transport.dynamic import define_message
+from tidewheel.transport.event_pb2 import TypeDefinition
 from tidewheel.transport.log import open_log, records
 from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.type_topic import TYPES_TOPIC, publish_types
 
 SECOND = 1_000_000
 
@@ -203,6 +204,37 @@ def test_what_cannot_be_decoded_is_counted_and_the_rest_is_shown(log, start):
         page.until(lambda: page.status.get("bad"), "they are told")
         assert page.status["bad"] == 3
     assert httpx.get(f"{server.url}/api/health").json()["healthy"]
+
+
+def test_a_type_that_cannot_be_loaded_is_told_and_holds_up_nothing_until_it_is_mended(log, start):
+    registry = TypeRegistry()
+    name = define_message(registry, "sales", pa.schema({"shop": pa.string(), "total": pa.float64()}))
+    kind = registry.message_class(name)
+    vehicles(log, (7, 24.9, 60.2))
+    broken = codec.pack(TypeDefinition(name=name, file_descriptor_set=b"\xff"), event_time=1)
+    log.create_topic(TYPES_TOPIC, compact=True)
+    log.append(TYPES_TOPIC, records([codec.encode(broken)], keys=[name.encode()]))
+
+    def sale(shop):
+        values = [codec.encode(codec.pack(kind(shop=shop, total=1.5), event_time=now()))]
+        log.append("analytics.sales", records(values, keys=[shop.encode()]))
+
+    sale("early")
+    server = start()
+    with viewer(server) as page:
+        page.subscribe("vehicles", "sales")
+        vehicles(log, (8, 24.9, 60.2))
+        page.until(lambda: set(page.layers["vehicles"]) == {"1/7", "1/8"}, "the others go on")
+        page.until(lambda: page.status.get("bad"), "its results are counted")
+        assert page.layers["sales"] == {}
+        health = httpx.get(f"{server.url}/api/health").json()
+        assert (health["healthy"], health["reasons"]) == (True, [])
+        assert [f"message type {name!r} cannot be loaded" in text for text in health["warnings"]] == [True]
+        assert "tidewheel_serve_broken_types 1\n" in httpx.get(f"{server.url}/metrics").text
+        publish_types(log, registry, [name])
+        eventually(lambda: server.status()["warnings"] == [], "it is mended")
+        sale("late")
+        page.until(lambda: "late" in page.layers["sales"], "what comes from there on is shown")
 
 
 def test_a_topic_that_appears_gets_its_layer_without_a_restart(log, start):

@@ -10,11 +10,13 @@ import pyarrow as pa
 import pytest
 
 from tidewheel.errors import DefinitionError
+from tidewheel.transport import codec
 from tidewheel.transport.codec import decode_columns, encode_columns
 from tidewheel.transport.dynamic import define_message
-from tidewheel.transport.log import Log, open_log
+from tidewheel.transport.event_pb2 import TypeDefinition
+from tidewheel.transport.log import Log, open_log, records
 from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import definitions, load_types, publish_types
+from tidewheel.transport.type_topic import TYPES_TOPIC, definitions, load_types, publish_types
 
 PART = pa.struct({"x": pa.int64()})
 
@@ -45,6 +47,21 @@ def loaded(log: Log) -> TypeRegistry:
     registry = TypeRegistry()
     load_types(log, registry)
     return registry
+
+
+@pytest.mark.parametrize("definition", [b"\xff", b"", b"\n\x02\x12\x00"])
+def test_a_definition_that_cannot_be_loaded_is_refused_by_name_and_need_not_hold_up_others(
+    log: Log, definition: bytes
+) -> None:
+    value = write(log, vehicles=(pa.int64(), 5))
+    bad = codec.encode(codec.pack(TypeDefinition(name="mine.Bad", file_descriptor_set=definition), event_time=0))
+    log.append(TYPES_TOPIC, records([bad], keys=[b"mine.Bad"]))
+    with pytest.raises(DefinitionError, match=r"'mine\.Bad' cannot be loaded: "):
+        load_types(log, TypeRegistry())
+    registry, broken = TypeRegistry(), dict[str, str]()
+    assert load_types(log, registry, broken=broken) == ["tidewheel.results.Counts"]
+    assert read(registry, value) == {"vehicles": 5}
+    assert [*broken] == ["mine.Bad"]
 
 
 def test_columns_in_another_order_are_the_same_fields(log: Log) -> None:

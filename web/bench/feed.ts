@@ -68,7 +68,7 @@ export class Feed {
   status(): Status {
     const now = Date.now();
     const latency = {p50: 800, p90: 1400, p99: 2300};
-    return {type: "status", now, event_time: now - 500, watermark: now - 1500, lag: 1500, behind: 0, in_rate: 2000, result_rate: 3000, latency, late: 0, dead: 0, clients: 1};
+    return {type: "status", now, event_time: now - 500, watermark: now - 1500, lag: 1500, behind: 0, in_rate: 2000, result_rate: 3000, latency, late: 0, dead: 0, bad: 0, clients: 1};
   }
 
   #cell(cell: string, i: number): Item {

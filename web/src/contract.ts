@@ -110,6 +110,8 @@ export interface Status {
   latency: {p50: number; p90: number; p99: number} | null;
   late: number;
   dead: number;
+  /** Results that could not be decoded. */
+  bad: number;
   clients: number;
   topics?: Record<string, TopicStatus>;
 }

@@ -113,7 +113,8 @@ def _geojson(path: str) -> Mapping[str, Any]:
 
 
 def _line(status: Mapping[str, Any]) -> str:
-    trouble = f", {'; '.join(status['trouble'])}" if status["trouble"] else ""
+    wrong = [*status["trouble"], *status["warnings"]]
+    trouble = f", {'; '.join(wrong)}" if wrong else ""
     latency = status["latency"]
     behind = "" if latency is None else f", results {latency['p50'] / 1_000:.1f} s after their events"
     return (

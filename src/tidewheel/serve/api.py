@@ -207,7 +207,8 @@ class Api:
         reasons = self._feed.health()
         content: dict[str, Any] = {"healthy": not reasons}
         if self._guard.knows(request.headers, request.query_params.get("token")):
-            content |= {"reasons": reasons, "clients": len(self._hub), "now": self._clock() // 1_000}
+            content |= {"reasons": reasons, "warnings": self._feed.warnings()}
+            content |= {"clients": len(self._hub), "now": self._clock() // 1_000}
         return json_response(content, 503 if reasons else 200)
 
     async def openapi(self, _: Request) -> Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -20,6 +21,7 @@ from tidewheel.transport.type_topic import TYPES_TOPIC, load_types
 __all__ = ["Catalogue", "installed_layers", "layers_of_file"]
 
 _GROUP = "tidewheel.layers"
+_logger = logging.getLogger(__name__)
 
 
 def installed_layers() -> list[Layer]:
@@ -64,6 +66,8 @@ class Catalogue:
         self.layers: Mapping[str, Layer] = {layer.name: timed(layer, None) for layer in own}
         self.topics: Mapping[str, str] = {}
         """Of each layer the topic that it shows now; a layer that is not in it has none yet."""
+        self.broken_types: Mapping[str, str] = {}
+        """The types whose definitions in the log cannot be loaded, and why. Their results cannot be decoded."""
 
     def refresh(self, infos: Iterable[TopicInfo]) -> None:
         """Look at what is in the log now."""
@@ -102,7 +106,12 @@ class Catalogue:
             self._versions[info.name] = end  # only now: what could not be read is read the next time
 
     def _read_types(self) -> None:
-        load_types(self._log, self.registry)
+        broken: dict[str, str] = {}
+        load_types(self._log, self.registry, broken=broken)  # no later look would load them: the others must not wait
+        for name, reason in broken.items():
+            if name not in self.broken_types:
+                _logger.warning("%s", reason)
+        self.broken_types = broken
 
     def _read_aliases(self) -> None:
         self._aliases = Aliases(self._log).all()

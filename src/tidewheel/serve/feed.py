@@ -101,6 +101,10 @@ class Feed:
             reasons.append(f"the reader of the log has not come round for {(self._clock() - self._alive) // 10**6} s")
         return reasons
 
+    def warnings(self) -> list[str]:
+        """What is wrong in the log itself; everything else goes on."""
+        return list(self.catalogue.broken_types.values())
+
     @property
     def layers(self) -> Mapping[str, Layer]:
         """The layers there are."""

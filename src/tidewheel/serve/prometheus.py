@@ -32,6 +32,8 @@ def _lines(feed: Feed, hub: Hub) -> Iterator[str]:
     yield _metric("results_total", "counter", "Results read.", {("topic", t): p.count for t, p in pulses.items()})
     bad = {("topic", t): p.bad for t, p in pulses.items()}
     yield _metric("undecodable_total", "counter", "Results that could not be decoded.", bad)
+    broken = len(feed.catalogue.broken_types)
+    yield _metric("broken_types", "gauge", "Types whose definitions in the log cannot be loaded.", broken)
     marks = {("topic", t): p.watermark / 1e6 for t, p in pulses.items() if p.watermark is not None}
     yield _metric("watermark_seconds", "gauge", "Event time before which everything is there.", marks)
     yield _metric("history_rows", "gauge", "Results of the last hour in memory.", feed.history.rows)

@@ -176,6 +176,7 @@ class Server:
             "shown": shown,
             **{name: latest.get(name) for name in names},
             "trouble": self.feed.health(),
+            "warnings": self.feed.warnings(),
         }
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
 from tidewheel.errors import DefinitionError, UnknownTypeError
 from tidewheel.transport import event_pb2
@@ -83,12 +83,19 @@ class TypeRegistry:
 
     def register_definition(self, name: str, file_descriptor_set: bytes) -> None:
         """Add a type from its definition (see `definition`)."""
-        files = FileDescriptorSet.FromString(file_descriptor_set)
         pool = descriptor_pool.DescriptorPool()
-        for file in files.file:
-            pool.Add(file)
+        try:
+            for file in FileDescriptorSet.FromString(file_descriptor_set).file:
+                pool.Add(file)
+            found = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+        except (DecodeError, TypeError, KeyError) as error:
+            reason = error.args[0] if error.args else error
+            raise DefinitionError(
+                f"the definition of message type {name!r} cannot be loaded: {reason}. Register the type anew with "
+                "tidewheel.types.register(..., log=log)"
+            ) from error
         with self._lock:
-            self._add(message_factory.GetMessageClass(pool.FindMessageTypeByName(name)))
+            self._add(found)
             self._definitions[name] = file_descriptor_set
 
     def registered_definition(self, name: str) -> bytes | None:

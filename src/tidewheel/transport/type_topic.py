@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidewheel.errors import TopicNotFoundError
+from tidewheel.errors import DefinitionError, TopicNotFoundError
 from tidewheel.model.time import now
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import TypeDefinition
@@ -34,14 +34,21 @@ def publish_types(log: Log, registry: TypeRegistry, names: Iterable[str]) -> lis
     return changed
 
 
-def load_types(log: Log, registry: TypeRegistry) -> list[str]:
+def load_types(log: Log, registry: TypeRegistry, *, broken: dict[str, str] | None = None) -> list[str]:
     """Register the types that the log defines and the registry does not know, or knows from another definition; what
-    the program has classes of stays. Returns their names."""
+    the program has classes of stays. Returns their names. A definition that cannot be loaded is an error; with `broken`
+    its name and the reason go there instead, and the others are loaded."""
     added = []
     for name, definition in definitions(log).items():
         if name not in registry or registry.registered_definition(name) not in (None, definition):
-            registry.register_definition(name, definition)
-            added.append(name)
+            try:
+                registry.register_definition(name, definition)
+            except DefinitionError as error:
+                if broken is None:
+                    raise
+                broken[name] = str(error)
+            else:
+                added.append(name)
     return sorted(added)
 
 

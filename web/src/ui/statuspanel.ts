@@ -60,6 +60,7 @@ export class StatusPanel {
       ["latency p50 / p90 / p99", status.latency ? [status.latency.p50, status.latency.p90, status.latency.p99].map((ms) => formatDuration(ms)).join(" / ") : "–"],
       ["late events", formatNumber(status.late)],
       ["dead letters", formatNumber(status.dead)],
+      ["unreadable results", formatNumber(status.bad)],
       ["viewers", formatNumber(status.clients)],
     ];
     if (this.#facts.childElementCount !== facts.length) {
