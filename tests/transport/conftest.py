@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from log_kinds import LOGS
 
-from tidewheel.transport.log import Log
+from tidewheel.transport.log import Log, open_log
 
 
 @pytest.fixture(params=LOGS, scope="session")
@@ -23,6 +23,13 @@ def make_log(request: pytest.FixtureRequest) -> Callable[[Path], Log]:
 def log(make_log: Callable[[Path], Log], tmp_path: Path) -> Iterator[Log]:
     """An empty log."""
     with make_log(tmp_path) as log:
+        yield log
+
+
+@pytest.fixture
+def embedded(tmp_path: Path) -> Iterator[Log]:
+    """An empty log of the kind that lets everything leave at once when it is maintained; others take their time."""
+    with open_log(tmp_path / "embedded.tw") as log:
         yield log
 
 

@@ -99,39 +99,39 @@ def test_iterating_follows_the_topic_and_commits_only_what_was_handed_out(log: L
     writer.join()
 
 
-def test_gaps_of_compaction_are_passed_over(log: Log) -> None:
-    log.create_topic("state", compact=True)
+def test_gaps_of_compaction_are_passed_over(embedded: Log) -> None:
+    embedded.create_topic("state", compact=True)
     for number in range(5):
-        log.append("state", records([b"%d" % number], keys=[b"a"]))
-    consumer = Consumer(log, "state", start=1)
-    log.maintain()
+        embedded.append("state", records([b"%d" % number], keys=[b"a"]))
+    consumer = Consumer(embedded, "state", start=1)
+    embedded.maintain()
     assert offsets(consumer.poll(timeout=0)) == [4]
     assert consumer.poll(timeout=0) == []
 
 
-def test_records_that_left_unread_are_an_error(log: Log) -> None:
-    log.append("news", records([b"0"]))
-    consumer = Consumer(log, "news", group="readers", start="earliest")
+def test_records_that_left_unread_are_an_error(embedded: Log) -> None:
+    embedded.append("news", records([b"0"]))
+    consumer = Consumer(embedded, "news", group="readers", start="earliest")
     consumer.commit()
-    log.append("news", records([b"1"]))
-    log.create_topic("news", retention=Retention(size=0))
-    log.maintain()
+    embedded.append("news", records([b"1"]))
+    embedded.create_topic("news", retention=Retention(size=0))
+    embedded.maintain()
     with pytest.raises(DataLossError, match="records 0 to 0 have left"):
         consumer.poll(timeout=0)
     with pytest.raises(DataLossError):
-        Consumer(log, "news", group="readers")
+        Consumer(embedded, "news", group="readers")
 
 
-def test_records_that_left_unread_are_passed_over_and_counted_if_they_may_be(log: Log) -> None:
-    log.append("news", records([b"%d" % n for n in range(4)]))
-    consumer = Consumer(log, "news", group="readers", start="earliest", skip_lost=True)
+def test_records_that_left_unread_are_passed_over_and_counted_if_they_may_be(embedded: Log) -> None:
+    embedded.append("news", records([b"%d" % n for n in range(4)]))
+    consumer = Consumer(embedded, "news", group="readers", start="earliest", skip_lost=True)
     assert len(consumer.poll(0, limit=2)) == 1
     consumer.commit()
     for n in range(4, 8):
-        log.append("news", records([b"%d" % n]))
-    log.create_topic("news", retention=Retention(size=0))
-    log.maintain()
-    for each in (consumer, Consumer(log, "news", group="readers", start="latest", skip_lost=True)):
+        embedded.append("news", records([b"%d" % n]))
+    embedded.create_topic("news", retention=Retention(size=0))
+    embedded.maintain()
+    for each in (consumer, Consumer(embedded, "news", group="readers", start="latest", skip_lost=True)):
         assert values(each.poll(0)) == [b"7"]
         assert each.lost == 5
     assert consumer.poll(0) == []

@@ -100,7 +100,8 @@ def records(
 class Retention:
     """How long records are kept: up to an age (microseconds) and up to a size (bytes) per partition; None: no limit.
 
-    Whole blocks leave, the oldest first, and never the newest block of a partition.
+    What is within both limits stays. Of the rest whole blocks leave, the oldest first and never the newest of a
+    partition, when the log comes to it: nobody may rely on something having left.
     """
 
     age: int | None = None
@@ -254,7 +255,8 @@ class Log(ABC):
 
     @abstractmethod
     def maintain(self, *, now: Instant | None = None) -> None:
-        """Apply retention and compaction. Appending does it now and then by itself."""
+        """Apply retention and compaction, as far as the log can do it when it is asked. It does it by itself, too, now
+        and then: what may leave may leave at any time, and may also still be there."""
 
     @abstractmethod
     def wait(self, positions: Positions, timeout: float) -> bool:
