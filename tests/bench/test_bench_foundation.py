@@ -21,7 +21,7 @@ def test_a_short_run_gives_every_figure(spark, tmp_path):
 
     assert list(simulated) == ["as columns", "as encoded records", "into the log", "as MQTT messages"]
 
-    columns, single, ratio = appended.values()
+    columns, single, ratio, _ = appended.values()
     assert ratio == pytest.approx(columns / single)
 
     assert 300 < room["as JSON"] < 700

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +35,18 @@ def appends(frame: pl.DataFrame, folder: Path, *, repeat: int) -> list[Figure]:
             for part in rows:
                 log.append(TOPIC, records([_single(row) for row in part], event_times=[_micros(row) for row in part]))
 
-    columns = best_rate(frame.height, in_columns, repeat=repeat)
-    single = best_rate(sum(map(len, rows)), one_at_a_time, repeat=repeat)
+    def rates(clock: Callable[[], float]) -> tuple[float, float]:
+        fast = best_rate(frame.height, in_columns, repeat=repeat, clock=clock)
+        return fast, best_rate(sum(map(len, rows)), one_at_a_time, repeat=repeat, clock=clock)
+
+    columns, single = rates(time.perf_counter)
+    busy_columns, busy_single = rates(time.process_time)
     group = "Appending, encoded, in batches of 1,000, each durable on disk"
     return [
         Figure(group, "encoded in columns", columns, "events/s", "at least 200,000", columns >= 200_000),
         Figure(group, "encoded one message at a time", single, "events/s"),
-        Figure(group, "ratio", columns / single, "x", "at least 5", columns / single >= 5),
+        judged(group, "ratio", columns / single, "x", least=5),
+        Figure(group, "ratio of processor time, without what both wait for the disk", busy_columns / busy_single, "x"),
     ]
 
 
