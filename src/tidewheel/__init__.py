@@ -9,6 +9,7 @@ from tidewheel import errors
 from tidewheel.model import watermarks
 
 if TYPE_CHECKING:
+    from tidewheel.engine.frame_job import run_frame
     from tidewheel.engine.job import Job, job
     from tidewheel.engine.launch import run
     from tidewheel.engine.options import reader_function
@@ -83,6 +84,7 @@ __all__ = [
     "reader_function",
     "rising",
     "run",
+    "run_frame",
     "session",
     "sql",
     "stream",
@@ -108,6 +110,7 @@ _HOMES = {
     "ProcessingTimer": "model.process",
     "Timer": "model.process",
     "run": "engine.launch",
+    "run_frame": "engine.frame_job",
     "Progress": "engine.run",
     "Run": "engine.run",
     "session": "engine.session",

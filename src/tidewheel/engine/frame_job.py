@@ -1,0 +1,126 @@
+"""Jobs of plain Spark: a function from DataFrames to a DataFrame, with everything around it that a job has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import Message
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidewheel.engine.checkpoint import Checkpoint
+from tidewheel.engine.run import Run, Work, explained, java_pid
+from tidewheel.engine.session import session
+from tidewheel.errors import DefinitionError, TopicNotFoundError
+from tidewheel.model.time import now
+from tidewheel.transport.log import Log, check_topic_name
+from tidewheel.transport.registry import type_name, types
+from tidewheel.transport.type_topic import publish_types
+
+__all__ = ["run_frame"]
+
+
+def run_frame(
+    function: Callable[..., DataFrame],
+    *,
+    log: Log,
+    reads: Mapping[str, type[Message]],
+    writes: type[Message],
+    name: str,
+    checkpoint: str | Path,
+    key: str | tuple[str, ...] = (),
+    parameters: Mapping[str, Any] | None = None,
+    spark: SparkSession | None = None,
+    available_now: bool = False,
+    begin: str = "earliest",
+    max_events_per_batch: int = 100_000,
+) -> Run:
+    """Run a function of plain Spark as a job: for what Spark has and streams have not, like joins. It takes a streaming
+    DataFrame for each topic that is read, in their order, and gives the rows of the result: `event_time` and the fields
+    of `writes`. They go to `analytics.<name>`, each once, under the `key` that these columns make; what is malformed
+    goes to `dead.<name>`.
+
+    `parameters` are handed to the function by name. The checkpoint remembers them with the topics, the types and the
+    columns of the result, and is refused for others; state that Spark's own operators keep in it is Spark's to check.
+    """
+    topic = f"analytics.{name}"
+    check_topic_name(topic)
+    if not reads:
+        raise DefinitionError(f"run_frame {name}: name a topic to read, like reads={{'input.arrival': Arrival}}")
+    spark = session(spark)
+    held = Checkpoint(checkpoint)
+    types.register(*reads.values(), writes)
+    publish_types(log, types, sorted({type_name(each) for each in (*reads.values(), writes)}))
+    for each in (*reads, topic):
+        _make(log, each)
+    options = {
+        "log": log.address,
+        "start": begin,
+        "maxEventsPerBatch": str(max_events_per_batch),
+        "malformed": "dead",
+        "group": name,
+        "stopFile": str(held.stop_file),
+    }
+    frames = [
+        spark.readStream.format("tidewheel").options(**options, topics=each, type=type_name(of)).load()
+        for each, of in reads.items()
+    ]
+    result: Any = function(*frames, **(parameters or {}))  # whatever it declares
+    if not isinstance(result, DataFrame) or not result.isStreaming:
+        raise DefinitionError(
+            f"run_frame {name}: its function must give a DataFrame made of those that it takes, got {result!r}"
+        )
+    columns = (key,) if isinstance(key, str) else tuple(key)
+    purpose = {
+        "job": name,
+        "log": log.identity,
+        "reads": {each: type_name(of) for each, of in reads.items()},
+        "writes": {"type": type_name(writes), "columns": dict(result.dtypes), "key": columns},
+        "parameters": dict(parameters or {}),
+    }
+    held.acquire(json.loads(json.dumps(purpose)))
+    try:
+        held.note_helper(java_pid(spark))
+        query = _start(result, log, topic, writes, columns, name, held, available_now=available_now)
+    except BaseException as error:
+        held.release()
+        if isinstance(error, PySparkException):
+            raise explained(name, error) from error
+        raise
+    return Run(Work(name, list(reads)), log, query, held)
+
+
+def _make(log: Log, topic: str) -> None:
+    try:
+        log.topic_info(topic)
+    except TopicNotFoundError:
+        log.create_topic(topic)
+
+
+def _start(
+    result: DataFrame,
+    log: Log,
+    topic: str,
+    writes: type[Message],
+    key: tuple[str, ...],
+    name: str,
+    held: Checkpoint,
+    *,
+    available_now: bool,
+) -> StreamingQuery:
+    writer = (
+        result.writeStream.format("tidewheel")
+        .queryName(f"{name} {now()}")
+        .outputMode("append")
+        .option("log", log.address)
+        .option("topic", topic)
+        .option("type", type_name(writes))
+        .option("checkpointLocation", held.spark_folder)
+    )
+    if key:
+        writer = writer.option("key", ",".join(key))
+    return writer.trigger(availableNow=True).start() if available_now else writer.start()

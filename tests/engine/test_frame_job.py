@@ -1,0 +1,123 @@
+"""A function from DataFrames to a DataFrame as a job: run, stopped, gone on with, refused."""
+
+from __future__ import annotations
+
+import pytest
+from engine_data import positions
+from pyspark.sql import DataFrame
+from test_sink import decoded
+
+import tidewheel as tw
+from tidewheel.apps.transit.transit_pb2 import Arrival, VehiclePosition
+from tidewheel.errors import CheckpointError, DefinitionError
+from tidewheel.transport.log import open_log, records
+
+INPUT, RESULTS = "input.vehicle-position", "analytics.slow"
+
+
+def slow(rows: DataFrame, *, least: int = 0) -> DataFrame:
+    return rows.where(rows.vehicle >= least).select(
+        "event_time", "operator", "vehicle", (rows.speed / 2).alias("speed")
+    )
+
+
+def started(log, folder, spark, function=slow, **options):
+    reads = options.pop("reads", {INPUT: VehiclePosition})
+    return tw.run_frame(
+        function,
+        log=log,
+        reads=reads,
+        writes=VehiclePosition,
+        name="slow",
+        key=("operator", "vehicle"),
+        checkpoint=folder,
+        spark=spark,
+        **options,
+    )
+
+
+def run_to_end(log, folder, spark, function=slow, **options):
+    run = started(log, folder, spark, function, available_now=True, **options)
+    run.wait()
+    return run.progress()
+
+
+def vehicles(log):
+    return sorted(message.vehicle for message in decoded(log, RESULTS))
+
+
+def test_it_goes_on_where_it_was_and_writes_a_repeated_batch_once(spark, log, tmp_path):
+    log.append(INPUT, positions(range(100)))
+    log.append(INPUT, records([b"junk"]))
+    assert run_to_end(log, tmp_path / "c", spark).lag == 0
+    log.append(INPUT, positions(range(100, 150)))
+    run_to_end(log, tmp_path / "c", spark)
+    assert vehicles(log) == list(range(150))
+    (done,) = (path for path in (tmp_path / "c" / "spark" / "commits").iterdir() if path.name == "1")
+    done.unlink()  # as if it had been killed between the sink's commit and Spark's
+    log.append(INPUT, positions(range(150, 160)))
+    run_to_end(log, tmp_path / "c", spark)
+    assert vehicles(log) == list(range(160))
+    assert [message.raw for message in decoded(log, "dead.slow")] == [b"junk"]
+    assert log.committed("slow") == {(INPUT, 0): 161}
+    batch = next(log.read(RESULTS, 0, 0))
+    assert {b"1/0", b"1/99"} <= set(batch.records["key"].to_pylist())
+
+
+def test_it_is_stopped_between_batches(spark, log, tmp_path):
+    run = started(log, tmp_path / "c", spark, max_events_per_batch=100)
+    for number in range(20):
+        log.append(INPUT, positions(range(number * 100, number * 100 + 100)))
+    assert log.wait({(RESULTS, 0): 0}, 60)
+    run.stop()
+    assert not run.active
+    begun, done = (
+        {path.name for path in (tmp_path / "c" / "spark" / kind).iterdir() if path.name.isdigit()}
+        for kind in ("offsets", "commits")
+    )
+    assert begun == done
+    run_to_end(log, tmp_path / "c", spark)
+    assert vehicles(log) == list(range(2_000))
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused(spark, log, tmp_path):
+    log.append(INPUT, positions(range(5)))
+    folder = tmp_path / "c"
+    run_to_end(log, folder, spark, parameters={"least": 3})
+    assert vehicles(log) == [3, 4]
+    with pytest.raises(CheckpointError, match=r"parameters\.least was 3 and is 4"):
+        run_to_end(log, folder, spark, parameters={"least": 4})
+    with pytest.raises(CheckpointError, match=r"writes.columns.speed was .* and is null"):
+        run_to_end(log, folder, spark, lambda rows, least: slow(rows).drop("speed"), parameters={"least": 3})
+    reads = {INPUT: VehiclePosition, "input.arrival": Arrival}
+    with pytest.raises(CheckpointError, match=r"reads.input.arrival was null and is .*Arrival"):
+        run_to_end(log, folder, spark, lambda rows, more, least: slow(rows), reads=reads, parameters={"least": 3})
+    with open_log(tmp_path / "other.tw") as other, pytest.raises(CheckpointError, match="log was"):
+        run_to_end(other, folder, spark, parameters={"least": 3})
+
+
+def test_topics_may_be_joined(spark, log, tmp_path):
+    log.append(INPUT, positions(range(5)))
+    log.append("more", positions(range(3, 9)))
+
+    def both(rows: DataFrame, more: DataFrame) -> DataFrame:
+        return slow(rows.join(more.select("vehicle", "operator").distinct(), ["operator", "vehicle"]))
+
+    run_to_end(log, tmp_path / "c", spark, both, reads={INPUT: VehiclePosition, "more": VehiclePosition})
+    assert vehicles(log) == [3, 4]
+
+
+@pytest.mark.parametrize("function", [lambda rows: None, lambda rows: rows.sparkSession.range(3)])
+def test_a_function_that_does_not_give_a_stream_is_refused(spark, log, tmp_path, function):
+    with pytest.raises(DefinitionError, match=r"run_frame slow: its function must give a DataFrame made of those"):
+        started(log, tmp_path / "c", spark, function)
+    with pytest.raises(DefinitionError, match="name a topic to read"):
+        started(log, tmp_path / "c", spark, function, reads={})
+
+
+def test_columns_that_the_message_lacks_are_named_and_the_checkpoint_is_free_again(spark, log, tmp_path):
+    log.append(INPUT, positions(range(5)))
+    with pytest.raises(DefinitionError, match="has no field 'wings'"):
+        run_to_end(log, tmp_path / "c", spark, lambda rows: slow(rows).withColumnRenamed("speed", "wings"))
+    run_to_end(log, tmp_path / "d", spark)
+    assert vehicles(log) == list(range(5))
