@@ -45,6 +45,13 @@ class TestMotion:
         steps = positions().filter((pl.col("seconds") == 1) & (pl.col("acc").abs() < 0.5) & (pl.col("speed") > 3))
         assert ((steps["metres"] - steps["speed"]).abs() < 3).mean() > 0.98
 
+    def test_is_blurred_by_gps_also_where_a_vehicle_stands(self) -> None:
+        still = pl.col("speed").rolling_sum(2).over(VEHICLE) == 0
+        steps = positions().filter((pl.col("seconds") == 1) & still)["metres"].drop_nulls()
+        assert steps.len() > 10_000
+        assert (steps > 0).mean() > 0.5  # type: ignore[operator]
+        assert steps.quantile(0.99) < 1  # type: ignore[operator]
+
     def test_goes_where_it_says(self) -> None:
         steps = positions().filter((pl.col("seconds") == 1) & (pl.col("speed") > 8) & pl.col("lat").is_not_null())
         bearing = np.degrees(np.arctan2(steps["east"].to_numpy(), steps["north"].to_numpy()))
