@@ -78,6 +78,10 @@ def test_a_flow_is_an_arrow_whose_head_is_where_it_goes(log, start, screen, ends
     shown.shoot("arrow")
     shown.page.mouse.click(*(tail + (tip - tail) * 0.7))
     expect(shown.test("details-value")).to_have_text("40")
+    shown.page.mouse.move(*(tail + (tip - tail) * 0.72))
+    expect(shown.test("tooltip")).to_be_visible()
+    words, details = (shown.page.locator(each).bounding_box() for each in ("[data-test=tooltip]", "#info"))
+    assert words["x"] + words["width"] <= details["x"], "the panel does not cover it"
 
 
 @contextmanager

@@ -99,6 +99,7 @@ export function buildPage(app: App, phone: MediaQueryList): void {
       tooltip.show(pointed);
     },
     click: (pointed) => {
+      tooltip.show(null); // the details tell it, and may open over it
       if (pointed) open(pointed.layer, pointed.key);
       else deselect();
     },

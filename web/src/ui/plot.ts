@@ -75,7 +75,8 @@ export class Plot {
       {
         width,
         height: this.#height,
-        padding: [8, 8, 0, 0],
+        // Half of the last time stands to the right of its mark.
+        padding: [8, 24, 0, 0],
         legend: {show: false},
         cursor: {drag: {x: false, y: false}, points: {size: 7}, y: false},
         scales: {x: {range: () => timeRange(this.#points)}, y: {range: (_, low, high) => valueRange(low, high)}},

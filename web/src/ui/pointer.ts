@@ -31,7 +31,11 @@ export function watchPointer(root: HTMLElement, map: LiveMap, on: {hover: (point
       const {x, y} = place(event);
       const still = Math.hypot(x - down.x, y - down.y) < 6 && event.timeStamp - down.time < 600;
       down = null;
-      if (still) on.click(map.pick(x, y, event.pointerType === "touch" ? 22 : 12));
+      if (!still) return;
+      // What was hovered over just before must not come after the click.
+      if (waiting !== null) cancelAnimationFrame(waiting);
+      waiting = null;
+      on.click(map.pick(x, y, event.pointerType === "touch" ? 22 : 12));
     },
     true,
   );

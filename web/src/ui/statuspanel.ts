@@ -21,7 +21,7 @@ export class StatusPanel {
       "table",
       {},
       h("caption", {}, "Topics"),
-      h("thead", {}, h("tr", {}, ...["topic", "watermark", "per s", "records"].map((label) => h("th", {scope: "col"}, label)))),
+      h("thead", {}, h("tr", {}, ...["topic", "watermark", "per s", "records"].map((label, index) => h("th", {scope: "col", className: index > 0 ? "number" : ""}, label)))),
       this.#topics,
     );
     this.root.append(

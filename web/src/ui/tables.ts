@@ -7,15 +7,10 @@ import {formatCell} from "./tablecell";
 import {timingOf} from "./describe";
 import {h, setText, throttled} from "./dom";
 import {Plot, type PlotPoint} from "./plot";
+import {columnsOf, type Column} from "./tablecolumns";
 
 const ROWS = 100;
 const REMEMBERED = 600;
-
-interface Column {
-  field: string;
-  label: string;
-  unit: string;
-}
 
 /** Results without a place, live; and for whoever does not see the map, all others as well. */
 export class Tables {
@@ -82,34 +77,26 @@ export class Tables {
     const columns = columnsOf(layer);
     const sorted = (layer.geometry.kind === "none" ? items.sort((a, b) => b.t - a.t) : items.sort(byValue)).slice(0, ROWS);
     setText(this.#caption, `${layer.title}: ${items.length} ${items.length === 1 ? "result" : "results"}${items.length > ROWS ? `, the first ${ROWS}` : ""}`);
-    this.#head.replaceChildren(h("tr", {}, ...columns.map(({label, unit}) => h("th", {scope: "col"}, unit ? `${label}, ${unit}` : label)), h("th", {scope: "col"}, "time")));
+    const numeric = new Set(columns.slice(1).flatMap(({field}) => (sorted.some(({f}) => typeof f[field] === "number") ? [field] : [])));
+    const titles = columns.map(({field, heading}) => h("th", {scope: "col", className: numeric.has(field) ? "number" : ""}, heading));
+    this.#head.replaceChildren(h("tr", {}, ...titles, h("th", {scope: "col", className: "number"}, "time")));
     const focused = document.activeElement?.closest<HTMLElement>("tr[data-key]")?.dataset["key"];
-    this.#body.replaceChildren(...sorted.map((item) => this.#row(layer, item, columns)));
+    this.#body.replaceChildren(...sorted.map((item) => this.#row(layer, item, columns, numeric)));
     if (focused !== undefined) this.#body.querySelector<HTMLElement>(`tr[data-key="${CSS.escape(focused)}"] button`)?.focus({preventScroll: true});
     const series = this.#series.get(layer.name) ?? [];
     this.#plot.root.hidden = layer.geometry.kind !== "none" || series.length < 2 || layer.value === null;
     if (layer.value) this.#plot.show(series, {label: layer.value.label, ...(layer.value.unit && {unit: layer.value.unit}), dots: items.length > 1});
   }
 
-  #row(layer: Layer, item: Item, columns: Column[]): HTMLElement {
+  #row(layer: Layer, item: Item, columns: Column[], numeric: ReadonlySet<string>): HTMLElement {
     const cells = columns.map(({field}, index) => {
       const text = formatCell(item.f[field] ?? (field === layer.value?.field ? item.v : undefined));
-      const numeric = typeof item.f[field] === "number" ? "number" : "";
-      if (index > 0) return h("td", {className: numeric}, text);
+      if (index > 0) return h("td", {className: numeric.has(field) ? "number" : ""}, text);
       return h("th", {scope: "row"}, h("button", {type: "button", className: "row-link", onclick: () => this.open(layer.name, item.k)}, text));
     });
     const timing = timingOf(item);
     return h("tr", {className: timing?.label ?? "", data: {key: item.k}}, ...cells, h("td", {className: "number"}, formatTime(item.t)));
   }
-}
-
-/** The key, then the figures. */
-function columnsOf(layer: Layer): Column[] {
-  const columns: Column[] = layer.key.map((field) => ({field, label: field.replaceAll("_", " "), unit: ""}));
-  for (const {field, label, unit = ""} of layer.value ? [layer.value, ...layer.figures] : layer.figures) {
-    if (!columns.some((column) => column.field === field)) columns.push({field, label, unit});
-  }
-  return columns.slice(0, 8);
 }
 
 function byValue(a: Item, b: Item): number {

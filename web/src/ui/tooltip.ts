@@ -27,10 +27,14 @@ export class Tooltip {
       h("small", {}, layer.geometry.kind === "point" ? nameOf(item, layer) : summaryOf(item, layer, {value: false})),
       timing && timing.label !== "final" && h("em", {className: `timing ${timing.label}`}, timing.label),
     );
-    const parent = this.root.parentElement!.getBoundingClientRect();
+    const map = this.root.parentElement!;
+    const {left, top, height: room} = map.getBoundingClientRect();
     const {width, height} = this.root.getBoundingClientRect();
-    const x = pointed.x + 16 + width > parent.width ? pointed.x - 14 - width : pointed.x + 16;
-    const y = Math.max(8, Math.min(parent.height - height - 8, pointed.y - height / 2));
+    const y = Math.max(8, Math.min(room - height - 8, pointed.y - height / 2));
+    // Panels lie over the map, and would cover it.
+    const free = (x: number): boolean => [y, y + height].every((corner) => map.contains(document.elementFromPoint(left + x, top + corner)));
+    const [right, other] = [pointed.x + 16, pointed.x - 14 - width];
+    const x = !free(right + width) && free(other) ? other : right;
     this.root.style.transform = `translate(${Math.round(x)}px, ${Math.round(y)}px)`;
   }
 }

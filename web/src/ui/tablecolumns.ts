@@ -1,0 +1,23 @@
+import type {Layer} from "../contract";
+import {formatField} from "../format";
+
+const MOST = 8;
+
+export interface Column {
+  field: string;
+  heading: string;
+}
+
+/**
+ * What a result is about, then its value and figures. Where the figures name parts of the key, those are what readers
+ * know it by, and the other parts would push the figures out of sight.
+ */
+export function columnsOf(layer: Layer): Column[] {
+  const told = layer.value ? [layer.value, ...layer.figures] : layer.figures;
+  const named = layer.key.filter((field) => told.some((figure) => figure.field === field));
+  const fields = new Set([...(named.length > 0 ? named : layer.key), ...told.map(({field}) => field)]);
+  return [...fields].slice(0, MOST).map((field) => {
+    const {label, unit} = told.find((figure) => figure.field === field) ?? {};
+    return {field, heading: `${label || formatField(field)}${unit && unit !== "time" ? `, ${unit}` : ""}`};
+  });
+}
