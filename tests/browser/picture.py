@@ -55,8 +55,8 @@ def main(target: Path) -> None:
     SHOTS.mkdir(parents=True, exist_ok=True)
     (SHOTS / "picture.png").write_bytes(picture)
     with Image.open(io.BytesIO(picture)) as image:
-        # Few pixels have the colours of legends and rare modes: they are to keep them.
-        small = image.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        # Few pixels have the colours of legends and rare modes: they are to keep them, and large dark areas theirs.
+        small = image.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=2)
     small.save(target, optimize=True)
     print(f"{target}: {target.stat().st_size / 1_000:.0f} kB")
 
