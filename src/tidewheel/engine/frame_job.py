@@ -10,11 +10,11 @@ from typing import Any
 from google.protobuf.message import Message
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import session
+from tidewheel.engine.sink import StreamSink
 from tidewheel.errors import DefinitionError, TopicNotFoundError
 from tidewheel.model.time import now
 from tidewheel.transport.log import Log, check_topic_name
@@ -75,6 +75,13 @@ def run_frame(
             f"run_frame {name}: its function must give a DataFrame made of those that it takes, got {result!r}"
         )
     columns = (key,) if isinstance(key, str) else tuple(key)
+    sink = {
+        "log": log.address,
+        "topic": topic,
+        "type": type_name(writes),
+        **({"key": ",".join(columns)} if key else {}),
+    }
+    StreamSink(sink, result.schema, overwrite=False)  # refuses what does not fit before a checkpoint is made for it
     purpose = {
         "job": name,
         "log": log.identity,
@@ -85,7 +92,9 @@ def run_frame(
     held.acquire(json.loads(json.dumps(purpose)))
     try:
         held.note_helper(java_pid(spark))
-        query = _start(result, log, topic, writes, columns, name, held, available_now=available_now)
+        writer = result.writeStream.format("tidewheel").queryName(f"{name} {now()}").outputMode("append")
+        writer = writer.options(**sink, checkpointLocation=held.spark_folder)
+        query = writer.trigger(availableNow=True).start() if available_now else writer.start()
     except BaseException as error:
         held.release()
         if isinstance(error, PySparkException):
@@ -99,28 +108,3 @@ def _make(log: Log, topic: str) -> None:
         log.topic_info(topic)
     except TopicNotFoundError:
         log.create_topic(topic)
-
-
-def _start(
-    result: DataFrame,
-    log: Log,
-    topic: str,
-    writes: type[Message],
-    key: tuple[str, ...],
-    name: str,
-    held: Checkpoint,
-    *,
-    available_now: bool,
-) -> StreamingQuery:
-    writer = (
-        result.writeStream.format("tidewheel")
-        .queryName(f"{name} {now()}")
-        .outputMode("append")
-        .option("log", log.address)
-        .option("topic", topic)
-        .option("type", type_name(writes))
-        .option("checkpointLocation", held.spark_folder)
-    )
-    if key:
-        writer = writer.option("key", ",".join(key))
-    return writer.trigger(availableNow=True).start() if available_now else writer.start()
