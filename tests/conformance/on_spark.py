@@ -175,7 +175,7 @@ class _CaseProcessor(_BucketProcessor):
     """The second half of the bucket's own case."""
 
     def __init__(self, halves: Sequence[SecondHalf], *, may_fail: bool) -> None:
-        super().__init__(halves[0], 1, spark_time=False)
+        super().__init__(halves[0], 1)
         self._halves = halves
         self._may_fail = may_fail
 

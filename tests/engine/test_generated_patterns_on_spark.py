@@ -175,7 +175,7 @@ def test_a_streaming_frame_gives_what_the_automaton_gives(spark, made, tmp_path)
     parcels = row_parcels(frame, flows, 2, clock=0, ended=False, marked=_Mark(flows[0], None))
     watched = parcels.withWatermark("mark", f"{DELAY} microseconds").drop("mark")
     query = (
-        with_state(watched, flows, 2, spark_time=True)
+        with_state(watched, flows, 2, delay=DELAY)
         .writeStream.format("memory")
         .queryName("patterns_of_a_frame")
         .option("checkpointLocation", str(tmp_path / "checkpoint"))

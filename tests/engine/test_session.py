@@ -14,7 +14,7 @@ import pytest
 from tidewheel.engine.class_archive import archive_of, make_archive
 from tidewheel.engine.java import Java, find_java, spark_home
 from tidewheel.engine.java_output import without_chatter
-from tidewheel.engine.session import SETTINGS, session
+from tidewheel.engine.session import SETTINGS, _collector, session
 from tidewheel.errors import SetupError
 
 
@@ -40,6 +40,15 @@ def test_a_session_of_one_s_own_is_taken_as_it_is(spark):
         assert spark.conf.get("spark.sql.session.timeZone") == "Europe/Helsinki"
     finally:
         spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+@pytest.mark.parametrize(
+    ("given", "added"),
+    [("", ["-XX:+UseParallelGC"]), ("-Xss4m -XX:+UseStringDeduplication", ["-XX:+UseParallelGC"]), ("-XX:+UseZGC", [])],
+)
+def test_a_garbage_collector_that_was_chosen_is_left_alone(monkeypatch, given, added):
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", given)
+    assert _collector() == added
 
 
 def without_java(folder: Path) -> dict[str, str]:

@@ -140,11 +140,13 @@ class Dealer:
         *,
         arrival: str | None = None,
         spare: int = 0,
+        bound: Instant | None = None,
     ) -> None:
         """Deal the rows of one flow out. Without `judged` whoever knows the watermark judges: rows that are aggregated
-        already go along as they are, to the bucket `spare`, since all are to be had that turn out to be late."""
+        already go along as they are, to the bucket `spare`, since all are to be had that turn out to be late. If it is
+        known that the watermark is not beyond `bound`, only those behind it do."""
         with blamed(flow):
-            self._deal(parcels, flow, given, before, arrival, spare)
+            self._deal(parcels, flow, given, before, arrival, spare, bound)
 
     def _deal(
         self,
@@ -154,6 +156,7 @@ class Dealer:
         before: Instant | None,
         arrival: str | None,
         spare: int,
+        bound: Instant | None,
     ) -> None:
         stage = self._flows[flow].stages[self._depth]
         operator = self._operators.by_name[flow]
@@ -175,8 +178,10 @@ class Dealer:
             if not self._judged and arrival is not None:
                 rows = rows.drop(arrival)
             if not self._judged and operator.late_by_slice:
-                port = f"{_DOUBT}{rows.select(pl.min(TIME)).item()}"
-                parcels.setdefault(spare, Parcel()).add(flow, port, _public(rows))
+                doubtful = rows if bound is None else _late(operator, rows, bound)
+                if doubtful.height:
+                    port = f"{_DOUBT}{doubtful.select(pl.min(TIME)).item()}"
+                    parcels.setdefault(spare, Parcel()).add(flow, port, _public(doubtful))
             if self._judged or operator.late_by_slice:
                 rows = operator.first_half(rows, before)
             good.append(rows)
@@ -370,6 +375,12 @@ class SecondHalf:
         if accepted or late or (results is not None and results.height):
             out.append((name, METRICS, metrics_frame(name, self._depth, tick, accepted, late, results)))
         return out
+
+
+def _late(operator: StageOperator, rows: pl.DataFrame, before: Instant) -> pl.DataFrame:
+    """Those of these rows that are too late by this watermark."""
+    _, rejected = operator.judge(rows.filter(pl.col(TIME) < before), before)
+    return rows.clear() if rejected is None else rejected.drop(REASON, LATE_BY)
 
 
 def _done_to(ops: Iterable[RowOp], frame: pl.DataFrame) -> pl.DataFrame:

@@ -7,9 +7,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 import pyarrow as pa
@@ -46,7 +45,7 @@ from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.workers import Lasting
 from tidewheel.errors import DefinitionError, FlowError, TopicNotFoundError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
-from tidewheel.model.time import Duration, now
+from tidewheel.model.time import Duration, Instant, now
 from tidewheel.model.watermarks import Bounded, Strategy
 from tidewheel.model.windowing import Windowing
 from tidewheel.transport.codec import ENVELOPE_COLUMNS
@@ -106,7 +105,7 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
     marked = _Mark(flow, source.watermark.future)
     parcels = row_parcels(source.frame, [flow], number, clock=0, ended=False, marked=marked)
     watched = parcels.withWatermark("mark", f"{source.watermark.delay} microseconds").drop("mark")
-    kept = with_state(watched, [flow], number, spark_time=True, made_for=_made_for(result, number))
+    kept = with_state(watched, [flow], number, delay=source.watermark.delay, made_for=_made_for(result, number))
     return as_columns(kept, flow.name, schemas)
 
 
@@ -117,11 +116,10 @@ class _Mark(Lasting):
         self._flow = flow
         self._future = future
 
-    def __call__(self, rows: pl.DataFrame) -> datetime | None:
+    def __call__(self, rows: pl.DataFrame) -> Instant | None:
         times = prepared(self._flow.stages[0], rows)[TIME]
         limit = END_OF_TIME - 1 if self._future is None else now() + self._future
-        highest = times.filter((times >= START_OF_TIME) & (times <= limit)).max()
-        return None if highest is None else pl.Series([highest], dtype=pl.Int64).cast(pl.Datetime("us", "UTC"))[0]
+        return cast("Instant | None", times.filter((times >= START_OF_TIME) & (times <= limit)).max())
 
 
 def start_flows(

@@ -14,14 +14,16 @@ from pyspark.sql.types import BinaryType, Row, StringType, StructField, StructTy
 from tidewheel.engine.bucket_store import BucketState, Entries, MemoryEntries
 from tidewheel.engine.buckets import bucket_ids
 from tidewheel.engine.columns import arrow_schema, spark_schema, to_spark
+from tidewheel.engine.expected_watermark import expect, expected
 from tidewheel.engine.flow import ARRIVAL, Flow, needed
 from tidewheel.engine.halves import CLOCK, PLACE, TICK, Dealer, Flows, Parcel, Rows, SecondHalf, blamed
 from tidewheel.engine.made_for import MadeFor
 from tidewheel.engine.operator import Tick
 from tidewheel.engine.reading import DecodedBatch, ReadInfo
 from tidewheel.engine.workers import Lasting, settle
+from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.model.time import Instant, now
+from tidewheel.model.time import Duration, Instant, now
 
 __all__ = [
     "OUT",
@@ -178,17 +180,17 @@ def row_parcels(
     *,
     clock: Instant,
     ended: bool,
-    marked: Callable[[pl.DataFrame], Any],
+    marked: Callable[[pl.DataFrame], Instant | None],
     as_read: Mapping[str, pl.DataType] | None = None,
 ) -> DataFrame:
     """Rows of any DataFrame as parcels. For a stream with a column `mark`, the time from which Spark's watermark
     follows (`marked` finds it in a frame); with `ended`, the whole input, with the time of its end. By the clock of
     whoever reads a stream its rows are from the future or not. Rows that were once read from a log have the columns
-    `as_read` again, and are judged by when they reached it."""
+    `as_read` again, and are judged by when they reached it. The parcels of a stream tell the mark as their watermark,
+    and as what was before what Spark's watermark was expected to reach at most (see `expected`)."""
     dealer = _RowDealer(flows, buckets, judged=ended)
     names = [flow.name for flow in flows]
     ids = bucket_ids(buckets)
-    tick = Tick(None, END_OF_TIME if ended else None, clock)
     schema = _ARROW.append(pa.field("mark", pa.timestamp("us", "UTC")))
     arrival = ARRIVAL if as_read is not None or not ended else None
 
@@ -198,6 +200,7 @@ def row_parcels(
 
         context = TaskContext.get()
         task = context.partitionId() if context is not None else 0
+        bound = None if ended else expected()
         first = True
         for number, batch in enumerate(batches):
             rows = cast(pl.DataFrame, pl.from_arrow(batch))
@@ -208,14 +211,15 @@ def row_parcels(
             parcels: dict[int, Parcel] = {}
             for name in names:
                 spare = (task + number) % buckets
-                dealer.deal(parcels, name, [Rows(rows)], None, arrival=arrival, spare=spare)
-            # Every bucket hears of the time, whatever it gets; and it gets what a task gives in its order.
-            out = _rows(parcels, ids, task * _FRAMES_PER_TASK + number, tick, everyone=first)
+                dealer.deal(parcels, name, [Rows(rows)], None, arrival=arrival, spare=spare, bound=bound)
             mark = marked(rows)
+            tick = Tick(None, END_OF_TIME, clock) if ended else Tick(bound, mark, clock)
+            # Every bucket hears of the time, whatever it gets; and it gets what a task gives in its order.
+            out = _rows(parcels, ids, task * _FRAMES_PER_TASK + number, tick, everyone=first or not ended)
             yield out.append_column("mark", pa.repeat(pa.scalar(mark, pa.timestamp("us", "UTC")), out.num_rows))
             first = False
         if first and ended:
-            out = _rows({}, ids, task, tick, everyone=True)
+            out = _rows({}, ids, task, Tick(None, END_OF_TIME, clock), everyone=True)
             yield out.append_column("mark", pa.nulls(out.num_rows, pa.timestamp("us", "UTC")))
 
     return frame.mapInArrow(half, spark_schema(schema))
@@ -232,12 +236,14 @@ class _StateHalf(Lasting, SecondHalf):
 class _BucketProcessor(StatefulProcessor):
     """The stages of one depth in Spark's state operator."""
 
-    def __init__(self, half: SecondHalf, buckets: int, *, spark_time: bool, made_for: MadeFor | None = None) -> None:
+    def __init__(
+        self, half: SecondHalf, buckets: int, *, delay: Duration | None = None, made_for: MadeFor | None = None
+    ) -> None:
         self._half = half
         self._made_for = made_for
         self._numbers = {value: number for number, value in enumerate(bucket_ids(buckets))}
         self._ids = bucket_ids(buckets)
-        self._spark_time = spark_time
+        self._delay = delay
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         settle()
@@ -247,7 +253,13 @@ class _BucketProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         held = sorted(rows, key=lambda row: row.task)
         state = BucketState(cast(Entries, self._entries), self._made_for)
-        if self._spark_time:
+        if self._delay is not None:
+            watermark = _watermark(timerValues)
+            _check_bounds(held, watermark)
+            follow = [row.watermark - self._delay for row in held if row.watermark is not None]
+            reached = max(follow, default=watermark)
+            if reached is not None:
+                expect(reached if watermark is None else max(reached, watermark))
             yield from self._at_spark_time(key[0], state, [bytes(row.parcel) for row in held], timerValues)
             return
         lanes = sorted({row.lane for row in held})
@@ -267,8 +279,7 @@ class _BucketProcessor(StatefulProcessor):
     ) -> Iterator[Row]:
         """Spark's watermark is of the batches before: time moves first, then the rows come."""
         clock = timer_values.getCurrentProcessingTimeInMs() * 1_000
-        now = timer_values.getCurrentWatermarkInMs() * 1_000
-        watermark = None if now <= 0 else now
+        watermark = _watermark(timer_values)
         before = state.notes.get("watermark")
         if watermark is not None and (before is None or watermark > before):
             yield from self._step(bucket, state, [], Tick(before, watermark, clock))
@@ -305,6 +316,23 @@ class _BucketProcessor(StatefulProcessor):
             yield Row(**row)
 
 
+def _watermark(timer_values: Any) -> Instant | None:
+    """Spark's watermark."""
+    reached: Instant = timer_values.getCurrentWatermarkInMs() * 1_000
+    return None if reached <= 0 else reached
+
+
+def _check_bounds(rows: Sequence[Row], watermark: Instant | None) -> None:
+    """Parcels hold all rows that are late by the watermark that was expected at most; it must not be ahead of that."""
+    passed = [row.before for row in rows if row.before is not None and watermark is not None and row.before < watermark]
+    if passed:
+        raise DefinitionError(
+            f"Spark's watermark, {watermark} µs, is ahead of {passed[0]} µs, which is what follows from these rows: "
+            "the query has another watermark that is ahead, and follows the highest. Late rows could not be told; "
+            'set spark.sql.streaming.multipleWatermarkPolicy to "min" (Spark\'s default)'
+        )
+
+
 def _time_of(rows: Sequence[Row]) -> Tick:
     """The time that parcels of one batch tell: the stage before moves it in two steps where it follows Spark's."""
     before = [row.before for row in rows]
@@ -334,22 +362,24 @@ def with_state(
     buckets: int,
     *,
     depth: int = 1,
-    spark_time: bool = False,
+    delay: Duration | None = None,
     made_for: MadeFor | None = None,
 ) -> DataFrame:
     """The state operators of a stream: one for each depth, at least `depth`. Gives rows with one column `parcel`.
+    `delay`: time is Spark's watermark, which is so far behind the marks of the rows.
     `made_for`: what the state is refused for if it was made for something else. Every bucket is called when there are
     rows, and one has the same id whatever their number (see `bucket_ids`), so the first batch tells."""
     depth = max([depth, *(len(flow.stages) for flow in flows)])
     frame = parcels
     for level in range(depth):
-        judged = level > 0 or not spark_time
+        follows = delay if level == 0 else None
+        judged = follows is None
         half = _StateHalf(flows, level, buckets, judged=judged, last=level + 1 == depth)
         frame = frame.groupBy("bucket").transformWithState(
-            _BucketProcessor(half, buckets, spark_time=spark_time and level == 0, made_for=made_for),
+            _BucketProcessor(half, buckets, delay=follows, made_for=made_for),
             outputStructType=OUT if half.last else PARCELS,
             outputMode="append",
-            timeMode="EventTime" if spark_time and level == 0 else "None",
+            timeMode="None" if follows is None else "EventTime",
         )
     return frame
 
