@@ -34,26 +34,45 @@ def _bursts(windows: list[Window]) -> list[tuple[Window, list[Window]]]:
     return wn.session(gap=5).merge(windows)
 
 
+def windows_in(unit: int) -> Any:
+    """Windows of a few units of time, but those of functions."""
+    few = st.integers(1, 6).map(lambda number: number * unit)
+    some = st.integers(1, 12).map(lambda number: number * unit)
+    offsets = st.integers(0, 5).map(lambda number: number * unit)
+    return st.one_of(
+        st.builds(lambda size, offset: wn.fixed(size, offset=offset), some, offsets),
+        st.builds(
+            lambda every, more, offset: wn.sliding(every + more * unit, every=every, offset=offset),
+            few, st.integers(0, 14), offsets,
+        ),
+        st.builds(lambda size, gap: wn.sliding(size, every=size + gap, allow_gaps=True), few, few),
+        st.builds(lambda size: wn.fixed(size + unit).staggered(), some),
+        st.builds(lambda every: wn.sliding((every + unit) * 3, every=every + unit).staggered(), few),
+        st.builds(lambda gap: wn.session(gap=gap), some),
+        st.just(wn.global_()),
+    )  # fmt: skip
+
+
 WINDOWS = st.one_of(
-    st.builds(lambda size, offset: wn.fixed(size, offset=offset), st.integers(1, 12), st.integers(0, 5)),
-    st.builds(
-        lambda every, more, offset: wn.sliding(every + more, every=every, offset=offset),
-        st.integers(1, 6), st.integers(0, 14), st.integers(0, 5),
-    ),
-    st.builds(
-        lambda size, gap: wn.sliding(size, every=size + gap, allow_gaps=True), st.integers(1, 5), st.integers(1, 5)
-    ),
-    st.builds(lambda size: wn.fixed(size).staggered(), st.integers(2, 12)),
-    st.builds(lambda every: wn.sliding(every * 3, every=every).staggered(), st.integers(2, 5)),
-    st.builds(lambda gap: wn.session(gap=gap), st.integers(1, 10)),
-    st.just(wn.global_()),
+    windows_in(1),
     st.just(wn.custom(_days, name="days")),
     st.just(wn.custom(lambda time: [(time, time + 5)], merge=_bursts, name="bursts")),
-)  # fmt: skip
+)
 
-LEAVES = st.one_of(
+TIMELESS = st.one_of(
     st.builds(tr.after_count, st.integers(1, 4)),
     st.just(tr.each_batch()),
+    st.builds(
+        lambda percent, expected: tr.completeness(percent, expected=expected),
+        st.sampled_from([50, 100]), st.sampled_from([3, "goal"]),
+    ),
+    st.just(tr.never()),
+    st.just(tr.after_watermark()),
+)  # fmt: skip
+"""Triggers that do not go by the clock."""
+
+LEAVES = st.one_of(
+    TIMELESS,
     st.builds(
         lambda delay, again: tr.after_processing_time(delay, unchanged=again and delay > 0),
         st.integers(0, 6), st.booleans(),
@@ -62,26 +81,28 @@ LEAVES = st.one_of(
         lambda period, offset, delay: tr.after_processing_time(delay, period=period, offset=offset),
         st.integers(1, 6), st.integers(0, 3), st.integers(0, 2),
     ),
-    st.builds(
-        lambda percent, expected: tr.completeness(percent, expected=expected),
-        st.sampled_from([50, 100]), st.sampled_from([3, "goal"]),
-    ),
-    st.just(tr.never()),
-    st.just(tr.after_watermark()),
 )  # fmt: skip
 
-TRIGGERS = st.recursive(
-    LEAVES,
-    lambda below: st.one_of(
-        st.builds(tr.repeatedly, below),
-        st.lists(below, min_size=1, max_size=3).map(lambda parts: tr.any_of(*parts)),
-        st.lists(below, min_size=1, max_size=2).map(lambda parts: tr.all_of(*parts)),
-        st.lists(below, min_size=1, max_size=3).map(lambda parts: tr.in_order(*parts)),
-        st.builds(tr.or_finally, below, below),
-        st.builds(lambda early, late: tr.after_watermark(early=early, late=late), st.none() | below, st.none() | below),
-    ),
-    max_leaves=5,
-)
+
+def triggers_of(leaves: Any) -> Any:
+    """These, and what they can be combined to."""
+    return st.recursive(
+        leaves,
+        lambda below: st.one_of(
+            st.builds(tr.repeatedly, below),
+            st.lists(below, min_size=1, max_size=3).map(lambda parts: tr.any_of(*parts)),
+            st.lists(below, min_size=1, max_size=2).map(lambda parts: tr.all_of(*parts)),
+            st.lists(below, min_size=1, max_size=3).map(lambda parts: tr.in_order(*parts)),
+            st.builds(tr.or_finally, below, below),
+            st.builds(
+                lambda early, late: tr.after_watermark(early=early, late=late), st.none() | below, st.none() | below
+            ),
+        ),
+        max_leaves=5,
+    )
+
+
+TRIGGERS = triggers_of(LEAVES)
 
 AGGREGATES = {
     "n": agg.count(),
@@ -93,14 +114,14 @@ AGGREGATES = {
 
 
 @st.composite
-def windowings(draw: Any, *, triggers: Any = None, windows: Any = WINDOWS) -> Windowing:
+def windowings(draw: Any, *, triggers: Any = None, windows: Any = WINDOWS, unit: int = 1) -> Windowing:
     chosen = draw(st.one_of(st.just(tr.default()), TRIGGERS) if triggers is None else triggers)
     return Windowing(
         windows=draw(windows),
         aggregates=AGGREGATES,
         trigger=chosen,
         mode=draw(st.sampled_from(["delta", "value", "retracting"])),
-        lateness=draw(st.sampled_from([0, 0, 3, 10, END_OF_TIME])),
+        lateness=draw(st.sampled_from([0, 0, 3 * unit, 10 * unit, END_OF_TIME])),
         early_windows=draw(st.sampled_from(["all", "next"])),
         timestamp=draw(st.sampled_from(["end", "end", "earliest", "latest"])),
         allow_loss=True,
