@@ -63,9 +63,9 @@ def _fixed(bench: Bench) -> list[Figure]:
 def _sliding(bench: Bench) -> list[Figure]:
     figures = []
     data = bench.data(FEW)
-    for size, spark_size, least, aim in (
-        ("30 s", "30 seconds", 1.8, "at least 1.8, better 2.5"),
-        ("5 min", "5 minutes", 10.0, ""),
+    for size, spark_size, least, better, aim in (
+        ("30 s", "30 seconds", 1.8, 2.5, "at least 1.8, better 2.5"),
+        ("5 min", "5 minutes", 10.0, 10.0, ""),
     ):
         group = f"Sliding windows of {size} every 5 s, count and sum, 2,000 keys"
         windows = sliding(size, every="5 s")
@@ -85,7 +85,7 @@ def _sliding(bench: Bench) -> list[Figure]:
             Figure(group, "Spark's own from Parquet", pair["Spark's"].rate, "events/s"),
             judged(group, "ratio", ratio, "x", least=least, aim=aim),
         ]
-        if not here[-1].met:
+        if ratio < better:
             here += bench.profiles(group, pair, data, ours(data, windows))
         figures += here
     return figures
