@@ -8,6 +8,9 @@ TEST_WORKERS ?= 2
 BENCH_ARGS ?=
 CASES ?= ../shared/conformance
 
+# Dozens of processes import the same modules: where bytecode is not to be written, each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test check format bench conformance clean setup web picture
 .DEFAULT_GOAL := help
 

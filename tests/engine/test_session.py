@@ -9,6 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import pyspark
 import pytest
 
 from tidewheel.engine.class_archive import archive_of, make_archive
@@ -31,6 +32,32 @@ def test_workers_use_one_thread_for_each_task(spark):
         return pl.thread_pool_size()
 
     assert spark.sparkContext.parallelize([0], 1).map(threads).collect() == [1]
+
+
+def test_workers_import_pyspark_as_it_is_installed(spark):
+    def place(_):
+        import pyspark
+
+        return pyspark.__file__
+
+    assert spark.sparkContext.parallelize([0], 1).map(place).collect() == [pyspark.__file__]
+
+
+def test_workers_import_the_pyspark_of_a_home_that_was_chosen():
+    code = (
+        "from tidewheel.engine.session import session\n"
+        "print(session().sparkContext.parallelize([0], 1).map(lambda _: __import__('pyspark').__file__).collect())\n"
+    )
+    home = Path(pyspark.__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "SPARK_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.stdout == f"{[str(home / 'python/lib/pyspark.zip/pyspark/__init__.py')]}\n", done.stderr
 
 
 def test_a_session_of_one_s_own_is_taken_as_it_is(spark):

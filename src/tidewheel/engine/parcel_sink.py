@@ -19,7 +19,6 @@ from tidewheel.transport.partitioner import partition_of
 
 __all__ = ["ParcelTarget", "encoded", "markers", "watermarks_of"]
 
-_SEPARATOR = pa.scalar(b"/", pa.binary())
 _ALL = b"all"
 
 
@@ -70,7 +69,7 @@ def _records(frame: pl.DataFrame, target: ParcelTarget, address: str, clock: Ins
     # Results without a key stay together, so that a retraction is read after what it takes back.
     keys = pa.repeat(pa.scalar(_ALL, pa.binary()), frame.height) if target.marked else None
     if target.key:
-        keys = pc.binary_join_element_wise(*(_part(frame[name]) for name in target.key), _SEPARATOR)
+        keys = pc.binary_join_element_wise(*(_part(frame[name]) for name in target.key), b"/")
     return records(values, keys=keys, event_times=event_time)
 
 

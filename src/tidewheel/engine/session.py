@@ -14,7 +14,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from tidewheel.engine.class_archive import options_with
-from tidewheel.engine.java import find_java, spark_home
+from tidewheel.engine.java import INSTALLED, find_java, spark_home
 from tidewheel.engine.java_output import without_chatter
 from tidewheel.engine.source import TidewheelSource
 
@@ -68,12 +68,15 @@ def session(
     state in RocksDB, and quiet logs. A session of your own is taken as it is and only learns the format.
     """
     if spark is None:
-        java_home = os.environ.get("JAVA_HOME")
+        started_with = {"JAVA_HOME": os.environ.get("JAVA_HOME")}
         cores = os.cpu_count() or 1
         chosen = {**SETTINGS, "spark.sql.shuffle.partitions": str(cores)}
         if master.startswith("local"):
             java = find_java()
-            java_home = str(spark_home(java))
+            started_with["JAVA_HOME"] = str(spark_home(java))
+            # Without a home, the Spark that starts is the one that is installed here, where the workers are, too.
+            if "SPARK_HOME" not in os.environ and not master.startswith("local-cluster"):
+                started_with[INSTALLED] = "1"
             quiet = files("tidewheel.engine").joinpath("log4j2.properties")
             options = [f"-Dlog4j2.configurationFile={quiet}", *_collector(), *options_with(java)]
             chosen |= {**LOCAL_SETTINGS, "spark.driver.extraJavaOptions": " ".join(options)}
@@ -86,7 +89,7 @@ def session(
             builder = builder.config(key, value)
         # Not every kind of worker gets Spark's executorEnv; all of them inherit what Java was started with.
         threads = os.environ.get("POLARS_MAX_THREADS", chosen["spark.executorEnv.POLARS_MAX_THREADS"])
-        with _environment(JAVA_HOME=java_home, POLARS_MAX_THREADS=threads), without_chatter():
+        with _environment(**started_with, POLARS_MAX_THREADS=threads), without_chatter():
             spark = builder.getOrCreate()
         if master.startswith("local"):
             _write_files_alone(spark)

@@ -26,7 +26,6 @@ from tidewheel.transport.type_topic import publish_types
 __all__ = ["BatchSink", "StreamSink"]
 
 _SPECIAL = (*ENVELOPE_COLUMNS, "_topic", "_key")
-_SEPARATOR = pa.scalar(b"/", pa.binary())
 _PACKED = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -90,7 +89,7 @@ class _Sink:
             )
         keys = columns.get("_key")
         if self._options.key:
-            keys = pc.binary_join_element_wise(*(_part(columns[name]) for name in self._options.key), _SEPARATOR)
+            keys = pc.binary_join_element_wise(*(_part(columns[name]) for name in self._options.key), b"/")
         return records(values, keys=keys, event_times=event_time), columns.get("_topic")
 
     def _append(self, messages: list[WriterCommitMessage | None], batch_id: int | None) -> None:
