@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+
 import pytest
 from engine_data import positions
 from pyspark.sql import DataFrame
@@ -64,12 +68,39 @@ def test_it_goes_on_where_it_was_and_writes_a_repeated_batch_once(spark, log, tm
     assert {b"1/0", b"1/99"} <= set(batch.records["key"].to_pylist())
 
 
-def test_it_is_stopped_between_batches(spark, log, tmp_path):
+def signalled(run, **options):
+    """Wait for the run in the main thread, which a signal interrupts."""
+    soon = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
+    soon.start()
+    assert run.wait(**options)
+    soon.join()
+
+
+def by_call(run):
+    run.stop()
+
+
+def by_a_signal(run):
+    before = signal.getsignal(signal.SIGTERM)
+    signalled(run, stop_on={signal.SIGTERM})
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def by_a_handler(run):
+    before = signal.signal(signal.SIGTERM, lambda *_: run.stop())
+    try:
+        signalled(run)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("stop", [by_call, by_a_signal, by_a_handler])
+def test_it_is_stopped_between_batches(spark, log, tmp_path, stop):
     run = started(log, tmp_path / "c", spark, max_events_per_batch=100)
     for number in range(20):
         log.append(INPUT, positions(range(number * 100, number * 100 + 100)))
     assert log.wait({(RESULTS, 0): 0}, 60)
-    run.stop()
+    stop(run)
     assert not run.active
     begun, done = (
         {path.name for path in (tmp_path / "c" / "spark" / kind).iterdir() if path.name.isdigit()}
@@ -78,6 +109,14 @@ def test_it_is_stopped_between_batches(spark, log, tmp_path):
     assert begun == done
     run_to_end(log, tmp_path / "c", spark)
     assert vehicles(log) == list(range(2_000))
+
+
+def test_waiting_may_be_limited(spark, log, tmp_path):
+    run = started(log, tmp_path / "c", spark)
+    assert not run.wait(0.05, stop_on={signal.SIGTERM})
+    assert run.active
+    run.stop()
+    assert run.wait(0.05)
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused(spark, log, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,12 +28,13 @@ from tidewheel.errors import (
     JobError,
     LogError,
     MalformedError,
-    TidewheelError,
 )
 from tidewheel.model.time import Instant
 from tidewheel.transport.log import Log
 
 __all__ = ["Progress", "Run", "Work", "explained", "java_pid"]
+
+_LOOK = 0.02  # seconds between two looks at whether a run has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +76,7 @@ class Run:
         self._mending = threading.Lock()
         self._stopping = False
         self._over = threading.Event()
+        self._broke: Exception | None = None
         self._log = log
         self._checkpoint = checkpoint
         self._counted = -1
@@ -87,45 +90,54 @@ class Run:
         """Is it still running? So it is while it goes on without a job that failed."""
         return not self._over.is_set()
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Until it has ended, or `timeout` seconds have passed: has it ended? `JobError` if it failed."""
+    def wait(self, timeout: float | None = None, *, stop_on: Collection[signal.Signals] = ()) -> bool:
+        """Until it has ended, or `timeout` seconds have passed: has it ended? `JobError` if it failed.
+
+        A signal of `stop_on` stops it meanwhile: `run.wait(stop_on={signal.SIGTERM})` finishes the batch at hand and
+        returns. As everywhere in Python, only the main thread can ask for signals.
+        """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while True:
-            query = self.query
-            left = None if deadline is None else max(0.001, deadline - time.monotonic())
-            try:
-                # Spark's own declaration says whole seconds; it takes fractions.
-                ended = query.awaitTermination(left)  # type: ignore[arg-type]
-            except PySparkException as error:
-                if self._mended(query, error):
-                    continue
-                self._end()
-                raise explained(self.job.name, error) from error
-            if query is self.query:
-                break
-        if timeout is None or ended:
-            self._end()
-            return True
-        return False
+        seen: list[int] = []
+        before = {each: signal.signal(each, lambda number, _: seen.append(number)) for each in stop_on}
+        try:
+            # A look at a flag now and then is all that this thread does: a handler of signals, which interrupts it, may
+            # do whatever it likes, even call `stop`. In a call to Java, or holding a lock, it could not.
+            while self.active and not seen:
+                if deadline is not None and time.monotonic() >= deadline:
+                    return False
+                time.sleep(_LOOK)
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
+        if self.active:
+            self.stop()
+        if self._broke is not None:
+            raise self._broke
+        return True
 
     def stop(self, timeout: float = 60.0) -> None:
         """Finish the batch at hand and end. A batch that takes longer than `timeout` seconds is left unfinished: the
-        next run repeats it."""
+        next run repeats it. May be called from a handler of signals."""
         self._stopping = True
+        if self.active:
+            # In a thread of its own, because the calling one may be interrupted in a call to Java.
+            threading.Thread(target=self._stop, args=(timeout,), name=f"stop of {self.job.name}", daemon=True).start()
+        self.wait()
+
+    def _stop(self, timeout: float) -> None:
         with self._mending:
             query = self.query  # no other one is begun from here on
-        if query.isActive:
-            self._checkpoint.stop_file.touch()
-            deadline = time.monotonic() + timeout
-            quiet = 0
-            while query.isActive and quiet < 3 and time.monotonic() < deadline:
-                status = query.status
-                idle = not status["isDataAvailable"] and status["message"].startswith("Waiting")
-                quiet = quiet + 1 if idle else 0
-                time.sleep(0.05)
-            query.stop()
-        self.wait(0.1)
-        self._end()
+        with suppress(Py4JError):  # Spark was ended meanwhile, and the query with it
+            if query.isActive:
+                self._checkpoint.stop_file.touch()
+                deadline = time.monotonic() + timeout
+                quiet = 0
+                while query.isActive and quiet < 3 and time.monotonic() < deadline:
+                    status = query.status
+                    idle = not status["isDataAvailable"] and status["message"].startswith("Waiting")
+                    quiet = quiet + 1 if idle else 0
+                    time.sleep(0.05)
+                query.stop()
 
     @property
     def failed(self) -> Mapping[str, str]:
@@ -171,12 +183,32 @@ class Run:
         return last
 
     def _watch(self) -> None:
-        # Spark or the log may be closed under the run: then it is over, as it is when it fails.
-        with suppress(Py4JError, PySparkException, TidewheelError):
-            while not self.wait(1):
+        """Count the batches until the query has ended, however it does: the one thread that waits for Spark."""
+        try:
+            while not self._ended():
                 with suppress(LogError):  # it may be busy; there is a next time
                     self.progress()
-        self._over.set()
+            self.progress()
+        except Py4JError:
+            pass  # Spark was ended under the run, and the query with it
+        except Exception as error:
+            self._broke = error
+        finally:
+            self._checkpoint.release()
+            self._over.set()
+
+    def _ended(self) -> bool:
+        """Has the query ended by itself or by `stop`, seen over a second? What broke it if it did not go well."""
+        query = self.query
+        try:
+            ended = query.awaitTermination(1)
+        except PySparkException as error:
+            if self._mended(query, error):
+                return False
+            with suppress(LogError):
+                self.progress()
+            raise explained(self.job.name, error) from error
+        return bool(ended) and query is self.query
 
     def _mended(self, query: StreamingQuery, error: PySparkException) -> bool:
         """Was what failed taken out, so that the rest goes on in another query?"""
@@ -198,14 +230,6 @@ class Run:
             for number, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
                 lag += max(0, end - known.get((topic, number), first))
         return lag
-
-    def _end(self) -> None:
-        if not self.query.isActive:
-            try:
-                self.progress()
-            finally:
-                self._checkpoint.release()
-                self._over.set()
 
     def __repr__(self) -> str:
         return f"<Run of {self.job.name}: {'running' if self.active else 'ended'}>"
