@@ -19,3 +19,16 @@ def offsets(batches: list[Batch]) -> list[int]:
 
 def read(log: Log, topic: str, partition: int = 0) -> list[Batch]:
     return list(log.read(topic, partition, log.position(topic, partition, "earliest")))
+
+
+def assert_only(log: Log, topic: str, kept: list[int], *, end: int) -> None:
+    """Partition 0 has these offsets and no others, from wherever up to the end one reads."""
+    for start in range(end + 1):
+        expected = [offset for offset in kept if offset >= start]
+        found = list(log.read(topic, 0, start))
+        assert offsets(found) == expected
+        assert all(batch.records.num_rows for batch in found)
+        assert offsets(list(log.read(topic, 0, start, limit=2))) == expected[:2]
+        blocks = log.blocks(topic, 0, start)
+        assert [o for o in expected if any(b.first_offset <= o < b.next_offset for b in blocks)] == expected
+        assert all(block.next_offset > start for block in blocks)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from log_reading import EPOCH, offsets, read, values
+from log_reading import EPOCH, assert_only, offsets, read, values
 
 from tidewheel.errors import DataLossError
 from tidewheel.model.summary import merge
@@ -109,15 +109,7 @@ class TestCompaction:
             log.append("state", records([b"%d" % number] * 4, keys=[b"a", b"b", b"c", b"%d" % number]))
         log.maintain()
         kept = [3, 7, 11, 15, 16, 17, 18, 19]
-        for start in range(21):
-            expected = [offset for offset in kept if offset >= start]
-            found = list(log.read("state", 0, start))
-            assert offsets(found) == expected
-            assert all(batch.records.num_rows for batch in found)
-            assert offsets(list(log.read("state", 0, start, limit=2))) == expected[:2]
-            blocks = log.blocks("state", 0, start)
-            assert [o for o in expected if any(b.first_offset <= o < b.next_offset for b in blocks)] == expected
-            assert all(block.next_offset > start for block in blocks)
+        assert_only(log, "state", kept, end=20)
 
     def test_the_times_of_a_compacted_block_are_those_of_all_that_was_appended(self, log: Log) -> None:
         log.create_topic("state", compact=True)

@@ -15,7 +15,7 @@ from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import session
 from tidewheel.engine.sink import StreamSink
-from tidewheel.errors import DefinitionError, TopicNotFoundError
+from tidewheel.errors import DefinitionError
 from tidewheel.model.time import now
 from tidewheel.transport.log import Log, check_topic_name
 from tidewheel.transport.registry import type_name, types
@@ -56,7 +56,7 @@ def run_frame(
     types.register(*reads.values(), writes)
     publish_types(log, types, sorted({type_name(each) for each in (*reads.values(), writes)}))
     for each in (*reads, topic):
-        _make(log, each)
+        log.ensure_topic(each)
     options = {
         "log": log.address,
         "start": begin,
@@ -101,10 +101,3 @@ def run_frame(
             raise explained(name, error) from error
         raise
     return Run(Work(name, list(reads)), log, query, held)
-
-
-def _make(log: Log, topic: str) -> None:
-    try:
-        log.topic_info(topic)
-    except TopicNotFoundError:
-        log.create_topic(topic)

@@ -179,9 +179,11 @@ class Dealer:
                 rows = rows.drop(arrival)
             if not self._judged and operator.late_by_slice:
                 doubtful = rows if bound is None else _late(operator, rows, bound)
-                if doubtful.height:
+                if doubtful is not None:
                     port = f"{_DOUBT}{doubtful.select(pl.min(TIME)).item()}"
-                    parcels.setdefault(spare, Parcel()).add(flow, port, _public(doubtful))
+                    parcels.setdefault(spare, Parcel()).add(
+                        flow, port, _public(doubtful).drop(REASON, LATE_BY, strict=False)
+                    )
             if self._judged or operator.late_by_slice:
                 rows = operator.first_half(rows, before)
             good.append(rows)
@@ -317,8 +319,7 @@ class SecondHalf:
         """Those of these rows that were too late."""
         with blamed(name):
             stage = self._flows[name].stages[self._depth]
-            doubtful = timed(stage, rows).filter(pl.col(TIME) < before)
-            _, rejected = self._operators.by_name[name].judge(doubtful, before)
+            rejected = _late(self._operators.by_name[name], timed(stage, rows), before)
             return None if rejected is None else _public(rejected)
 
     def _skipped(self, flow: str, tick: Tick, reason: str, count: int) -> pl.DataFrame:
@@ -377,10 +378,9 @@ class SecondHalf:
         return out
 
 
-def _late(operator: StageOperator, rows: pl.DataFrame, before: Instant) -> pl.DataFrame:
-    """Those of these rows that are too late by this watermark."""
-    _, rejected = operator.judge(rows.filter(pl.col(TIME) < before), before)
-    return rows.clear() if rejected is None else rejected.drop(REASON, LATE_BY)
+def _late(operator: StageOperator, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame | None:
+    """Those of these rows that are too late by this watermark, with by how much."""
+    return operator.judge(rows.filter(pl.col(TIME) < before), before)[1]
 
 
 def _done_to(ops: Iterable[RowOp], frame: pl.DataFrame) -> pl.DataFrame:

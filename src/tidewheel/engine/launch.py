@@ -43,7 +43,7 @@ from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import session
 from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.workers import Lasting
-from tidewheel.errors import DefinitionError, FlowError, TopicNotFoundError
+from tidewheel.errors import DefinitionError, FlowError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Duration, Instant, now
 from tidewheel.model.watermarks import Bounded, Strategy
@@ -185,10 +185,7 @@ def prepared_targets(
     """Where the outputs of results go; with the topics and the types that are read and written in the log."""
     targets = _targets(results, log)
     for topic in (*topics, *(target.topic for target in targets.values())):
-        try:
-            log.topic_info(topic)
-        except TopicNotFoundError:
-            log.create_topic(topic)
+        log.ensure_topic(topic)
     read = {message for _, message, _ in _readings(results)}
     known = {*read, *(target.type for target in targets.values())}
     publish_types(log, types, sorted(name for name in known if not name.startswith(MADE)))

@@ -256,10 +256,11 @@ class _BucketProcessor(StatefulProcessor):
         if self._delay is not None:
             watermark = _watermark(timerValues)
             _check_bounds(held, watermark)
-            follow = [row.watermark - self._delay for row in held if row.watermark is not None]
-            reached = max(follow, default=watermark)
-            if reached is not None:
-                expect(reached if watermark is None else max(reached, watermark))
+            reached = [row.watermark - self._delay for row in held if row.watermark is not None]
+            if watermark is not None:
+                reached.append(watermark)
+            if reached:
+                expect(max(reached))
             yield from self._at_spark_time(key[0], state, [bytes(row.parcel) for row in held], timerValues)
             return
         lanes = sorted({row.lane for row in held})

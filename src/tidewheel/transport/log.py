@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
-from tidewheel.errors import DefinitionError
+from tidewheel.errors import DefinitionError, TopicNotFoundError
 from tidewheel.model.summary import Summary
 from tidewheel.model.time import Instant
 
@@ -198,6 +198,13 @@ class Log(ABC):
         self, name: str, *, partitions: int = 1, retention: Retention | None = None, compact: bool = False
     ) -> TopicInfo:
         """Make a topic, or set the retention and compaction of one that is there to these (its partitions stay)."""
+
+    def ensure_topic(self, name: str, *, compact: bool = False) -> None:
+        """Make a topic if it is not there; one that is stays as it is."""
+        try:
+            self.topic_info(name)
+        except TopicNotFoundError:
+            self.create_topic(name, compact=compact)
 
     @abstractmethod
     def delete_topic(self, name: str) -> None:

@@ -42,10 +42,7 @@ class MessageTopic(Generic[_M]):
 
     def make(self) -> None:
         """Make the topic if it is missing, as one that keeps the latest record of each key."""
-        try:
-            self._log.topic_info(self._name)
-        except TopicNotFoundError:
-            self._log.create_topic(self._name, compact=True)
+        self._log.ensure_topic(self._name, compact=True)
 
     def news(self) -> Iterator[_M]:
         """The messages that came since the last time, in the order of each partition; at first all there are."""
