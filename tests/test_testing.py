@@ -84,7 +84,7 @@ def test_a_script_is_never_changed():
         (lambda: SCRIPT.run(totals, on="paper"), '"reference" or "spark"'),
         (lambda: SCRIPT.run(lambda events: events), "returns a result"),
         (lambda: SCRIPT.run(SCRIPT), "a function that takes a stream"),
-        (lambda: SCRIPT.run(lambda events: chained(events)), "one stage"),
+        (lambda: SCRIPT.run(lambda events: totals(events).filter(pl.col("n") > 1)), "no steps after the last stage"),
     ],
 )
 def test_what_cannot_be_is_told(broken, message):
@@ -203,7 +203,7 @@ def test_spark_gives_what_the_reference_gives(pipeline, spark):
     assert expected
 
 
-def test_stages_one_after_another_run_on_spark(spark):
+def test_stages_run_one_behind_the_other(spark):
     script = (
         Script()
         .add(at="12:00:01", key="a", value=5)
@@ -212,6 +212,7 @@ def test_stages_one_after_another_run_on_spark(spark):
         .watermark("12:00:20")
         .end()
     )
+    assert script.run(chained) == [pane(None, "12:00:00", "12:00:10", most=7)]
     assert script.run(chained, on="spark", spark=spark) == [pane(None, "12:00:00", "12:00:10", most=7)]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 
 from tidewheel.transport import event_pb2
 from tidewheel.transport.codec import decode_columns, encode_columns
-from tidewheel.transport.dynamic import define_message
+from tidewheel.transport.dynamic import define_message, made_name
 from tidewheel.transport.log import Log, records
 from tidewheel.transport.registry import TypeRegistry
 from tidewheel.transport.type_topic import load_types, publish_types
@@ -42,12 +41,11 @@ def read(log: Log, topic: str) -> pl.DataFrame:
     types = TypeRegistry()
     types.register(event_pb2)
     load_types(log, types)
-    short = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", topic))
     frames = []
     info = log.topic_info(topic)
     for partition in range(info.partitions):
         for batch in log.read(topic, partition, info.first_offsets[partition]):
-            decoded = decode_columns(f"tidewheel.results.{short}", batch.records.column("value"), registry=types)
+            decoded = decode_columns(made_name(topic), batch.records.column("value"), registry=types)
             assert not decoded.errors
             frames.append(pl.from_arrow(decoded.columns))
     assert all(isinstance(frame, pl.DataFrame) for frame in frames)

@@ -65,6 +65,21 @@ def test_what_was_taken_back_leaves_no_trace(case):
 
 @settings(max_examples=40)
 @given(case=retracted())
+def test_counts_and_sums_of_parts_add_up(case):
+    chunks, _, live = case
+    for one in AGGREGATES:
+        parts = [results(one, [chunk], [], WEIGHTED) for chunk in chunks]
+        for chunk, found in zip(chunks, parts, strict=True):
+            for key, value in found.items():
+                assert value == close(one.of([row for row in chunk if row["key"] == key]))
+        if one.aggregate.function == "count" or (one.aggregate.function == "sum" and isinstance(one, Totals)):
+            for key in {row["key"] for row in live}:
+                whole = one.aggregate.of([row for row in live if row["key"] == key])
+                assert sum(found.get(key) or 0 for found in parts) == (whole or 0)
+
+
+@settings(max_examples=40)
+@given(case=retracted())
 def test_when_all_is_taken_back_nothing_is_left(case):
     chunks, joins, live = case
     chunks = [*chunks, *([[{**row, "__weight": -1} for row in live]] if live else [])]

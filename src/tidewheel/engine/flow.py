@@ -23,7 +23,7 @@ from tidewheel.engine.process import ProcessOperator
 from tidewheel.engine.repeats import RepeatsOperator
 from tidewheel.engine.sliced import SlicedOperator, can_slice
 from tidewheel.engine.trigger_columns import waits_for_clock
-from tidewheel.engine.window_columns import TIME
+from tidewheel.engine.window_columns import ALL, TIME
 from tidewheel.engine.windowed import WindowedOperator
 from tidewheel.errors import JobError
 from tidewheel.model.deduplicate import DUPLICATES
@@ -33,13 +33,10 @@ from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count
 
-__all__ = ["ALL", "ARRIVAL", "Flow", "RowOp", "Stage", "StageOperator", "needed", "prepared", "timed"]
+__all__ = ["ARRIVAL", "Flow", "RowOp", "Stage", "StageOperator", "needed", "prepared", "timed"]
 
 _WHERE = re.compile(r"/\S*/site-packages/")  # where a polars plugin is installed is no part of what it does
 _PLACE = re.compile(r" at 0x[0-9a-f]+")  # nor is where in memory a function is
-
-ALL = "__all"
-"""The key of a stream without keys."""
 
 ARRIVAL = "_arrival"
 """The column with the time (µs) at which a row reached the log."""

@@ -18,7 +18,7 @@ import polars as pl
 
 from tidewheel.engine.bucket_store import BucketState
 from tidewheel.engine.buckets import by_bucket
-from tidewheel.engine.flow import ALL, Flow, RowOp, Stage, StageOperator, prepared, timed
+from tidewheel.engine.flow import Flow, RowOp, Stage, StageOperator, prepared, timed
 from tidewheel.engine.frames import pack, unpack
 from tidewheel.engine.judging import LATE_BY, REASON
 from tidewheel.engine.looked_up import LookedUp, LookupOperator
@@ -237,7 +237,7 @@ def late_port(depth: int) -> str:
 
 
 def _public(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.drop([name for name in rows.columns if name in (TIME, ALL) or name.startswith("__")])
+    return rows.drop([name for name in rows.columns if name.startswith("__")])
 
 
 @dataclass(frozen=True)

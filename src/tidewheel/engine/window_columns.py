@@ -17,7 +17,10 @@ from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Window
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windows import Calendar, Custom, Global, Session, Sliding, Windows
 
-__all__ = ["END", "SLICE", "START", "TIME", "last_end", "merged", "slice_length", "sliced", "to_windows"]
+__all__ = ["ALL", "END", "SLICE", "START", "TIME", "last_end", "merged", "slice_length", "sliced", "to_windows"]
+
+ALL = "__all"
+"""The key of a stream without keys."""
 
 TIME = "__time"
 SLICE = "__slice"
@@ -148,7 +151,7 @@ def _with_shift(windows: Sliding, frame: pl.DataFrame, keys: Sequence[str]) -> p
     """The offset of each row's grid of windows."""
     if not windows.stagger:
         return frame.with_columns(pl.lit(windows.offset, pl.Int64).alias(_SHIFT))
-    shift = (key_hash(frame, keys) % windows.every).cast(pl.Int64) + windows.offset
+    shift = (key_hash(frame, [name for name in keys if name != ALL]) % windows.every).cast(pl.Int64) + windows.offset
     return frame.with_columns(shift.alias(_SHIFT))
 
 

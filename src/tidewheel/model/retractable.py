@@ -4,6 +4,10 @@ Each row has a weight: 1 for an element, -1 for the retraction of an earlier one
 time. What was taken back leaves no trace in the result, whatever the aggregate: the rows themselves are kept, and
 cancel each other when they meet. Counts, and sums of whole numbers, are kept as totals instead, from which a
 retraction subtracts exactly.
+
+A result may also be of a part of the elements, what came since the last one. There a retraction may be of an element
+that another part had. Counts and sums fall by it, so that those of all parts add up; other aggregates are of the
+elements of the part that are left.
 """
 
 from __future__ import annotations
@@ -68,6 +72,7 @@ class _Retractable(Aggregate):
     def of(self, rows: Sequence[Row]) -> Any:
         """The result over what was not taken back."""
         left: list[Row] = []
+        waiting: list[Row] = []
         for row in rows:
             if row[WEIGHT] > 0:
                 left.append(row)
@@ -76,7 +81,16 @@ class _Retractable(Aggregate):
                 if self._identity(left[place]) == self._identity(row):
                     del left[place]
                     break
-        return self.aggregate.of(left)
+            else:
+                waiting.append(row)
+        return self._less(left, waiting) if waiting else self.aggregate.of(left)
+
+    def _less(self, left: Sequence[Row], waiting: Sequence[Row]) -> Any:
+        """The result over elements less those of another part that were taken back."""
+        found, back = self.aggregate.of(left), self.aggregate.of(waiting)
+        if not isinstance(self.aggregate, Count | Sum) or back is None:
+            return found
+        return -back if found is None else found - back
 
     def _identity(self, row: Row) -> list[str]:
         return [repr(row[name]) for name in (*self.columns, TIME)]  # by repr: NaN is not equal to itself
@@ -96,6 +110,17 @@ class _Retractable(Aggregate):
 @dataclass(frozen=True, repr=False)
 class Totals(_Retractable):
     """A count, and a sum of whole numbers: a retraction subtracts."""
+
+    def _less(self, left: Sequence[Row], waiting: Sequence[Row]) -> Any:
+        if not isinstance(self.aggregate, Sum | Mean):
+            return super()._less(left, waiting)
+        values, back = (
+            [value for value in self.aggregate.column.values(rows) if value is not None] for rows in (left, waiting)
+        )
+        count, total = len(values) - len(back), sum(values) - sum(back)
+        if isinstance(self.aggregate, Mean):
+            return total / count if count > 0 else None
+        return total if count or total else None
 
     def partial(self, prefix: str) -> list[pl.Expr]:
         """The count and, unless only that is asked for, the sum."""
@@ -120,7 +145,10 @@ class Totals(_Retractable):
         if isinstance(self.aggregate, Count):
             return count.fill_null(0)
         sum_ = pl.col(f"{prefix}.sum")
-        return pl.when(count > 0).then(sum_ / count if isinstance(self.aggregate, Mean) else sum_)
+        if isinstance(self.aggregate, Mean):
+            return pl.when(count > 0).then(sum_ / count)
+        # As many may have come as were taken back, with other values.
+        return pl.when((count != 0) | (sum_ != 0)).then(sum_)
 
 
 @dataclass(frozen=True, repr=False)
@@ -143,10 +171,14 @@ class KeptRows(_Retractable):
 
     def finish(self, prefix: str) -> pl.Expr:
         """The aggregate of the rows that are left."""
-        rows = pl.col(f"{prefix}.rows")
-        return rows.map_batches(
-            lambda lists: of_rows(self.aggregate, lists, pl.col(WEIGHT) > 0), return_dtype=self.result
-        )
+        return pl.col(f"{prefix}.rows").map_batches(self._of_lists, return_dtype=self.result)
+
+    def _of_lists(self, lists: pl.Series) -> pl.Series:
+        found = of_rows(self.aggregate, lists, pl.col(WEIGHT) > 0)
+        if not isinstance(self.aggregate, Sum):
+            return found
+        back = of_rows(self.aggregate, lists, pl.col(WEIGHT) < 0)
+        return pl.select(pl.coalesce(found - back, found, -back)).to_series()
 
 
 def _left(rows: pl.Series) -> pl.Series:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,16 @@ from pyspark.sql import SparkSession
 
 from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.flow import Stage, prepared
-from tidewheel.engine.halves import METRICS
+from tidewheel.engine.halves import METRICS, late_port
 from tidewheel.engine.launch import Target, start_flows
 from tidewheel.engine.looked_up import LookedUp
-from tidewheel.engine.matched import DROPPED, TIMED_OUT, Matched, PatternMatch
+from tidewheel.engine.matched import DROPPED, TIMED_OUT, PatternMatch
 from tidewheel.engine.operator import LATE, RESULTS
-from tidewheel.engine.result import Result, arrow_of
+from tidewheel.engine.result import Result, arrow_of, result_schema
 from tidewheel.engine.stream import Stream, stream
 from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.workers import registry_for
-from tidewheel.errors import DefinitionError
+from tidewheel.errors import DefinitionError, JobError
 from tidewheel.model import watermarks
 from tidewheel.model.deduplicate import DUPLICATES
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane
@@ -57,12 +57,12 @@ _INSTANT = pl.Datetime("us", "UTC")
 
 @dataclass
 class _Given:
-    """A script's rows in a log, and the pipeline over them."""
+    """A script's rows in a log, and the pipelines over them."""
 
     log: Log
     message: str
     columns: dict[str, pl.DataType]
-    result: Result
+    results: list[Result]
     now: Instant = MIDNIGHT
 
     def frame(self, bundle: Bundle) -> pl.DataFrame:
@@ -80,7 +80,7 @@ class _Given:
 
 
 @contextmanager
-def _given(script: Script, pipeline: Pipeline) -> Iterator[_Given]:
+def _given(script: Script, pipelines: Sequence[Pipeline]) -> Iterator[_Given]:
     columns = _columns(script)
     with tempfile.TemporaryDirectory(prefix="tidewheel-script-") as folder:
         held: list[_Given] = []
@@ -89,14 +89,18 @@ def _given(script: Script, pipeline: Pipeline) -> Iterator[_Given]:
             message = define_message(made, "script", arrow_of(columns))
             publish_types(log, made, [message])
             rows = stream(log, _INPUT, type=message, watermark=watermarks.punctuated(future=None))
-            result = pipeline(rows) if callable(pipeline) else None
-            if not isinstance(result, Result):
-                raise DefinitionError(
-                    "Script.run: a pipeline is a function that takes a stream and returns a result, like "
-                    f'lambda rows: rows.key_by("key").window(...).aggregate(...); got {result or pipeline!r}'
-                )
-            held.append(_Given(log, message, columns, result))
+            held.append(_Given(log, message, columns, [_result(pipeline, rows) for pipeline in pipelines]))
             yield held[0]
+
+
+def _result(pipeline: Pipeline, rows: Stream) -> Result:
+    result = pipeline(rows) if callable(pipeline) else None
+    if not isinstance(result, Result):
+        raise DefinitionError(
+            "Script.run: a pipeline is a function that takes a stream and returns a result, like "
+            f'lambda rows: rows.key_by("key").window(...).aggregate(...); got {result or pipeline!r}'
+        )
+    return result
 
 
 def _columns(script: Script) -> dict[str, pl.DataType]:
@@ -128,52 +132,104 @@ def _columns(script: Script) -> dict[str, pl.DataType]:
 # On the reference ---------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Stepped:
+    """What a stage gives for a bundle: its results as they are shown, and as rows for a stage behind it; late rows; and
+    its other outputs."""
+
+    shown: list[Row]
+    rows: Sequence[Mapping[str, Any]]
+    late: list[Row] = field(default_factory=list)
+    outputs: Mapping[str, list[Row]] = field(default_factory=dict)
+
+
+_Step = Callable[[pl.DataFrame, Bundle], _Stepped]
+
+
 def run_on_reference(script: Script, pipeline: Pipeline) -> Outcome:
-    """What the interpreter gives."""
-    with _given(script, pipeline) as given:
-        stages = given.result.stages
-        if len(stages) != 1 or given.result.ops:
+    """What the interpreters of the stages give, one behind the other."""
+    with _given(script, [pipeline]) as given:
+        [result] = given.results
+        if result.ops:
             raise DefinitionError(
-                f"Script.run: the reference runs one stage that keeps state, the pipeline has {len(stages)}"
-                f'{" and steps after it" if given.result.ops else ""}; use on="spark", or test the stages one by one'
+                'Script.run: the reference does no steps after the last stage that keeps state; use on="spark"'
             )
-        [stage] = stages
-        bundles = [(prepared(stage, given.frame(bundle)), bundle) for bundle in script.bundles]
-        if isinstance(stage.what, EachRow):
-            rows = [values for frame, _ in bundles for values in frame.to_dicts()]
-            return Outcome([_row(values) for values in rows], [])
-        if isinstance(stage.what, Process):
-            return _processed(stage, stage.what, bundles)
-        if isinstance(stage.what, Repeats):
-            return _deduplicated(stage.what, bundles)
-        if isinstance(stage.what, PatternMatch):
-            return _matched(stage.what, bundles)
-        if isinstance(stage.what, Matched):
-            raise DefinitionError('Script.run: a MATCH_RECOGNIZE clause runs on="spark" only')
-        if isinstance(stage.what, LookedUp):
-            raise DefinitionError('Script.run: a lookup runs on="spark" only')
-        return _windowed(stage, stage.what, bundles)
+        flow = result.named("script").flow()
+        stages = flow.stages
+        steps = [_interpreted(stage) for stage in stages]
+        results: list[Row] = []
+        outputs: dict[str, list[Row]] = {}
+        for bundle in script.bundles:
+            frame = given.frame(bundle)
+            for number, (stage, step) in enumerate(zip(stages, steps, strict=True)):
+                found = step(prepared(stage, frame), bundle)
+                outputs.setdefault(late_port(number), []).extend(found.late)
+                for name, rows in found.outputs.items():
+                    outputs.setdefault(flow.output(number, name), []).extend(rows)
+                if number + 1 < len(stages):
+                    frame = _frame_of(found.rows, result_schema(stage))
+            results += found.shown
+        late = outputs.pop(LATE, [])
+        further = {name: _by_time(rows) if name.startswith(LATE) else rows for name, rows in outputs.items()}
+        return Outcome(results, _by_time(late), further)
 
 
-def _windowed(stage: Stage, windowing: Windowing, bundles: Iterable[tuple[pl.DataFrame, Bundle]]) -> Outcome:
+def _frame_of(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Rows as the next stage takes them; times may be given in µs."""
+    columns = {}
+    for name, kind in schema.items():
+        values = [row[name] for row in rows]
+        counted = any(isinstance(value, int) for value in values)
+        columns[name] = pl.Series(values, dtype=pl.Int64 if kind == _INSTANT and counted else kind).cast(kind)
+    return pl.DataFrame(columns)
+
+
+def _interpreted(stage: Stage) -> _Step:
+    what = stage.what
+    if isinstance(what, EachRow):
+        return lambda frame, _: _passed(frame.to_dicts())
+    if isinstance(what, Process):
+        return _processed(stage, what)
+    if isinstance(what, Repeats):
+        return _deduplicated(what)
+    if isinstance(what, PatternMatch):
+        return _matched(what)
+    if isinstance(what, Windowing):
+        return _windowed(stage, what)
+    kind = "a lookup" if isinstance(what, LookedUp) else "a MATCH_RECOGNIZE clause"
+    raise DefinitionError(f'Script.run: {kind} runs on="spark" only')
+
+
+def _passed(
+    rows: Sequence[Mapping[str, Any]], late: list[Row] | None = None, **outputs: Sequence[Mapping[str, Any]]
+) -> _Stepped:
+    """Rows that are shown as they are."""
+    others = {name: [_row(values) for values in some] for name, some in outputs.items()}
+    return _Stepped([_row(values) for values in rows], rows, late or [], others)
+
+
+def _windowed(stage: Stage, windowing: Windowing) -> _Step:
     reference = Reference(windowing)
-    results: list[Row] = []
-    late: list[Row] = []
-    for frame, bundle in bundles:
+
+    def step(frame: pl.DataFrame, bundle: Bundle) -> _Stepped:
         elements = [
             Element(values[TIME], tuple(values[name] for name in stage.keys), values) for values in frame.to_dicts()
         ]
         output = reference.step(elements, watermark=bundle.watermark, clock=bundle.clock)
-        results += [_pane(found) for found in output.panes]
-        late += [_late(verdict.element.values, verdict.reason, verdict.by) for verdict in output.late]
-    return Outcome(results, _by_time(late))
+        late = [_late(verdict.element.values, verdict.reason, verdict.by) for verdict in output.late]
+        return _Stepped(
+            [_pane(found) for found in output.panes], [_values(stage, found) for found in output.panes], late
+        )
+
+    return step
 
 
 def _pane(found: Pane) -> Row:
+    start, end = _bounds(found)
     return pane(
         found.key,
-        None if found.window.start <= START_OF_TIME else found.window.start,
-        None if found.window.end >= END_OF_TIME else found.window.end,
+        start,
+        end,
         timing=found.timing.value,
         index=found.index,
         first=found.first,
@@ -184,61 +240,80 @@ def _pane(found: Pane) -> Row:
     )
 
 
-def _processed(stage: Stage, process: Process, bundles: Iterable[tuple[pl.DataFrame, Bundle]]) -> Outcome:
+def _values(stage: Stage, found: Pane) -> dict[str, Any]:
+    """A pane as a row with all columns of the stage's results."""
+    start, end = _bounds(found)
+    return {
+        **dict(zip(stage.keys, found.key, strict=True)),
+        **found.values,
+        "window_start": start,
+        "window_end": end,
+        "pane_index": found.index,
+        "pane_timing": found.timing.value,
+        "pane_first": found.first,
+        "pane_last": found.last,
+        "event_time": found.event_time,
+        "retraction": found.retraction,
+    }
+
+
+def _bounds(found: Pane) -> tuple[Instant | None, Instant | None]:
+    return (
+        None if found.window.start <= START_OF_TIME else found.window.start,
+        None if found.window.end >= END_OF_TIME else found.window.end,
+    )
+
+
+def _processed(stage: Stage, process: Process) -> _Step:
     reference = ProcessReference(process, stage.schema)
-    results: list[Row] = []
-    late: list[Row] = []
-    outputs: dict[str, list[Row]] = {name: [] for name in process.streams}
-    for frame, bundle in bundles:
+
+    def step(frame: pl.DataFrame, bundle: Bundle) -> _Stepped:
         found = reference.step(frame, watermark=bundle.watermark, clock=bundle.clock)
-        late += [_late(values, values.pop("reason"), values.pop("late_by")) for values in found.pop(LATE)]
-        results += [_row(values) for values in found.pop(RESULTS)]
-        for name, rows in found.items():
-            outputs[name] += [_row(values) for values in rows]
-    return Outcome(results, _by_time(late), outputs)
+        late = [_late(values, values.pop("reason"), values.pop("late_by")) for values in found.pop(LATE)]
+        return _passed(found.pop(RESULTS), late, **found)
+
+    return step
 
 
-def _deduplicated(repeats: Repeats, bundles: Iterable[tuple[pl.DataFrame, Bundle]]) -> Outcome:
+def _deduplicated(repeats: Repeats) -> _Step:
     reference = RepeatsReference(repeats)
-    results: list[Row] = []
-    late: list[Row] = []
-    duplicates: list[Row] = []
-    for frame, bundle in bundles:
+
+    def step(frame: pl.DataFrame, bundle: Bundle) -> _Stepped:
         kept, again, rejected = reference.step(frame.to_dicts(), watermark=bundle.watermark)
-        results += [_row(values) for values in kept]
-        duplicates += [_row(values) for values in again]
-        late += [_late(values, reason, by) for values, reason, by in rejected]
-    return Outcome(results, _by_time(late), {DUPLICATES: duplicates})
+        late = [_late(values, reason, by) for values, reason, by in rejected]
+        return _passed(kept, late, **{DUPLICATES: again})
+
+    return step
 
 
-def _matched(what: PatternMatch, bundles: Iterable[tuple[pl.DataFrame, Bundle]]) -> Outcome:
+def _matched(what: PatternMatch) -> _Step:
     reference = PatternReference(what.matcher, what.schema)
-    results: list[Row] = []
-    late: list[Row] = []
-    outputs: dict[str, list[Row]] = {TIMED_OUT: [], DROPPED: []}
-    for frame, bundle in bundles:
+
+    def step(frame: pl.DataFrame, bundle: Bundle) -> _Stepped:
         found = reference.step(frame, watermark=bundle.watermark)
-        results += [_row(values) for values in found["matches"]]
-        late += [_late(values, values.pop("reason"), values.pop("late_by")) for values in found["late"]]
-        for name, rows in outputs.items():
-            rows += [_row(values) for values in found[name]]
-    return Outcome(results, _by_time(late), outputs)
+        late = [_late(values, values.pop("reason"), values.pop("late_by")) for values in found["late"]]
+        return _passed(found["matches"], late, **{name: found[name] for name in (TIMED_OUT, DROPPED)})
+
+    return step
 
 
 # On Spark -----------------------------------------------------------------------------------------------------------
 
 
-def run_on_spark(script: Script, pipeline: Pipeline, spark: SparkSession | None = None) -> Outcome:
-    """What the engine gives: each bundle is a block of the log and a batch of a query that reads one block a batch."""
-    with _given(script, pipeline) as given, _by_value(pipeline):
-        log, result = given.log, given.result
+def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSession | None = None) -> list[Outcome]:
+    """What the engine gives, of all pipelines in one query: each bundle is a block of the log and a batch of the query,
+    which reads one block a batch."""
+    with _given(script, pipelines) as given, _by_value(pipelines):
+        log = given.log
         for bundle in script.bundles:
             given.now = bundle.clock
             log.append(_INPUT, _records(given, bundle))
-        named = result.named("script")
-        targets = {name: Target(log.topic(name)) for name in result.schemas() if name != METRICS}
-        start_flows(
-            {named: targets},
+        ports = [[name for name in result.schemas() if name != METRICS] for result in given.results]
+        run = start_flows(
+            {
+                result.named(f"script-{number}"): {name: Target(log.topic(f"{name}-{number}")) for name in names}
+                for number, (result, names) in enumerate(zip(given.results, ports, strict=True))
+            },
             log,
             checkpoint=Path(log.address).parent / "checkpoint",
             name="script",
@@ -247,31 +322,49 @@ def run_on_spark(script: Script, pipeline: Pipeline, spark: SparkSession | None 
             max_events_per_batch=1,
             buckets=1,
             clock="log",
-        ).wait()
-        found = {name: _read(log, name) for name in targets}
-        stage = result.stages[-1]
-        results = found.pop(RESULTS)
-        rejected = [_late(values, values["late_reason"], micros(values["late_by"])) for values in found.pop(LATE, [])]
-        outputs = {name: [_row(values) for values in rows] for name, rows in found.items()}
-        if not isinstance(stage.what, Windowing):
-            return Outcome([_row(values) for values in results], _by_time(rejected), outputs)
-        names = list(stage.what.aggregates)
-        return Outcome([_shown(values, stage.keys, names) for values in results], _by_time(rejected), outputs)
+        )
+        run.wait()
+        for name, reason in run.failed.items():
+            raise JobError(f"Script.run: {name} failed: {reason}")
+        return [
+            _outcome(result, {name: _read(log, f"{name}-{number}") for name in names})
+            for number, (result, names) in enumerate(zip(given.results, ports, strict=True))
+        ]
+
+
+def _outcome(result: Result, found: dict[str, list[dict[str, Any]]]) -> Outcome:
+    stage = result.stages[-1]
+    results = found.pop(RESULTS)
+    rejected = [_late(values, values["late_reason"], micros(values["late_by"])) for values in found.pop(LATE, [])]
+    outputs = {
+        name: _by_time([_late(values, values["late_reason"], micros(values["late_by"])) for values in rows])
+        if name.startswith(LATE)
+        else [_row(values) for values in rows]
+        for name, rows in found.items()
+    }
+    if not isinstance(stage.what, Windowing):
+        return Outcome([_row(values) for values in results], _by_time(rejected), outputs)
+    names = list(stage.what.aggregates)
+    return Outcome([_shown(values, stage.keys, names) for values in results], _by_time(rejected), outputs)
 
 
 @contextmanager
-def _by_value(pipeline: Pipeline) -> Iterator[None]:
-    """Spark's workers cannot import a file of tests: functions of the pipeline's own module travel as they are."""
-    module = sys.modules.get(getattr(pipeline, "__module__", None) or "")
-    travels = module is not None and not module.__name__.startswith("tidewheel.") and module.__name__ != "__main__"
-    if not travels or module.__name__ in cloudpickle.list_registry_pickle_by_value():  # type: ignore[union-attr,no-untyped-call]
-        yield
-        return
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+def _by_value(pipelines: Sequence[Pipeline]) -> Iterator[None]:
+    """Spark's workers cannot import a file of tests: functions of the pipelines' own modules travel as they are."""
+    names = {getattr(pipeline, "__module__", None) or "" for pipeline in pipelines} - {"__main__"}
+    known = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
+    modules = [
+        sys.modules[name]
+        for name in names
+        if name in sys.modules and not name.startswith("tidewheel.") and name not in known
+    ]
+    for module in modules:
+        cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
-        cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
+        for module in modules:
+            cloudpickle.unregister_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _records(given: _Given, bundle: Bundle) -> pa.RecordBatch:

@@ -94,14 +94,15 @@ class Script:
     ) -> Outcome:
         """What comes out of a pipeline: a function that is given the script's rows as a stream and returns a result.
 
-        On Spark every bundle is a batch. The reference runs pipelines with one stage that keeps state.
+        On Spark every bundle is a batch. The reference runs the stages one behind the other; lookups and
+        MATCH_RECOGNIZE clauses run on Spark only.
         """
         from tidewheel.testing.running import run_on_reference, run_on_spark
 
         if on == "reference":
             return run_on_reference(self, pipeline)
         if on == "spark":
-            return run_on_spark(self, pipeline, spark)
+            return run_on_spark(self, [pipeline], spark)[0]
         raise DefinitionError(f'Script.run: on must be "reference" or "spark", got {on!r}')
 
     def _now(self) -> Instant:

@@ -75,11 +75,12 @@ def define_message(
 def made_name(name: str) -> str:
     """The full name of the type that is made under a name, such as a topic's.
 
-    >>> made_name("analytics.busy-routes")
-    'tidewheel.results.AnalyticsBusyRoutes'
+    >>> made_name("analytics.busy-routes"), made_name("late_3-6") == made_name("late-36")
+    ('tidewheel.results.AnalyticsBusyRoutes', False)
     """
-    short = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9]+", name) if part)
-    return MADE + (f"Result{short}" if not short or short[0].isdigit() else short)
+    words = [word for word in re.split(r"[^0-9A-Za-z]+", name) if word]
+    short = "".join(f"_{word}" if word[0].isdigit() else word[:1].upper() + word[1:] for word in words)
+    return MADE + (f"Result{short}" if not short or short[0] == "_" else short)
 
 
 def _continue(message: DescriptorProto, made: DescriptorProto, *, where: str) -> None:
