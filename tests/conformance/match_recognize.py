@@ -23,6 +23,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from sqlglot import exp
 
+from tests.conformance.cases import files_in
 from tidewheel.engine.session import session
 from tidewheel.engine.sql import sql
 from tidewheel.errors import TidewheelError
@@ -61,7 +62,7 @@ class QueryVerdict:
 def load_queries(folder: Path) -> list[Query]:
     """All cases of the folder's `match_recognize`."""
     found = []
-    for path in sorted((folder / FOLDER).glob("*.yaml")):
+    for path in files_in(folder, FOLDER):
         with path.open(encoding="utf-8") as text:
             found += [_query(path.name, document) for document in yaml.safe_load_all(text) if document]
     return found

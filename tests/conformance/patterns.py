@@ -17,6 +17,7 @@ from typing import Any
 import polars as pl
 import yaml
 
+from tests.conformance.cases import files_in
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.patterns import references
 from tidewheel.patterns.pattern import Pattern, pattern
@@ -93,7 +94,7 @@ def judge_patterns(cases: Sequence[PatternCase], runner: PatternRunner) -> list[
 
 def load_patterns(folder: Path) -> list[PatternCase]:
     """All cases of the folder's `patterns`."""
-    return [case for path in sorted((folder / "patterns").glob("*.yaml")) for case in load_pattern_file(path)]
+    return [case for path in files_in(folder, "patterns") for case in load_pattern_file(path)]
 
 
 def load_pattern_file(path: Path) -> list[PatternCase]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.conformance.__main__ import main
 from tests.conformance.cases import Verdict, judge, load, load_file
 from tests.conformance.pattern_runners import COPIES, PATTERN_RUNNERS, automaton
 from tests.conformance.patterns import Outcome, PatternVerdict, judge_patterns, load_pattern_file, load_patterns
@@ -77,11 +79,43 @@ def test_a_transcript_is_compared_pane_by_pane(tmp_path, fields, complaints):
     assert len(verdict.complaints) == complaints
 
 
-def test_a_case_of_an_unknown_kind_is_refused(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("name: strange", "a case of an unknown kind"),
+        ("name: strange\nwindow_fn: MoonWindows(10)\ntranscript: [{input: [1]}]", "MoonWindows"),
+        ("name: strange\ntrigger_fn: AfterMoon(3)\ntranscript: [{input: [1]}]", "AfterMoon"),
+    ],
+)
+def test_a_case_that_cannot_be_read_fails_and_the_others_are_run(tmp_path, text, reason):
     path = tmp_path / "strange.yaml"
-    path.write_text("name: strange")
-    with pytest.raises(ValueError, match="unknown kind"):
-        load_file(path)
+    path.write_text(f"{text}\n---{TRANSCRIPT.format(end=9, value=3, more='')}")
+    strange, good = judge(load_file(path), reference)
+    assert [reason in complaint for complaint in strange.complaints] == [True]
+    assert good.passed
+
+
+@pytest.mark.parametrize("named", ["", "dataflow"])
+def test_the_command_runs_another_folder_and_tells_what_failed(tmp_path, monkeypatch, capsys, named):
+    folder = tmp_path / "dataflow"
+    folder.mkdir()
+    (folder / "other_name.yaml").write_text(TRANSCRIPT.format(end=9, value=3, more=""))
+    (folder / "wrong.yaml").write_text(TRANSCRIPT.format(end=9, value=4, more=""))
+    monkeypatch.setattr("sys.argv", ["conformance", "--cases", str(tmp_path / named)])
+    assert main() == 1
+    said = capsys.readouterr().out
+    assert re.search(r"reference +other_name.yaml +1 / 1", said)
+    assert re.search(r"reference +wrong.yaml +0 / 1", said)
+    assert "FAILED reference: wrong.yaml: mine" in said
+    (folder / "wrong.yaml").unlink()
+    assert main() == 0
+
+
+def test_a_folder_without_cases_is_refused(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["conformance", "--cases", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        main()
+    assert "no cases in" in capsys.readouterr().err
 
 
 # Patterns ---------------------------------------------------------------------------------------------------

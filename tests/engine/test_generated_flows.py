@@ -122,9 +122,13 @@ def scripts(draw: Any) -> Script:
 
 
 def told(outcome):
-    """Panes and late rows; those of one time have no order among keys of stages before."""
+    """Panes and late rows, which have no order among keys and windows; and the panes of each of these in theirs."""
     outputs = {"results": outcome, "late": outcome.late, **outcome.outputs}
-    return {name: Counter(map(repr, rows)) for name, rows in outputs.items() if rows}
+    ordered: dict[str, list[str]] = {}
+    for text in map(repr, outcome):
+        if text.startswith("pane("):
+            ordered.setdefault(",".join(text.split(",")[:3]), []).append(text)  # key, start and end
+    return ordered, {name: Counter(map(repr, rows)) for name, rows in outputs.items() if rows}
 
 
 @pytest.fixture(scope="module")

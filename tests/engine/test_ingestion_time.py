@@ -6,6 +6,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from flow_support import S, outputs_of
+from orders import read
 
 import tidewheel as tw
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
@@ -73,3 +74,18 @@ def test_messages_on_their_way_are_not_late(log, clock):
 
 def test_a_watermark_without_delay_has_to_be_asked_for(log, clock):
     assert counted(log, clock, time="ingestion_time", watermark=tw.watermarks.arrival()) == (5, 1)
+
+
+def test_a_running_query_goes_by_the_time_of_ingestion(spark, log, clock, tmp_path):
+    for clock.second, received in BLOCKS:
+        append(log, received)
+    stream = tw.stream(log, TOPIC, type=VehiclePosition, time="ingestion_time")
+    result = stream.window(tw.windows.fixed("1 s")).aggregate(n=tw.agg.count())
+    run = result.start(
+        panes=log.topic("analytics.received"), late=log.topic("late.received"), checkpoint=tmp_path / "c", spark=spark,
+        available_now=True, max_events_per_batch=1, clock="log",
+    )  # fmt: skip
+    run.wait()
+    found = {row["window_start"].second: row["n"] for row in read(log, "analytics.received").iter_rows(named=True)}
+    assert found == {9: 1, 10: 2, 11: 2, 28: 1}
+    assert log.topic_info("late.received").count == 0

@@ -98,6 +98,21 @@ def test_results_carry_the_clock_of_their_batch_and_a_repeated_batch_gives_the_s
         assert again[topic] == before[topic][len(before[topic]) - len(again[topic]) :]
 
 
+def test_a_result_on_time_comes_in_the_batch_that_moves_the_watermark(spark, log, tmp_path):
+    for number in range(8):
+        log.append(INPUT, positions(range(number * 100, number * 100 + 100)))
+    run(spark, log, tmp_path / "c", counts)
+    files = sorted((tmp_path / "c" / "spark" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    offsets = [json.loads(path.read_text().splitlines()[-1]) for path in files]
+    events = [codec.decode(value) for value in values(log, "analytics.counts")]
+    results = [event for event in events if not event.details.type_url.endswith("Punctuation")]
+    assert len(results) >= 5
+    for event in results:
+        end = event.event_time.ToMicroseconds() + 1
+        passed = next(offset for offset in offsets if offset["watermark"] >= end)
+        assert event.ingestion_time.ToMicroseconds() == passed["clock"]
+
+
 def test_results_of_a_batch_run_carry_the_time_of_the_last_append(spark, log):
     for number in range(3):
         log.append(INPUT, positions(range(number * 100, number * 100 + 100)))

@@ -20,9 +20,22 @@ from tidewheel.errors import SetupError
 
 
 def test_the_session_has_the_settings_that_matter(spark):
+    streaming = "org.apache.spark.sql.execution.streaming"
+    demanded = {
+        "spark.sql.streaming.stateStore.providerClass": f"{streaming}.state.RocksDBStateStoreProvider",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            f"{streaming}.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
+        "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    assert {name: spark.conf.get(name) for name in demanded} == demanded
     for name, value in SETTINGS.items():
         assert spark.conf.get(name) == value
-    assert "FileSystemBased" in spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
 
 
 def test_workers_use_one_thread_for_each_task(spark):
@@ -70,12 +83,11 @@ def test_a_session_of_one_s_own_is_taken_as_it_is(spark):
 
 
 @pytest.mark.parametrize(
-    ("given", "added"),
-    [("", ["-XX:+UseParallelGC"]), ("-Xss4m -XX:+UseStringDeduplication", ["-XX:+UseParallelGC"]), ("-XX:+UseZGC", [])],
+    ("given", "ours"), [("", True), ("-Xss4m -XX:+UseStringDeduplication", True), ("-XX:+UseZGC", False)]
 )
-def test_a_garbage_collector_that_was_chosen_is_left_alone(monkeypatch, given, added):
+def test_a_garbage_collector_that_was_chosen_is_left_alone(monkeypatch, given, ours):
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", given)
-    assert _collector() == added
+    assert _collector() == (["-XX:+UseParallelGC", "-XX:GCTimeRatio=19"] if ours else [])
 
 
 def without_java(folder: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -182,10 +183,26 @@ def test_when_the_last_job_fails_the_run_fails_with_what_broke_it(spark, log, or
         finish(spark, log, tmp_path, result)
 
 
+def test_jobs_share_the_source_and_a_state_operator_for_each_depth(spark, log, orders, tmp_path):
+    put(log, (31, "fi", 1))
+    flat = [totals(orders).named("tens"), totals(orders, "20 s").named("twenties")]
+    chained = totals(orders).window(tw.windows.fixed("1 min")).aggregate(all=tw.agg.sum("total"))
+    run = finish(spark, log, tmp_path, *flat, chained.named("minutes"), batch=100)
+    reports = [json.loads(report.json) for report in run.query.recentProgress]
+    [report] = [report for report in reports if report["numInputRows"] > 0]
+    [source] = report["sources"]
+    assert len(report["stateOperators"]) == 2, "one for each depth of chaining"
+    assert source["endOffset"] != source["startOffset"]
+    assert run.progress().events == log.topic_info(INPUT).count, "each record is read once"
+
+
 def test_state_that_does_not_fit_is_refused(spark, log, orders, tmp_path):
     finish(spark, log, tmp_path, totals(orders).named("totals"))
     with pytest.raises(CheckpointError, match=r"does not fit this job.*fixed\('20 s'\)"):
         finish(spark, log, tmp_path, totals(orders, "20 s").named("totals"))
+    most = orders.key_by("country").window(tw.windows.fixed("10 s")).aggregate(total=tw.agg.max("amount"))
+    with pytest.raises(CheckpointError, match=r"does not fit this job.*max\('amount'\)"):
+        finish(spark, log, tmp_path, most.named("totals"))
     with pytest.raises(CheckpointError, match="buckets was 2 and is 3"):
         tw.run(
             totals(orders).named("totals"),

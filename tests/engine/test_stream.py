@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from zoneinfo import ZoneInfo
 
 import polars as pl
 import pytest
@@ -139,6 +140,28 @@ def test_a_trigger_of_the_clock_fires_although_nothing_comes(spark, log, orders,
 
 def _there(log, topic):
     return topic in [info.name for info in log.topics()]
+
+
+def test_months_of_a_calendar_from_a_topic(spark, log, tmp_path):
+    zone = ZoneInfo("Europe/Helsinki")
+    days = [datetime(2025, 10, 1, tzinfo=zone), datetime(2025, 10, 31, 23, 59, tzinfo=zone)]
+    days += [datetime(2025, 11, 1, tzinfo=zone), datetime(2025, 12, 1, tzinfo=zone)]
+    put(log, *((day.timestamp(), "fi", 10**place) for place, day in enumerate(days)))
+    stream = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("1 s", future=None))
+    months = stream.window(tw.windows.calendar("month", zone="Europe/Helsinki")).aggregate(total=tw.agg.sum("amount"))
+    run = months.start(
+        panes=log.topic("analytics.months"), checkpoint=tmp_path / "run", spark=spark, available_now=True
+    )
+    run.wait()
+    found = rows(log, "analytics.months", ["window_start", "window_end", "total"])
+    assert sorted(found) == [(days[0], days[2], 11)]
+    put(log, (days[3].timestamp() + 2, "fi", 1))
+    months.start(
+        panes=log.topic("analytics.months"), checkpoint=tmp_path / "run", spark=spark, available_now=True
+    ).wait()
+    assert sorted(rows(log, "analytics.months", ["window_start", "window_end", "total"]))[1:] == [
+        (days[2], days[3], 100)
+    ]
 
 
 def test_times_that_make_no_sense_are_late_with_the_reason(spark, log, orders, tmp_path):

@@ -74,8 +74,9 @@ def test_replayed_results_end_in_exactly_the_right_table(log, tmp_path):
     for _ in range(KILLS):
         driver = launch(DRIVER, log, checkpoint, errors)
         wanted = written(log, RESULTS) + moments.choice([1, 200, 400])
-        until_written(log, RESULTS, wanted, driver)
+        assert until_written(log, RESULTS, wanted, driver), errors.read_text()
         time.sleep(moments.uniform(0, 0.6))  # at any moment of the next batches
+        assert driver.poll() is None, "it was done before it could be killed"
         kill(driver, alone=moments.random() >= 0.5)
     driver = launch(DRIVER, log, checkpoint, errors)
     assert driver.wait(300) == 0, errors.read_text()

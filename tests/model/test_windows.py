@@ -163,8 +163,8 @@ def test_what_makes_no_sense_is_refused_when_it_is_defined():
     ):
         windows.sliding("5 s", every="10 s")
     for wrong, message in [
-        (lambda: windows.fixed("0 s"), "window size must be longer than nothing, got 0 s"),
-        (lambda: windows.fixed("-1 s"), "window size must be longer than nothing, got -1 s"),
+        (lambda: windows.fixed("0 s"), 'window size must be longer than nothing, like "10 s", got 0 s'),
+        (lambda: windows.fixed("-1 s"), 'window size must be longer than nothing, like "10 s", got -1 s'),
         (lambda: windows.sliding("5 s", every=0), "sliding window every must be longer than nothing"),
         (lambda: windows.session(gap=timedelta()), "session gap must be longer than nothing"),
         (lambda: windows.fixed("soon"), "window size must be text like"),

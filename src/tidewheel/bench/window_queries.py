@@ -109,8 +109,9 @@ def last_batch(query: Any) -> dict[str, Any] | None:
     return fields if fields is not None and "addBatch" in fields["durationMs"] else None
 
 
-def best(sides: Mapping[str, Callable[[], Measured]], *, repeat: int = 2) -> dict[str, Measured]:
-    """Each side's fastest of a few runs, taken in turn, so that what disturbs the machine disturbs all of them."""
+def best(sides: Mapping[str, Callable[[], Measured]], *, repeat: int = 3) -> dict[str, Measured]:
+    """Each side's fastest of a few runs, taken in turn, so that what disturbs the machine disturbs all of them, and all
+    of them are as warm: Java compiles what is run often, and is done with it after some runs only."""
     found: dict[str, Measured] = {}
     for _ in range(repeat):
         for name, run in sides.items():

@@ -42,6 +42,6 @@ def _signed(kind: pa.DataType) -> pa.DataType:
         return pa.struct([pa.field(field.name, _signed(field.type)) for field in kind])
     if pa.types.is_map(kind):
         return pa.map_(_signed(kind.key_type), _signed(kind.item_type))
-    if pa.types.is_list(kind):
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return pa.list_(_signed(kind.value_type))
     return kind

@@ -66,7 +66,10 @@ class Windowing:
             raise DefinitionError(f'lateness must be a duration like "5 s", got {self.lateness!r}')
         object.__setattr__(self, "lateness", duration(self.lateness, what="lateness"))
         if self.lateness < 0:
-            raise DefinitionError(f"lateness must not be negative, got {format_duration(self.lateness)}")
+            raise DefinitionError(
+                f"lateness must not be negative, got {format_duration(self.lateness)}; leave it out, or say how long a "
+                'window waits for late rows, like "5 s"'
+            )
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise DefinitionError(f"{name} must be one of {', '.join(choices)}, got {getattr(self, name)!r}")

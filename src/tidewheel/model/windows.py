@@ -333,4 +333,4 @@ def custom(
 
 def _positive(what: str, value: Duration) -> None:
     if value <= 0:
-        raise DefinitionError(f"{what} must be longer than nothing, got {format_duration(value)}")
+        raise DefinitionError(f'{what} must be longer than nothing, like "10 s", got {format_duration(value)}')
