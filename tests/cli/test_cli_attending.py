@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import threading
 
 import pytest
+from cli_support import eventually
+from rich.console import Console
 
 from tidewheel.cli.attending import Stop, attend
 from tidewheel.cli.run import _Count
@@ -45,6 +49,38 @@ def test_a_status_that_fails_is_told(capfd, monkeypatch):
 
     attend(lambda: asked.wait(60), stop=Stop(), status=status, line=str)
     assert "how it is doing cannot be told: records have left" in capfd.readouterr().err
+
+
+def test_on_a_terminal_one_line_is_kept_up_to_date(monkeypatch):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=True, soft_wrap=True, width=40)
+    monkeypatch.setattr("tidewheel.cli.attending.out", lambda *, stderr: console)
+    monkeypatch.setattr("tidewheel.cli.attending._REFRESH", 0.01)
+    monkeypatch.setenv("TERM", "xterm")
+    stop, told = Stop(), {"done": 1}
+
+    def seen(text: str) -> None:
+        eventually(lambda: text in screen.getvalue(), f"the line says {text}", timeout=60)
+
+    def work():
+        seen("1 done")
+        told["done"] = 2
+        seen("2 done")
+        stop.set()
+        seen("stopping ... 2 done")
+        return "done"
+
+    def line(now):
+        return f"{now['done']} done " + "and so on " * 10
+
+    assert attend(work, stop=stop, status=lambda: told, line=line) == "done"
+    drawn = screen.getvalue()
+    assert drawn.count("\n") == 1, "another line only in the end"
+    assert drawn.endswith("\r\x1b[1A\x1b[2K"), "and then it is wiped away"
+    shown = [re.sub(r"\x1b\[[0-?]*[@-~]|[\r\n]", "", frame) for frame in drawn.split("\r\x1b[2K")]
+    assert {len(each) for each in shown if each} == {40}, "cut at the edge"
+    words = [re.search(r"(stopping \.\.\. )?\d done", each)[0] for each in shown if each]
+    assert list(dict.fromkeys(words)) == ["1 done", "2 done", "stopping ... 2 done"]
 
 
 def test_results_that_leave_while_they_are_counted_do_no_harm(tmp_path):

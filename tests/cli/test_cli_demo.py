@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
+from types import SimpleNamespace
 
 from cli_support import Running, eventually, identities, lines, tidewheel
+from rich.console import Console
 
 from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition
 from tidewheel.cli.demo import KEPT, keep_an_hour
+from tidewheel.cli.demo_view import Dashboard
 from tidewheel.cli.demo_watch import Watch
 from tidewheel.ingest.pipeline import read_reports
 from tidewheel.model.time import duration
@@ -78,6 +82,51 @@ def test_nothing_outlives_a_demo_that_is_killed(tmp_path):
         os.kill(running.process.pid, signal.SIGKILL)
         running.process.wait()
         eventually(lambda: not running.processes(), "all have ended", timeout=120)
+
+
+def drawn(dashboard: Dashboard, snapshot, *, height: int = 40) -> str:
+    """What a terminal of so many lines shows."""
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    console.print(dashboard.draw(snapshot, height=height, stage="Ctrl-C ends it"))
+    return console.file.getvalue()
+
+
+def test_the_terminal_shows_rates_lag_and_the_latest_results(tmp_path, monkeypatch):
+    def position(n: int) -> bytes:
+        message = VehiclePosition(operator=22, vehicle=n, lat=60.17, lon=24.94, journey="journey")
+        return codec.encode(codec.pack(message, event_time=n, ingestion_time=n))
+
+    def result(n: int) -> bytes:
+        message = VehicleCell(
+            operator=22, vehicle=n, mode="tram", route="1009", cell=0x891126D3607FFFF + n, speed=10.0, delay=-150
+        )
+        return codec.encode(codec.pack(message, event_time=n, ingestion_time=n))
+
+    clock = SimpleNamespace(monotonic=lambda: 100.0)
+    monkeypatch.setattr("tidewheel.model.rate.time", clock)
+    dashboard = Dashboard()
+    with open_log(tmp_path / "log.tw") as log:
+        log.create_topic("input.vehicle-position")
+        log.create_topic("analytics.vehicle-cell")
+        watch = Watch(log, begin={}, group="demo")
+        shown = drawn(dashboard, watch.look(seconds=0.0, job={}))
+        assert re.search(r"lag +0 positions ", shown)
+        assert "none yet" in shown
+
+        log.append("input.vehicle-position", records([*map(position, range(100, 120))]))
+        log.append("analytics.vehicle-cell", records([*map(result, range(100, 112))]))
+        log.commit("demo", {("input.vehicle-position", 0): 12})
+        clock.monotonic = lambda: 102.0
+        snapshot = watch.look(seconds=2.0, job={"batches": 3, "batch_ms": 250.0}, url="http://127.0.0.1:8080")
+    shown = drawn(dashboard, snapshot)
+    assert re.search(r"in +10 events/s", shown)
+    assert re.search(r"processed +6 positions/s", shown)
+    assert re.search(r"lag +8 positions \(0\.8 s\)", shown)
+    assert "3, the last took 250 ms" in shown
+    assert "http://127.0.0.1:8080" in shown
+    assert re.findall(r"tram +1009 +22/(\d+)", shown) == ["111", "110", "109", "108", "107", "106", "105", "104"]
+    assert re.search(rf"22/111 +{0x891126D3607FFFF + 111:x} +36 km/h +2 min late", shown)
+    assert re.findall(r"22/(\d+)", drawn(dashboard, snapshot, height=20)) == ["111", "110", "109"]
 
 
 def test_the_check_finds_what_is_missing_and_what_is_there_twice(tmp_path):

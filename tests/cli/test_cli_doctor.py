@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cli_support import lines, tidewheel
 
-from tidewheel.cli.doctor_checks import check_packages
+from tidewheel.cli.doctor_checks import check_disk, check_packages, check_spark
 
 
 def findings(done):
@@ -46,6 +49,65 @@ def test_a_folder_that_cannot_be_written_is_a_problem(tmp_path):
     tmp_path.chmod(0o500)
     found = findings(tidewheel("doctor", "--quick", "--json", "--log", tmp_path / "city.tw", code=1))
     assert "cannot be written" in found["Disk"]["found"]
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="there is no folder that not even root may write")
+def test_a_folder_that_nobody_can_write_is_a_problem():
+    (found,) = check_disk(Path("/proc"))
+    assert found.level == "problem"
+    assert "a log cannot be written in /proc" in found.found
+    assert found.mend == "choose another: --log"
+
+
+@pytest.mark.parametrize(
+    ("free", "level", "told"), [(99 << 20, "problem", "99.0 MiB free"), (999 << 20, "warning", "999.0 MiB free")]
+)
+def test_a_disk_that_is_nearly_full_is_told(free, level, told, tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    (found,) = check_disk(tmp_path)
+    assert (found.level, found.what) == (level, "Disk")
+    assert told in found.found
+    assert found.mend.endswith("free some, or put the log elsewhere")
+
+
+def test_a_slow_disk_is_a_warning(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=1 << 40))
+    monkeypatch.setattr("tidewheel.cli.doctor_checks._sync_times", lambda _: [0.2, 0.2, 0.2])
+    (found,) = check_disk(tmp_path)
+    assert (found.level, found.what) == ("warning", "Disk")
+    assert "200.0 ms to write" in found.found
+    assert found.mend.endswith("put the log on a faster disk")
+
+
+@pytest.mark.parametrize("installed", ["3.5.6", "4.1.1", "5.0.0", None])
+def test_a_pyspark_that_does_not_fit_is_a_problem_with_a_way_out(installed, tmp_path, monkeypatch):
+    def version(name: str) -> str:
+        assert name == "pyspark"
+        if installed is None:
+            raise PackageNotFoundError(name)
+        return installed
+
+    monkeypatch.setattr("tidewheel.cli.doctor_checks.version", version)
+    (found,) = check_spark(tmp_path)
+    assert (found.level, found.what, found.found) == ("problem", "PySpark", installed or "not installed")
+    assert found.mend.endswith("pip install 'pyspark>=4.2,<5'")
+
+
+@pytest.mark.parametrize("installed", ["4.2.0", "4.3.0.dev2", "4.10.1"])
+def test_a_pyspark_that_fits_is_fine(installed, tmp_path, monkeypatch):
+    monkeypatch.setattr("tidewheel.cli.doctor_checks.version", lambda _: installed)
+    (found,) = check_spark(tmp_path)
+    assert (found.level, found.found) == ("ok", installed)
+
+
+def test_a_loopback_that_does_not_work_is_a_problem(inside, tmp_path, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise ConnectionRefusedError("Connection refused")
+
+    monkeypatch.setattr("socket.create_connection", refuse)
+    done = inside("doctor", "--quick", "--log", tmp_path / "city.tw", code=1)
+    assert "problem  Loopback: no connection to 127.0.0.1: Connection refused" in done.stdout
+    assert "→ Spark talks over it: allow connections on 127.0.0.1" in done.stdout
 
 
 @pytest.mark.parametrize(("port", "mend"), [(8090, "ingest --http 127.0.0.1:PORT"), (8080, "serve --port PORT")])

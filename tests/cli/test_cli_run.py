@@ -22,6 +22,9 @@ class Story(NamedTuple):
     written: int
     """How many results were there between the two."""
     stopped: dict[str, Any]
+    begun: set[str]
+    """The batches that were begun, between the two; likewise `committed`."""
+    committed: set[str]
     finished: dict[str, Any]
     done: subprocess.CompletedProcess[str]
 
@@ -38,14 +41,19 @@ def story(tmp_path_factory) -> Story:
         stopped = lines(running.end(signal.SIGTERM))[-1]
     with open_log(log) as opened:
         written = identities(opened, "analytics.vehicle-cell").total()
+    spark = Path(f"{log}.checkpoints") / "vehicle-cell" / "spark"
+    begun, committed = (
+        {path.name for path in (spark / kind).iterdir() if path.name.isdigit()} for kind in ("offsets", "commits")
+    )
     done = tidewheel(*job, "--available-now")
-    return Story(log, written, stopped, lines(done)[-1], done)
+    return Story(log, written, stopped, begun, committed, lines(done)[-1], done)
 
 
 def test_sigterm_finishes_the_batch_and_the_next_run_goes_on(story):
     assert story.stopped["lag"] > 0, "it was done before it could be stopped: give it more to do"
     assert story.stopped["events"] > 0
     assert story.written == story.stopped["results"]
+    assert story.committed == story.begun, "the batch was dropped, not finished"
     assert (story.finished["events"], story.finished["lag"]) == (story.stopped["lag"], 0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from driver_process import kill, launch, until_written, written
@@ -32,6 +33,15 @@ run.wait()
 """
 
 
+def unfinished(checkpoint: Path) -> set[str]:
+    """The batches that were begun and not finished."""
+    begun, done = (
+        {path.name for path in (checkpoint / "spark" / kind).glob("*") if path.name.isdigit()}
+        for kind in ("offsets", "commits")
+    )
+    return begun - done
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_every_result_is_there_once_although_the_driver_is_killed(log, tmp_path):
@@ -40,6 +50,7 @@ def test_every_result_is_there_once_although_the_driver_is_killed(log, tmp_path)
     chance = random.Random(20)
     checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
     kills = 0
+    cut: set[str] = set()
     while kills < KILLS:
         driver = launch(DRIVER, log, checkpoint, errors)
         batches = chance.choice([0, 1, 1, 2, 2, 3])
@@ -50,9 +61,12 @@ def test_every_result_is_there_once_although_the_driver_is_killed(log, tmp_path)
             assert until_written(log, RESULTS, wanted, driver), errors.read_text()
             time.sleep(chance.uniform(0, 0.4))  # at any moment of the next batch
         kill(driver, alone=chance.random() >= 0.5)
+        cut |= unfinished(checkpoint)
         kills += 1
+    assert cut, "no kill fell into a batch"
     driver = launch(DRIVER, log, checkpoint, errors)
     assert driver.wait(300) == 0, errors.read_text()
+    assert not unfinished(checkpoint)
 
     found: Counter[int] = Counter()
     for value in values(log, RESULTS):

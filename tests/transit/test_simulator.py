@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from itertools import islice
 
 import polars as pl
@@ -236,6 +237,25 @@ class TestFields:
 def test_every_place_is_on_a_line_and_every_line_on_known_places() -> None:
     assert {place for line in LINES for place in line.places} == set(PLACES)
     assert len({line.route for line in LINES}) == len(LINES)
+
+
+@pytest.mark.parametrize(
+    ("place", "lat", "lon"),
+    [
+        ("Rautatientori", 60.1719, 24.9414),
+        ("Senaatintori", 60.1694, 24.9525),
+        ("Pasila", 60.1986, 24.9336),
+        ("Itäkeskus", 60.2100, 25.0778),
+        ("Tikkurila", 60.2922, 25.0439),
+        ("Lentoasema", 60.3158, 24.9686),
+    ],
+)
+def test_well_known_places_are_where_they_are_in_helsinki(place: str, lat: float, lon: float) -> None:
+    def metres(there: tuple[float, float]) -> float:
+        return math.hypot((there[0] - lat) * 111_320, (there[1] - lon) * 55_300)
+
+    assert metres(PLACES[place]) < 300
+    assert min(metres((stop.lat, stop.lon)) for stop in network().stops) < 300
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,19 @@ def make_fleet(vehicles: int = 300) -> Fleet:
     return Fleet(network(), schedule, rng, NOON // 1_000_000)
 
 
+class TestDepartures:
+    def test_are_not_before_their_time_and_mostly_soon_after(self) -> None:
+        here = [*JOURNEY, "stop"]
+        first = history().filter(pl.col("event") == "vja").select(here).unique()
+        departed = history().filter(pl.col("event") == "dep").join(first, on=here)
+        planned = (departed["operating_day"] + " " + departed["start"]).str.to_datetime("%Y-%m-%d %H:%M")
+        due = planned.dt.replace_time_zone("Europe/Helsinki").dt.convert_time_zone("UTC")
+        late = (departed["event_time"] - due).dt.total_milliseconds()
+        assert late.len() > 100
+        assert late.min() >= 0  # type: ignore[operator]
+        assert late.median() < 60_000  # type: ignore[operator]
+
+
 class TestDelays:
     def test_who_comes_long_after_the_last_one_stands_longer(self) -> None:
         """So that who is late gets later, and who follows it closely catches up."""
