@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from certificates import make_authority, make_signed_certificate
 from ingest_support import eventually
 
 MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
@@ -132,19 +133,10 @@ class Line:
 
 def make_certificates(folder: Path) -> Path:
     """An authority (ca), a broker's certificate and a client's, both signed by it, and a strange authority."""
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     for name in ("ca", "strange"):
-        _openssl(
-            folder, "req", "-x509", *curve, "-keyout", f"{name}.key", "-out", f"{name}.crt", "-days", "2",
-            "-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign",
-        )  # fmt: skip
-    (folder / "names").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost")
+        make_authority(folder, name)
     for name in ("broker", "client"):
-        _openssl(folder, "req", *curve, "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        _openssl(
-            folder, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial",
-            "-out", f"{name}.crt", "-days", "2", "-extfile", "names",
-        )  # fmt: skip
+        make_signed_certificate(folder, name, authority="ca")
     return folder
 
 
@@ -154,7 +146,3 @@ def tls_options(certificates: Path) -> list[str]:
         f"certfile {certificates}/broker.crt",
         f"keyfile {certificates}/broker.key",
     ]
-
-
-def _openssl(folder: Path, *arguments: str) -> None:
-    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)

@@ -11,17 +11,19 @@ from pathlib import Path
 import pytest
 from cli_support import Running, lines, tidewheel
 from hfp_messages import hfp, topic
-from ingest_support import eventually, values
+from ingest_support import dead_letters, eventually, values
 from mqtt_support import Mosquitto, free_port, make_certificates, mosquitto, tls_options
 
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel.apps.transit.transit_pb2 import Door, VehiclePosition
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.mqtt import Broker, MqttPublisher
 from tidewheel.ingest.pipeline import read_reports
 from tidewheel.transport import codec
+from tidewheel.transport.event_pb2 import Event
 from tidewheel.transport.log import Log, open_log
 
 COUNT = 600
+ARRIVED = 1_772_432_131_000_000
 
 
 @pytest.fixture
@@ -81,6 +83,50 @@ def test_mqtt_and_http_in_one_process_bring_every_message_once(broker: Mosquitto
     assert told["received"] == told["topics"] == COUNT
     counts = {report.source: report.received for report in read_reports(log)}
     assert counts == {"hfp:main-mqtt": COUNT // 2, "hfp:main-http": COUNT // 2}
+
+
+def door(number: int) -> Event:
+    return codec.pack(Door(vehicle=number, event="doo"), event_time=1_772_432_130_250_000 + number)
+
+
+def unknown(number: int) -> Event:
+    """An event of a type that nobody here has heard of."""
+    event = door(number)
+    event.details.type_url = "type.googleapis.com/shop.v7.Order"
+    event.details.value = b"\xff\xff order %d" % number
+    return event
+
+
+def test_events_come_by_mqtt_and_by_http_and_each_is_accounted_for(broker: Mosquitto, log: Log) -> None:
+    port = free_port()
+    addresses = ["--mqtt", f"127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}"]
+    by_mqtt = [codec.encode(door(0)), codec.encode(unknown(1)), b"\xff"]
+    by_http = [codec.encode(event, format="json") for event in (door(2), unknown(3))] + [b'{"no": "event"}']
+    with Running("ingest", "--processor", "events", *addresses, "--json", "--log", log.address) as running:
+        ingesting(log, "events:main-mqtt")
+        publish(broker.port, [Message("tidewheel/input.door", payload, ARRIVED) for payload in by_mqtt])
+        post(port, [Message("input.door", payload, ARRIVED) for payload in by_http])
+        eventually(lambda: sum(report.received for report in read_reports(log)) >= 6, "all arrive")
+        told = lines(running.end(signal.SIGTERM))[-1]
+    assert {count: told[count] for count in ("received", "topics", "filtered", "dead")} == {
+        "received": 6,
+        "topics": 4,
+        "filtered": 0,
+        "dead": 2,
+    }
+    reports = {report.source: report for report in read_reports(log)}
+    assert sorted(reports) == ["events:main-http", "events:main-mqtt"]
+    for report in reports.values():
+        assert (report.received, dict(report.topics), dict(report.filtered)) == (3, {"input.door": 2}, {})
+        assert dict(report.dead) == {"bad-event": 1}
+    found = {event.event_time.ToMicroseconds(): event for event in map(codec.decode, values(log, "input.door"))}
+    sent = [door(0), unknown(1), door(2), unknown(3)]
+    assert {at: event.details for at, event in found.items()} == {
+        event.event_time.ToMicroseconds(): event.details for event in sent
+    }
+    letters = dead_letters(log, "events")
+    assert sorted(letter.raw for letter in letters) == sorted([by_mqtt[-1], by_http[-1]])
+    assert all(letter.reason for letter in letters)
 
 
 def test_processes_that_share_the_fleet_by_its_modes_bring_every_message_once(broker: Mosquitto, log: Log) -> None:

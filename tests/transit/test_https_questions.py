@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import ssl
-import subprocess
 import threading
 
 import pytest
+from certificates import make_server_certificate
 
 from tidewheel.apps.transit.final_stop import RoutingService, SimulatedFinalStops
 from tidewheel.apps.transit.final_stop.service import RoutingServer
@@ -22,10 +22,7 @@ QUESTIONS = [("1019", direction, "2025-10-09", f"07:{minute}") for direction in 
 def certificate(tmp_path_factory):
     """A server's, signed by itself."""
     folder = tmp_path_factory.mktemp("certificate")
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", "key.pem", "-out", "certificate.pem", "-subj", "/CN=test", "-days", "2"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    make_server_certificate(folder, "server")
     return folder
 
 
@@ -34,7 +31,7 @@ def secure(certificate):
     """Where a service answers over TLS."""
     server = RoutingServer()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate / "certificate.pem", certificate / "key.pem")
+    context.load_cert_chain(certificate / "server.crt", certificate / "server.key")
     server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
@@ -65,7 +62,7 @@ def ask_all(url):
 
 
 def test_all_questions_of_a_process_share_whom_it_trusts(secure, certificate, made, monkeypatch):
-    monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "certificate.pem"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "server.crt"))
     expected = [asyncio.run(SimulatedFinalStops().ask(question)) for question in QUESTIONS]
     assert ask_all(secure) == expected
     assert ask_all(secure) == expected, "in another event loop"

@@ -17,6 +17,11 @@ def offsets(batches: list[Batch]) -> list[int]:
     return [offset for batch in batches for offset in batch.records.column("offset").to_pylist()]
 
 
+def rising(found: list[int]) -> bool:
+    """Each is higher than the one before; there may be gaps."""
+    return found == sorted(set(found))
+
+
 def read(log: Log, topic: str, partition: int = 0) -> list[Batch]:
     return list(log.read(topic, partition, log.position(topic, partition, "earliest")))
 

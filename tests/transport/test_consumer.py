@@ -6,26 +6,26 @@ import itertools
 import threading
 
 import pytest
-from log_reading import offsets, values
+from log_reading import offsets, read, values
 
 from tidewheel.errors import DataLossError, DefinitionError, LogError
 from tidewheel.transport.consumer import Consumer
-from tidewheel.transport.log import Log, Retention, open_log, records
+from tidewheel.transport.log import Log, Receipt, Retention, open_log, records
 
 
 def test_it_begins_at_the_end_or_where_it_is_told(log: Log) -> None:
     log.append("news", records([b"0", b"1", b"2"]))
-    newest, earliest, second = (
+    newest, earliest, last = (
         Consumer(log, "news"),
         Consumer(log, "news", start="earliest"),
-        Consumer(log, "news", start=2),
+        Consumer(log, "news", start=offsets(read(log, "news"))[2]),
     )
-    log.append("news", records([b"3"]))
+    receipt = log.append("news", records([b"3"]))
     assert values(newest.poll(timeout=0)) == [b"3"]
     assert values(earliest.poll(timeout=0)) == [b"0", b"1", b"2", b"3"]
-    assert values(second.poll(timeout=0)) == [b"2", b"3"]
+    assert values(last.poll(timeout=0)) == [b"2", b"3"]
     assert values(earliest.poll(timeout=0)) == []
-    assert earliest.positions == {("news", 0): 4}
+    assert earliest.positions == receipt.next_offsets
 
 
 def test_a_group_goes_on_where_it_committed(log: Log) -> None:
@@ -85,17 +85,16 @@ def test_consumers_share_a_topic_by_its_partitions(log: Log) -> None:
 
 
 def test_iterating_follows_the_topic_and_commits_only_what_was_handed_out(log: Log) -> None:
-    for start in range(0, 6, 2):
-        log.append("news", records([b"%d" % start, b"%d" % (start + 1)]))
+    receipts = [log.append("news", records([b"%d" % start, b"%d" % (start + 1)])) for start in range(0, 6, 2)]
     consumer = Consumer(log, "news", group="readers", start="earliest")
     following = iter(consumer)
-    assert offsets([next(following)]) == [0, 1]
+    assert values([next(following)]) == [b"0", b"1"]
     consumer.commit()
-    assert log.committed("readers") == {("news", 0): 2}
-    assert offsets(list(itertools.islice(following, 2))) == [2, 3, 4, 5]
+    assert log.committed("readers") == receipts[0].next_offsets
+    assert values(list(itertools.islice(following, 2))) == [b"2", b"3", b"4", b"5"]
     writer = threading.Thread(target=log.append, args=("news", records([b"6"])))
     writer.start()
-    assert offsets([next(following)]) == [6]
+    assert values([next(following)]) == [b"6"]
     writer.join()
 
 
@@ -148,9 +147,9 @@ def test_what_makes_no_sense_is_refused(log: Log) -> None:
         Consumer(log, "news").poll(timeout=0, limit=0)
 
 
-def made_anew(log: Log, *values: bytes) -> None:
+def made_anew(log: Log, *values: bytes) -> Receipt:
     log.delete_topic("news")
-    log.append("news", records(list(values)))
+    return log.append("news", records(list(values)))
 
 
 @pytest.mark.parametrize("count", [1, 3, 5], ids=["shorter", "as long", "longer"])
@@ -159,13 +158,13 @@ def test_a_topic_that_was_made_anew_is_not_read_from_the_old_position(log: Log, 
     strict, lenient = (Consumer(log, "news", group="readers", start="earliest", skip_lost=skip) for skip in (0, 1))
     for consumer in (strict, lenient):
         assert len(values(consumer.poll(timeout=0))) == 3
-    made_anew(log, *[b"new %d" % number for number in range(count)])
+    receipt = made_anew(log, *[b"new %d" % number for number in range(count)])
     for what in (strict.commit, lambda: strict.poll(timeout=0)):
         with pytest.raises(DataLossError, match=r"'news' was deleted and made anew.*'earliest'"):
             what()
     assert values(lenient.poll(timeout=0)) == [b"new %d" % number for number in range(count)]
     lenient.commit()
-    assert log.committed("readers") == {("news", 0): count}
+    assert log.committed("readers") == receipt.next_offsets
 
 
 def test_a_waiting_consumer_notices_that_its_topic_was_made_anew(log: Log) -> None:

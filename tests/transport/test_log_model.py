@@ -25,7 +25,8 @@ some_records = st.lists(
 
 
 class Model:
-    """A partition as a list: what was appended, what has left, and where each append began."""
+    """A partition as a list: what was appended and where it was found, what has left, and where each append began.
+    `next` is after the last record; the partition may end later."""
 
     def __init__(self) -> None:
         self.records: dict[int, tuple[bytes | None, bytes]] = {}
@@ -33,12 +34,11 @@ class Model:
         self.next = 0
         self.appends: list[int] = []
 
-    def append(self, content: Content) -> None:
-        if content:
-            self.appends.append(self.next)
-        for record in content:
-            self.records[self.next] = record
-            self.next += 1
+    def append(self, found: dict[int, tuple[bytes | None, bytes]]) -> None:
+        if found:
+            self.appends.append(min(found))
+            self.next = max(found) + 1
+        self.records |= found
 
     def retain(self, first: int) -> None:
         self.first = max(self.first, first)
@@ -77,28 +77,30 @@ class LogMachine(RuleBasedStateMachine):
             self.folder.cleanup()
 
     def expect(self, topic: str, content: Content, ends: dict[tuple[str, int], int]) -> None:
-        """Put the records into the model; those without a key are where the receipt says the rest went."""
+        """Find the records and put them into the model at their offsets."""
         count = PARTITIONS[topic]
         homes = [None if key is None else partition_of(key, count) for key, _ in content]
-        grown = {number: ends.get((topic, number), model.next) - model.next for number, model in self.parts(topic)}
-        more = [number for number in range(count) if grown[number] != homes.count(number)]
+        grown = {number: self.content(topic, number, model.next) for number, model in self.parts(topic)}
+        more = [number for number in range(count) if any(key is None for key, _ in grown[number].values())]
         assert len(more) == (1 if None in homes else 0), "all without a key go together"
         for number, model in self.parts(topic):
-            model.append(
-                [
-                    record
-                    for record, home in zip(content, homes, strict=True)
-                    if home == number or (home is None and number in more)
-                ]
-            )
+            assert list(grown[number].values()) == [
+                record
+                for record, home in zip(content, homes, strict=True)
+                if home == number or (home is None and number in more)
+            ]
+            assert ends.get((topic, number)) == (max(grown[number]) + 1 if grown[number] else None)
+            model.append(grown[number])
 
     def parts(self, topic: str) -> list[tuple[int, Model]]:
         return [(number, self.model[topic, number]) for number in range(PARTITIONS[topic])]
 
-    def content(self, topic: str, number: int) -> dict[int, tuple[bytes | None, bytes]]:
-        found = {}
-        for batch in self.log.read(topic, number, self.model[topic, number].first):
+    def content(self, topic: str, number: int, start: int | None = None) -> dict[int, tuple[bytes | None, bytes]]:
+        found: dict[int, tuple[bytes | None, bytes]] = {}
+        for batch in self.log.read(topic, number, self.model[topic, number].first if start is None else start):
             columns = batch.records.to_pydict()
+            assert columns["offset"] == sorted(set(columns["offset"]))
+            assert columns["offset"][0] > max(found, default=-1), "offsets rise"
             found.update(zip(columns["offset"], zip(columns["key"], columns["value"], strict=True), strict=True))
         return found
 
@@ -211,13 +213,18 @@ class LogMachine(RuleBasedStateMachine):
         infos = {info.name: info for info in self.log.topics()}
         for (topic, number), model in self.model.items():
             info = infos[topic]
-            assert (info.first_offsets[number], info.next_offsets[number]) == (model.first, model.next)
+            assert info.first_offsets[number] == model.first
+            assert info.next_offsets[number] >= model.next
             found = self.content(topic, number)
             assert found == model.records
             blocks = self.log.blocks(topic, number, model.first)
-            assert sum(block.summary.count for block in blocks) == len(found)
+            self.counted(topic, sum(block.summary.count for block in blocks), len(found))
         for topic, info in infos.items():
-            assert info.count == sum(len(self.model[topic, number].records) for number in range(info.partitions))
+            self.counted(topic, info.count, sum(len(model.records) for _, model in self.parts(topic)))
+
+    def counted(self, topic: str, told: int, found: int) -> None:
+        """How many there are is known for certain only where nothing leaves by compaction."""
+        assert told == found if topic != "state" or self.prompt else told >= found
 
 
 @pytest.mark.parametrize("kind", LOGS)

@@ -41,10 +41,9 @@ class TestWait:
         assert not log.wait(positions, timeout=0)
         assert not log.wait(positions, timeout=0.05)
         assert not log.wait({}, timeout=0)
-        log.append("b", records([b"x"], keys=[b"1"]))
+        receipt = log.append("b", records([b"x"], keys=[b"1"]))
         assert log.wait(positions, timeout=60)
-        (partition,) = [number for number in range(2) if log.topic_info("b").next_offsets[number]]
-        assert not log.wait({**positions, ("b", partition): 1}, timeout=0)
+        assert not log.wait({**positions, **receipt.next_offsets}, timeout=0)
 
     def test_it_wakes_for_another_process(self, log: Log, processes: ForkServerContext) -> None:
         log.create_topic("news")

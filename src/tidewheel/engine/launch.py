@@ -40,10 +40,10 @@ from tidewheel.engine.query import (
     with_state,
 )
 from tidewheel.engine.run import Run, Work, explained, java_pid
-from tidewheel.engine.session import session
+from tidewheel.engine.session import SETTINGS, session
 from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.workers import Lasting
-from tidewheel.errors import DefinitionError, FlowError
+from tidewheel.errors import DefinitionError, FlowError, SetupError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Duration, Instant, now
 from tidewheel.model.watermarks import Bounded, Strategy
@@ -70,6 +70,7 @@ __all__ = [
 ]
 
 _PLACES = {RESULTS: "analytics"}
+_STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
         )
     if isinstance(source, LogInput):
         spark = session(spark)
+        _check_state_store(spark)
         number = _buckets(spark, buckets)
         parcels = from_log(spark, [result], [result], number, {})
         return as_columns(with_state(parcels, [flow], number, made_for=_made_for(result, number)), flow.name, schemas)
@@ -101,6 +103,7 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
     if not source.frame.isStreaming:
         parcels = row_parcels(source.frame, [flow], number, clock=now(), ended=True, marked=lambda rows: None)
         return as_columns(in_memory(parcels, [flow], number), flow.name, schemas)
+    _check_state_store(source.spark)
     assert isinstance(source.watermark, Bounded)
     marked = _Mark(flow, source.watermark.future)
     parcels = row_parcels(source.frame, [flow], number, clock=0, ended=False, marked=marked)
@@ -140,6 +143,8 @@ def start_flows(
     topics = check(results, log)
     held = Checkpoint(checkpoint)
     spark = session(spark)
+    if not needs_no_state([result.flow() for result in results]):
+        _check_state_store(spark)
     if buckets is None:  # those of another machine are as good
         buckets = (held.purpose() or {}).get("buckets")
     number = _buckets(spark, buckets)
@@ -385,6 +390,16 @@ def _buckets(spark: SparkSession, given: int | None) -> int:
     if number < 1:
         raise DefinitionError(f"buckets must be at least 1, got {number}")
     return min(number, 64) if given is None else number
+
+
+def _check_state_store(spark: SparkSession) -> None:
+    """Refuse a session that cannot keep state, before a checkpoint is made: it would remember the wrong store."""
+    chosen = str(spark.conf.get(_STATE_STORE))
+    if "RocksDB" not in chosen:
+        raise SetupError(
+            f"this needs a Spark session that keeps state in RocksDB, and yours has {chosen.rpartition('.')[2]}; use "
+            f'tidewheel.session(), or say before: spark.conf.set("{_STATE_STORE}", "{SETTINGS[_STATE_STORE]}")'
+        )
 
 
 def _definition(result: Result) -> Mapping[str, Any]:

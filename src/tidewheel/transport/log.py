@@ -110,8 +110,9 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic and how full it is. `count` and `size` are what it holds now; `next_offsets` one per partition. `id` is
-    never used again: it tells the topic from one of the same name that was deleted."""
+    """A topic and how full it is. `count` and `size` are what it holds now (of a compacted topic at most so much);
+    `next_offsets` one per partition. `id` is never used again: it tells the topic from one of the same name that was
+    deleted."""
 
     name: str
     id: str
@@ -197,7 +198,10 @@ class Log(ABC):
     def create_topic(
         self, name: str, *, partitions: int = 1, retention: Retention | None = None, compact: bool = False
     ) -> TopicInfo:
-        """Make a topic, or set the retention and compaction of one that is there to these (its partitions stay)."""
+        """Make a topic, or set the retention and compaction of one that is there to these (its partitions stay).
+
+        Records of a compacted topic need keys: one without is never replaced, and Kafka would refuse it.
+        """
 
     def ensure_topic(self, name: str, *, compact: bool = False) -> None:
         """Make a topic if it is not there; one that is stays as it is."""
