@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any
 
 import polars as pl
-from job_oracles import SECOND, Batches, Row
+from job_oracles import SECOND, Batches, Row, Told
+from lookup_run import LookupRun
 from pure_run import Outputs, run_pure
 
 import tidewheel as tw
+from tidewheel.apps.transit.final_stop import FINAL_STOP
+from tidewheel.apps.transit.jobs import final_stop_distribution
 from tidewheel.engine.job import Job
 
 BEGIN = 1_772_431_200 * SECOND  # 2026-03-02T06:00:00Z
@@ -42,6 +45,17 @@ def position(dice: random.Random, second: int) -> Row:
         "stop": dice.choice([None, "1", "2"]),
         "journey": "deadrun" if dice.random() < 0.1 else "journey",
         "temporal": "ongoing",
+    }
+
+
+def heading(dice: random.Random, second: int) -> Row:
+    """A position of a vehicle that is on one journey at a time."""
+    row = position(dice, second)
+    mine = random.Random(f"{row['operator']} {row['vehicle']} {second}")
+    return row | {
+        "route": mine.choice(["550", "550", "71", None]),
+        "direction": mine.choice([1, 1, 1, None]),
+        "start": mine.choice(["08:00", "09:00"]),
     }
 
 
@@ -121,6 +135,18 @@ def run_job(job: Job, batches: Batches, **parameters: Any) -> Outputs:
     return run_pure(job(stream, **parameters), frames)
 
 
+def run_with_stops(batches: Batches, known: Mapping[Any, Row], **parameters: Any) -> Outputs:
+    """Everything that the job of final stops gives for these batches, if these stops are known from the first on."""
+    [(topic, message)] = final_stop_distribution.reads.items()
+    stream = tw.stream(_log(), topic, type=message)
+    running = LookupRun(final_stop_distribution(stream, **parameters))
+    running.tell(FINAL_STOP, known.items(), seen=BEGIN)
+    for number, (rows, watermark) in enumerate(batches):
+        running.step(to_frame(rows, dict(stream.schema)), watermark, clock=number * SECOND)
+    running.end()
+    return running.outputs
+
+
 def to_frame(rows: list[Row], schema: dict[str, pl.DataType]) -> pl.DataFrame:
     """Rows as the log's reader gives them."""
     raw = {name: pl.Int64() if isinstance(kind, pl.Datetime) else kind for name, kind in schema.items()}
@@ -135,7 +161,8 @@ def micros(frame: pl.DataFrame) -> pl.DataFrame:
 def final_table(
     outputs: Outputs, keys: list[str], values: list[str], *, mode: str = "value"
 ) -> dict[Any, tuple[Any, ...]]:
-    """(key, window) → values, when every result has replaced the one before, or was taken back."""
+    """(key, window) → values, when every result has replaced the one before, or was taken back; the time of each is its
+    window's last microsecond."""
     table: dict[Any, tuple[Any, ...]] = {}
     if "results" not in outputs:
         return table
@@ -143,6 +170,7 @@ def final_table(
         key = tuple(row[name] for name in keys)
         place = (key[0] if len(key) == 1 else key, (row["window_start"], row["window_end"]))
         found = tuple(row[name] for name in values)
+        assert row["event_time"] == row["window_end"] - 1
         if row["retraction"]:
             assert table.pop(place) == found, "what is taken back was said"
         elif mode == "delta":
@@ -167,6 +195,23 @@ def skipped(outputs: Outputs) -> Counter[str]:
     skips = outputs["metrics"].filter(pl.col("skipped") > 0)
     for reason, count in skips.select("skipped_reason", "skipped").iter_rows():
         found[reason] += count
+    return found
+
+
+def late_rows(outputs: Outputs) -> Told:
+    """Rows that were too late, for whichever stage."""
+    return _told(frame for port, frame in outputs.items() if port == "late" or port.startswith("late_"))
+
+
+def repeated_rows(outputs: Outputs) -> Told:
+    """Rows that were told apart since they repeat another."""
+    return _told(frame for port, frame in outputs.items() if port == "duplicates")
+
+
+def _told(frames: Iterable[pl.DataFrame]) -> Told:
+    found: Told = Counter()
+    for frame in frames:
+        found.update(micros(frame).select("operator", "vehicle", "event_time").rows())
     return found
 
 

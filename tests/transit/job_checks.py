@@ -13,8 +13,8 @@ from typing import Any
 import job_oracles as oracle
 import polars as pl
 from hfp_messages import rows as rows_of
-from job_cases import final_table, height, micros, skipped
-from job_oracles import Batches, Row
+from job_cases import final_table, height, late_rows, micros, repeated_rows, skipped
+from job_oracles import Batches, Row, Told
 from pure_run import Outputs
 
 from tidewheel.apps.transit import jobs
@@ -28,7 +28,23 @@ TEN = [getattr(jobs, name) for name in jobs.__all__ if name != "vehicle_cell"]
 CENTRE = [(24.9300, 60.1640), (24.9540, 60.1640), (24.9540, 60.1750), (24.9300, 60.1750)]
 PASILA = [(24.9250, 60.1950), (24.9420, 60.1950), (24.9420, 60.2030), (24.9250, 60.2030)]
 PAIR = ["route", "direction", "operator", "vehicle", "other_operator", "other_vehicle"]
-RECORDINGS = ["tram6_bus550_2020", "bus510_2020", "bus520_2024", "lightrail15"]
+STOP = ["operator", "vehicle", "match_start", "match_end", "event_time", "mode", "speed_difference"]
+STOP += ["strongest_deceleration", "lat", "lon"]
+CROSSING = ["operator", "vehicle", "mode", "lat", "lon", "fence", "change", "event_time", "since", "inside"]
+NOTHING = {
+    "tram6_bus550_2020": {"delay-distribution", "emergency-stop", "emergency-stop-sql", "bunching", "closing-in"},
+    "bus510_2020": {"delay-distribution", "bunching"},
+    "bus520_2024": {"emergency-stop", "emergency-stop-sql", "bunching", "closing-in"},
+    "lightrail15": {
+        "delay-distribution", "emergency-stop", "emergency-stop-sql", "bunching", "closing-in", "geofences",
+    },
+}  # fmt: skip
+"""The recordings, each with the jobs that find nothing in it."""
+
+RECORDINGS = list(NOTHING)
+REPEATING = {"tram6_bus550_2020", "bus520_2024"}
+"""The recordings with positions that were sent twice."""
+
 _NONE: Mapping[Any, Row] = MappingProxyType({})
 _OFTEN_MISSING = ("stop", "doors", "scheduled_arrival", "speed", "acc", "odometer", "route", "direction", "start")
 
@@ -78,23 +94,27 @@ def as_cut(events: pl.DataFrame, checkpoint: Path) -> dict[str, Batches]:
 
 @dataclass(frozen=True)
 class Checked:
-    """How much each job found, and how many rows were too late for it."""
+    """How much each job found, how many rows were too late for it, and how many it told apart as repeats."""
 
     sizes: dict[str, int]
     late: dict[str, int]
+    repeats: dict[str, int]
 
 
 def check_all(found: dict[str, Outputs], given: Mapping[str, Batches], *, known: Mapping[Any, Row] = _NONE) -> Checked:
-    """Compare the final tables of all jobs, and how many rows were late, with the oracles over the whole input. `known`
-    are the final stops that an answer was found for."""
+    """Compare the final tables of all jobs, which rows were late and which were told apart as repeats with the oracles
+    over the whole input. `known` are the final stops that an answer was found for."""
     positions, stops = (given[topic] for topic in JOB_TOPICS)
-    checked = Checked({}, {})
+    checked = Checked({}, {}, {})
 
-    def equal(name, table, expected, late):
+    def equal(name: str, table: Any, expected: Any, late: Told, repeats: Told | None = None) -> None:
         assert table == expected, name
         assert late_rows(found[name]) == late, name
+        assert repeated_rows(found[name]) == (repeats or {}), name
         checked.sizes[name] = len(expected)
-        checked.late[name] = late
+        checked.late[name] = late.total()
+        if repeats is not None:
+            checked.repeats[name] = repeats.total()
 
     expected, late = oracle.vehicle_distribution(positions)
     equal("vehicle-distribution", vehicles(found["vehicle-distribution"]), expected, late)
@@ -102,24 +122,20 @@ def check_all(found: dict[str, Outputs], given: Mapping[str, Batches], *, known:
     equal("final-stop-distribution", vehicles(found["final-stop-distribution"]), expected, late)
     expected, late, repeats, unscheduled = oracle.delay_distribution(stops)
     table = final_table(found["delay-distribution"], ["cell"], ["arrivals", "p50", "p90", "p99"])
-    equal("delay-distribution", table, expected, late)
-    assert repeats == height(found["delay-distribution"], "duplicates")
+    equal("delay-distribution", table, expected, late, repeats)
     assert unscheduled == skipped(found["delay-distribution"])["without_schedule"]
     table = final_table(found["flow-direction"], ["cell"], ["neighbour", "crossings", "total"])
     equal("flow-direction", table, *oracle.flow_direction(positions))
-    expected, late = oracle.emergency_stop(positions)
-    wanted = sorted((*key, values[0], *rounded(values[1:])) for key, values in expected.items())
+    expected, late, repeats = oracle.emergency_stop(positions)
+    wanted = sorted((*key, key[3], values[0], *rounded(values[1:])) for key, values in expected.items())
     for name in ("emergency-stop", "emergency-stop-sql"):
-        columns = ["operator", "vehicle", "match_start", "match_end", "mode", "speed_difference"]
-        columns += ["strongest_deceleration", "lat", "lon"]
-        rows = sorted((*row[:5], *rounded(row[5:])) for row in select(found[name], columns))
-        equal(name, rows, wanted, late)
+        rows = sorted((*row[:6], *rounded(row[6:])) for row in select(found[name], STOP))
+        equal(name, rows, wanted, late, repeats)
     keys = ["operator", "vehicle", "operating_day", "start", "route", "direction"]
     values = ["first_time", "last_time", "duration", "distance", "events", "highest_speed", "stops_served"]
     expected, late, repeats = oracle.journeys(positions)
     whole = {key: row for key, row in final_table(found["journeys"], keys, values).items() if row}
-    equal("journeys", exact(latest_sessions(whole)), exact(expected), late)
-    assert repeats == height(found["journeys"], "duplicates")
+    equal("journeys", exact(latest_sessions(whole)), exact(expected), late, repeats)
     late = oracle.late_samples(positions)
     columns = [*PAIR, "change", "event_time", "since", "distance", "duration"]
     rows = [(row[:6], row[6], *row[7:9], *rounded(row[9:])) for row in select(found["bunching"], columns)]
@@ -129,15 +145,24 @@ def check_all(found: dict[str, Outputs], given: Mapping[str, Batches], *, known:
     rows = [(row[:6], row[6], *rounded(row[7:])) for row in select(found["closing-in"], columns)]
     wanted = [(row[0], row[1], *rounded(row[2:])) for row in oracle.closing_in(positions)]
     equal("closing-in", sorted(rows), sorted(wanted), late)
-    columns = ["operator", "vehicle", "fence", "change", "event_time", "since", "inside"]
-    wanted, late = oracle.geofences(positions, {"centre": CENTRE, "Pasila": PASILA})
-    equal("geofences", sorted(select(found["geofences"], columns), key=repr), sorted(wanted, key=repr), late)
+    wanted, late, repeats = oracle.geofences(positions, {"centre": CENTRE, "Pasila": PASILA})
+    rows = sorted(select(found["geofences"], CROSSING), key=repr)
+    equal("geofences", rows, sorted(wanted, key=repr), late, repeats)
     assert checked.sizes.keys() == {job.name for job in TEN}
     for job in TEN:
         check_rows(found[job.name], sum(len(rows) for rows, _ in positions), job)
     assert skipped(found["bunching"]) == oracle.skipped(positions, place=True, route=True)
     assert skipped(found["journeys"]) == oracle.skipped(positions, place=False, journey=True)
     return checked
+
+
+def check_found(name: str, checked: Checked) -> None:
+    """What each job finds in a recording, and whether it tells repeats apart."""
+    assert {job for job, size in checked.sizes.items() if not size} == NOTHING[name]
+    assert not any(checked.late.values())
+    assert len(checked.repeats) == 6
+    for job, count in checked.repeats.items():
+        assert (count > 0) == (name in REPEATING and not (job == "delay-distribution" and job in NOTHING[name])), job
 
 
 def check_rows(found, count, job):
@@ -149,11 +174,6 @@ def check_rows(found, count, job):
     assert total == metrics["accepted"].sum() + metrics["late"].sum() + metrics["skipped"].sum()
     assert metrics["late"].sum() == height(found, "late")
     assert total == count or job.name == "delay-distribution"
-
-
-def late_rows(found):
-    """Those of all stages."""
-    return sum(height(found, port) for port in found if port.startswith("late"))
 
 
 def vehicles(found):

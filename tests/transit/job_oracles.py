@@ -2,6 +2,7 @@
 
 Nothing here is shared with the jobs. Input is a list of batches, each a list of rows (dictionaries, times in µs) and
 the watermark that the batch moves to; a row is judged by the watermark before its batch. H3 itself is the library's.
+Rows that are late, or repeat another, are told by vehicle and time, as often as they come.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ Batches = Sequence[tuple[Sequence[Row], int | None]]
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
+Told = Counter[tuple[int, int, int]]
+"""Rows by operator, vehicle and time."""
+
+
+def who(row: Row) -> tuple[int, int, int]:
+    return row["operator"], row["vehicle"], row["event_time"]
 
 
 def arrivals(batches: Batches) -> Iterator[tuple[int, int | None, Row]]:
@@ -68,52 +75,53 @@ def windows_of(time: int, size: int, every: int) -> list[tuple[int, int]]:
 
 
 def vehicle_distribution(batches: Batches, *, size=30 * SECOND, every=5 * SECOND, lateness=5 * SECOND, resolution=9):
-    """(cell, window) → vehicles; and how many rows are late."""
+    """(cell, window) → vehicles; and which rows are late."""
     taken = [(place, mark, row) for place, mark, row in arrivals(batches) if usable(row)]
     latest: dict[tuple[Any, ...], tuple[int, int, int]] = {}
-    late = 0
+    late: Told = Counter()
     for (place, mark, row), cell in zip(taken, cells([row for _, _, row in taken], resolution), strict=True):
         welcome = [
             (start, end)
             for start, end in windows_of(row["event_time"], size, every)
             if mark is None or end + lateness >= mark
         ]
-        late += not welcome
+        late[who(row)] += not welcome
         for window in welcome:
             key = (row["operator"], row["vehicle"], window)
             candidate = (row["event_time"], place, cell)
             latest[key] = max(latest.get(key, candidate), candidate)
     table = Counter((cell, window) for (_, _, window), (_, _, cell) in latest.items())
-    return dict(table), late
+    return dict(table), +late
 
 
 def final_stop_distribution(
     batches: Batches, known: Mapping[Any, Row], *, size=5 * MINUTE, every=5 * SECOND, lateness=5 * SECOND, resolution=9
 ):
-    """(cell of the final stop, or 0 if it is not known; window) → vehicles; and how many rows are late."""
+    """(cell of the final stop, or 0 if it is not known; window) → vehicles; and which rows are late."""
     places = [{"lat": stop["final_lat"], "lon": stop["final_lon"]} for stop in known.values()]
     cell_of = dict(zip(known, cells(places, resolution), strict=True))
     latest: dict[tuple[Any, ...], tuple[int, int, int]] = {}
-    late = 0
+    late: Told = Counter()
     for place, mark, row in arrivals(batches):
         if not usable(row, place=False):
             continue
         time, journey = row["event_time"], (row["route"], row["direction"], row["operating_day"], row["start"])
         welcome = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness >= mark]
-        late += not welcome
+        late[who(row)] += not welcome
         for window in welcome:
             key = (row["operator"], row["vehicle"], window)
             candidate = (time, place, cell_of.get(journey, 0))
             latest[key] = max(latest.get(key, candidate), candidate)
     table = Counter((cell, window) for (_, _, window), (_, _, cell) in latest.items())
-    return dict(table), late
+    return dict(table), +late
 
 
 def delay_distribution(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, lateness=5 * SECOND, resolution=9):
-    """(cell, window) → (arrivals, p50, p90, p99); how many are late, how many repeat another, how many have no
-    schedule."""
+    """(cell, window) → (arrivals, p50, p90, p99); which are late, which repeat another, how many have no schedule. What
+    repeats another is told as such as long as another of its time could be in a window."""
     unscheduled = 0
-    late = repeats = 0
+    late: Told = Counter()
+    repeats: Told = Counter()
     seen: set[Any] = set()
     values: dict[Any, list[int]] = defaultdict(list)
     for _, mark, row in arrivals(batches):
@@ -125,17 +133,18 @@ def delay_distribution(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, l
         if not usable(row):
             continue
         time = row["event_time"]
-        welcome = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness >= mark]
-        if not welcome:
-            late += 1
+        if mark is not None and time + size + lateness < mark:
+            late[who(row)] += 1
             continue
         delay = time // MINUTE - row["scheduled_arrival"] // MINUTE
         [cell] = cells([row], resolution)
         identity = (row["operator"], row["vehicle"], row["stop"], time, delay, cell)
         if identity in seen:
-            repeats += 1
+            repeats[who(row)] += 1
             continue
         seen.add(identity)
+        welcome = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness >= mark]
+        late[who(row)] += not welcome
         for window in welcome:
             values[cell, window].append(delay)
     table = {}
@@ -143,36 +152,42 @@ def delay_distribution(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, l
         found.sort()
         ranks = [found[math.ceil(percent * len(found) / 100) - 1] for percent in (50, 90, 99)]
         table[key] = (len(found), *ranks)
-    return table, late, repeats, unscheduled
+    return table, +late, repeats, unscheduled
 
 
-def in_order(batches: Batches, columns: Sequence[str], *, place: bool) -> tuple[dict[tuple[int, int], list[Row]], int]:
-    """Each vehicle's rows by event time, those of one time as they came, without exact repeats in these columns; and
-    how many were behind the watermark."""
-    late = 0
+def in_order(
+    batches: Batches, columns: Sequence[str], *, place: bool
+) -> tuple[dict[tuple[int, int], list[Row]], Told, Told]:
+    """Each vehicle's rows by event time, those of one time as they came, without exact repeats in these columns; which
+    were behind the watermark, and which repeat another."""
+    late: Told = Counter()
+    repeats: Told = Counter()
     seen: set[Any] = set()
     found: dict[tuple[int, int], list[Row]] = defaultdict(list)
     for _, mark, row in arrivals(batches):
         if not usable(row, place=place):
             continue
         if mark is not None and row["event_time"] < mark:
-            late += 1
+            late[who(row)] += 1
             continue
         identity = (row["operator"], row["vehicle"], row["event_time"], *(row[name] for name in columns))
-        if identity not in seen:
-            seen.add(identity)
-            found[row["operator"], row["vehicle"]].append(row)
-    return {vehicle: sorted(rows, key=lambda row: row["event_time"]) for vehicle, rows in found.items()}, late
+        if identity in seen:
+            repeats[who(row)] += 1
+            continue
+        seen.add(identity)
+        found[row["operator"], row["vehicle"]].append(row)
+    ordered = {vehicle: sorted(rows, key=lambda row: row["event_time"]) for vehicle, rows in found.items()}
+    return ordered, late, repeats
 
 
 def flow_direction(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, forget=HOUR, resolution=9):
-    """(cell, window) → (neighbour, crossings, total); and how many rows are late."""
+    """(cell, window) → (neighbour, crossings, total); which rows are late, and which repeat another."""
     marked = []
     for rows, watermark in batches:
         with_place = [row for row in rows if usable(row)]
         found = cells(with_place, resolution)
         marked.append(([{**row, "cell": cell} for row, cell in zip(with_place, found, strict=True)], watermark))
-    vehicles, late = in_order(marked, ["cell"], place=True)
+    vehicles, late, repeats = in_order(marked, ["cell"], place=True)
     crossings: dict[Any, Counter[int]] = defaultdict(Counter)
     near: dict[int, set[int]] = {}
     for rows in vehicles.values():
@@ -186,12 +201,13 @@ def flow_direction(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, forge
     for key, counts in crossings.items():
         most = max(counts.values())
         table[key] = (min(cell for cell, count in counts.items() if count == most), most, sum(counts.values()))
-    return table, late
+    return table, late, repeats
 
 
 def emergency_stop(batches: Batches, *, fast=10.0, standing=1.0, within=10 * SECOND):
-    """(operator, vehicle, first time, last time) → (mode, speed difference, deceleration, lat, lon); how many late."""
-    vehicles, late = in_order(batches, ["mode", "speed", "acc", "lat", "lon"], place=False)
+    """(operator, vehicle, first time, last time) → (mode, speed difference, deceleration, lat, lon); which rows are
+    late, and which repeat another."""
+    vehicles, late, repeats = in_order(batches, ["mode", "speed", "acc", "lat", "lon"], place=False)
     table = {}
     for (operator, vehicle), rows in vehicles.items():
         begin = 0
@@ -206,7 +222,7 @@ def emergency_stop(batches: Batches, *, fast=10.0, standing=1.0, within=10 * SEC
             key = (operator, vehicle, first["event_time"], last["event_time"])
             table[key] = (last["mode"], difference, hardest, last["lat"], last["lon"])
             begin = end + 1
-    return table, late
+    return table, late, repeats
 
 
 def _hard_stop(rows: list[Row], begin: int, fast: float, standing: float, within: int) -> int | None:
@@ -224,9 +240,10 @@ def _hard_stop(rows: list[Row], begin: int, fast: float, standing: float, within
 
 
 def journeys(batches: Batches, *, gap=10 * MINUTE, lateness=MINUTE):
-    """(journey, window) → figures; how many rows are late, and how many repeat another. Sessions that the watermark
-    has left behind take no more rows."""
-    late = repeats = 0
+    """(journey, window) → figures; which rows are late, and which repeat another. Sessions that the watermark has left
+    behind take no more rows."""
+    late: Told = Counter()
+    repeats: Told = Counter()
     seen: set[Any] = set()
     names = ("operator", "vehicle", "operating_day", "start", "route", "direction")
     open_: dict[Any, list[list[Row]]] = defaultdict(list)
@@ -239,12 +256,12 @@ def journeys(batches: Batches, *, gap=10 * MINUTE, lateness=MINUTE):
                 continue
             time = row["event_time"]
             if mark is not None and time + gap + lateness < mark:
-                late += 1
+                late[who(row)] += 1
                 continue
             served = row["stop"] if row["doors"] == 1 else None
             identity = (*key, time, row["speed"], row["odometer"], served)
             if identity in seen:
-                repeats += 1
+                repeats[who(row)] += 1
                 continue
             seen.add(identity)
             joined = [row]
@@ -257,9 +274,7 @@ def journeys(batches: Batches, *, gap=10 * MINUTE, lateness=MINUTE):
         if watermark is not None:
             mark = watermark if mark is None else max(mark, watermark)
         for key, sessions in open_.items():
-            over = [
-                s for s in sessions if mark is not None and max(r["event_time"] for r in s) + gap + lateness <= mark
-            ]
+            over = [s for s in sessions if mark is not None and max(r["event_time"] for r in s) + gap + lateness < mark]
             done += [(key, session) for session in over]
             open_[key] = [session for session in sessions if session not in over]
     done += [(key, session) for key, sessions in open_.items() for session in sessions]
@@ -315,13 +330,24 @@ def distances(batches: Batches, *, every=10 * SECOND) -> dict[Any, dict[int, flo
     return pairs
 
 
-def late_samples(batches: Batches, *, every=10 * SECOND) -> int:
-    """How many rows come when their window has given its sample."""
-    return sum(
-        mark is not None and (row["event_time"] // every + 1) * every <= mark
-        for _, mark, row in arrivals(batches)
-        if usable(row) and row["route"] is not None and row["direction"] is not None
-    )
+def late_samples(batches: Batches, *, every=10 * SECOND) -> Told:
+    """Which rows come when the watermark is past their window; if it has only just reached the window's end, the window
+    takes them, and the sample that it gives with each batch of them is late."""
+    late: Told = Counter()
+    mark: int | None = None
+    for rows, watermark in batches:
+        samples = set()
+        for row in rows:
+            if not usable(row) or row["route"] is None or row["direction"] is None or mark is None:
+                continue
+            end = (row["event_time"] // every + 1) * every
+            late[who(row)] += end < mark
+            if end == mark:
+                samples.add((row["route"], row["direction"], row["operator"], row["vehicle"]))
+        late.update((operator, vehicle, (mark or 0) - 1) for _, _, operator, vehicle in samples)
+        if watermark is not None:
+            mark = watermark if mark is None else max(mark, watermark)
+    return +late
 
 
 def bunching(batches: Batches, *, every=10 * SECOND, nearer=200.0):
@@ -371,9 +397,9 @@ def in_ring(lat: float, lon: float, ring: Sequence[tuple[float, float]]) -> bool
 
 
 def geofences(batches: Batches, fences: dict[str, Sequence[tuple[float, float]]], *, forget=6 * HOUR):
-    """A list of (operator, vehicle, fence, change, time, since, seconds inside), and how many rows are late; fences are
-    rings of (longitude, latitude)."""
-    vehicles, late = in_order(batches, ["mode", "lat", "lon"], place=True)
+    """A list of (operator, vehicle, mode, latitude, longitude, fence, change, time, since, seconds inside); which rows
+    are late, and which repeat another. Fences are rings of (longitude, latitude)."""
+    vehicles, late, repeats = in_order(batches, ["mode", "lat", "lon"], place=True)
     found = []
     for vehicle, rows in vehicles.items():
         for name, ring in fences.items():
@@ -388,8 +414,10 @@ def geofences(batches: Batches, fences: dict[str, Sequence[tuple[float, float]]]
                     since = time
                 if was is not None and inside != was:
                     change = "enter" if inside else "leave"
-                    found.append((*vehicle, name, change, time, since, None if inside else (time - since) / SECOND))
+                    spent = None if inside else (time - since) / SECOND
+                    place = (row["mode"], row["lat"], row["lon"])
+                    found.append((*vehicle, *place, name, change, time, since, spent))
                 was = inside
                 if not inside:
                     since = None
-    return found, late
+    return found, late, repeats

@@ -30,16 +30,19 @@ _SPEEDS, _BRAKES = {20: 12.0, 21: 7.0, 22: 2.0, 23: 0.0}, {20: 0.0, 21: -5.0, 22
 def traffic(*, seconds: int, rate: float, seed: int) -> pl.DataFrame:
     """What arrives in so many seconds of a morning, in its order. Each third vehicle has another one behind it, which
     does the same 25 seconds later: when the one halts the other comes near. Each fourth brakes hard now and then, and
-    of its events one in ten comes a minute late."""
+    of its events one in ten comes a minute late. Of the arrivals some come twice, as positions do anyway."""
     frame = Simulator(start=MORNING, seed=seed, rate=rate).advance(MORNING + seconds * 1_000_000).frame
     ongoing = frame.filter(pl.col("temporal") == "ongoing")
     later = pl.col("event_time", "arrival_time") + pl.duration(seconds=25)
     followers = ongoing.filter(pl.col("vehicle") % 3 == 0).with_columns(later, pl.col("vehicle") + 50_000)
+    twice = ongoing.filter((pl.col("event") == "ars") & (pl.col("event_time").dt.epoch("s") % 5 == 0)).with_columns(
+        pl.col("arrival_time") + pl.duration(seconds=1)
+    )
     fourth = pl.col("vehicle") % 4 == 0
     second = pl.when(fourth & (pl.col("event") == "vp")).then(pl.col("event_time").dt.epoch("s") % 40)
     held = fourth & (pl.col("event_time").dt.epoch("s") % 10 == 7)
     return (
-        pl.concat([ongoing, followers])
+        pl.concat([ongoing, followers, twice])
         .with_columns(
             speed=second.replace_strict(_SPEEDS, default=pl.col("speed")),
             acc=second.replace_strict(_BRAKES, default=pl.col("acc")),

@@ -51,6 +51,25 @@ def test_the_map_shows_both(both):
     assert {json.loads(item.raw)["f"]["fence"] for item in view.items.values()} == {"west", "east"}
 
 
+def test_a_region_may_have_a_hole_and_stand_in_a_file(tmp_path):
+    hole = [[24.4, 60.4], [24.6, 60.4], [24.6, 60.6], [24.4, 60.6], [24.4, 60.4]]
+    ring = region("ring", 24, 25)
+    ring["geometry"]["coordinates"].append(hole)
+    path = tmp_path / "fences.json"
+    path.write_text(collection(ring), encoding="utf-8")
+    here = {"operator": 1, "vehicle": 7, "mode": "bus", "lat": 60.5, "journey": "journey"}
+    places = (23.9, 24.2, 24.5, 24.8, 25.1)
+    rows = [here | {"event_time": BEGIN + n * SECOND, "lon": lon} for n, lon in enumerate(places)]
+    found = run_job(jobs.geofences, [(rows, None)], fences=str(path))["results"]
+    told = sorted(found.select("event_time", "fence", "change", "lon", "inside").rows())
+    assert [row[1:] for row in told] == [
+        ("ring", "enter", 24.2, None),
+        ("ring", "leave", 24.5, 1.0),
+        ("ring", "enter", 24.8, None),
+        ("ring", "leave", 25.1, 1.0),
+    ]
+
+
 RING = [[24, 60], [25, 60], [25, 61], [24, 60]]
 
 

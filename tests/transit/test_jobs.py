@@ -17,14 +17,19 @@ from job_cases import (
     convoy,
     counted,
     final_table,
+    heading,
     height,
+    late_rows,
     micros,
     position,
+    repeated_rows,
     run_job,
+    run_with_stops,
     skipped,
     stop_and_go,
     traffic,
 )
+from job_checks import CROSSING, PAIR, STOP
 from job_oracles import SECOND
 
 from tidewheel.apps.transit import jobs
@@ -33,11 +38,29 @@ SEEDS = st.integers(0, 2**32)
 CUTS = st.sampled_from(["batches", "one batch"])
 MODES = st.sampled_from(["value", "delta", "retracting"])
 EARLY = st.sampled_from(["", "1 s"])
+SHAPES = st.sampled_from([(30, 5, 5), (60, 5, 5), (20, 20, 0), (10, 3, 2), (15, 10, 12)])
+"""Of windows: size, every and lateness, in seconds."""
+RESOLUTIONS = st.sampled_from([9, 8, 10])
+STOPS = {
+    ("550", 1, "2026-03-02", "08:00"): {"final_stop": "1", "final_lat": 60.21, "final_lon": 25.08},
+    ("71", 1, "2026-03-02", "09:00"): {"final_stop": "2", "final_lat": 60.25, "final_lon": 24.99},
+}
+"""Where some of the journeys end."""
+
+SAMPLES = st.sampled_from([10, 5, 7])
 FENCE = [(24.9400, 60.1700), (24.9425, 60.1735), (24.9450, 60.1700), (24.9425, 60.1800)]  # not convex
 
 
 def cut(batches, how):
     return batches if how == "batches" else at_once(batches)
+
+
+def in_words(shape):
+    return {name: f"{seconds} s" for name, seconds in zip(("size", "every", "lateness"), shape, strict=True)}
+
+
+def in_micros(shape):
+    return {name: seconds * SECOND for name, seconds in zip(("size", "every", "lateness"), shape, strict=True)}
 
 
 def rows_of(batches):
@@ -49,10 +72,9 @@ def check_rows(outputs, batches, expected_skips, late, *, repeats=None):
     found = counted(outputs)
     assert found["events"] == found["accepted"] + found["late"] + found["skipped"] == rows_of(batches)
     assert skipped(outputs) == expected_skips
-    assert found["late"] + sum(height(outputs, f"late_{n}") for n in (2, 3)) == late
+    assert late_rows(outputs) == late
     assert height(outputs, "late") == found["late"]
-    if repeats is not None:
-        assert height(outputs, "duplicates") == repeats
+    assert repeated_rows(outputs) == (repeats or {})
 
 
 def without_nothing(table):
@@ -61,14 +83,37 @@ def without_nothing(table):
 
 
 @settings(max_examples=15)
-@given(seed=SEEDS, how=CUTS, mode=MODES, early=EARLY)
-def test_each_vehicle_counts_once_at_its_latest_position(seed, how, mode, early):
+@given(seed=SEEDS, how=CUTS, mode=MODES, early=EARLY, shape=SHAPES, resolution=RESOLUTIONS)
+def test_each_vehicle_counts_once_at_its_latest_position(seed, how, mode, early, shape, resolution):
     batches = cut(traffic(seed), how)
-    found = run_job(jobs.vehicle_distribution, batches, mode=mode, early=early)
-    expected, late = oracle.vehicle_distribution(batches)
+    found = run_job(
+        jobs.vehicle_distribution, batches, mode=mode, early=early, resolution=resolution, **in_words(shape)
+    )
+    expected, late = oracle.vehicle_distribution(batches, resolution=resolution, **in_micros(shape))
     table = without_nothing(final_table(found, ["cell"], ["vehicles"], mode=mode))
     assert table == {key: (count,) for key, count in expected.items()}
     check_rows(found, batches, oracle.skipped(batches, place=True), late)
+
+
+@settings(max_examples=15)
+@given(seed=SEEDS, how=CUTS, mode=MODES, early=EARLY, shape=SHAPES, resolution=RESOLUTIONS)
+def test_each_vehicle_counts_once_where_its_journey_ends(seed, how, mode, early, shape, resolution):
+    batches = cut(traffic(seed, heading), how)
+    options = {"mode": mode, "early": early, "resolution": resolution}
+    found = run_with_stops(batches, STOPS, **options, **in_words(shape))
+    expected, late = oracle.final_stop_distribution(batches, STOPS, resolution=resolution, **in_micros(shape))
+    table = without_nothing(final_table(found, ["cell"], ["vehicles"], mode=mode))
+    assert table == {key: (count,) for key, count in expected.items()}
+    check_rows(found, batches, oracle.skipped(batches, place=False), late)
+
+
+def test_what_the_tests_are_about_is_really_in_the_generated_traffic():
+    cases = [traffic(seed, heading) for seed in range(20)]
+    late = [oracle.final_stop_distribution(case, STOPS, **in_micros((10, 3, 2)))[1] for case in cases]
+    assert sum(found.total() for found in late) > 20
+    ends = {cell for case in cases for cell, _ in oracle.final_stop_distribution(case, STOPS)[0]}
+    assert len(ends) == 1 + len(STOPS), "known ones, and the others"
+    assert sum(oracle.flow_direction(case)[2].total() for case in cases) > 20, "repeats"
 
 
 def test_a_late_position_moves_the_vehicle_and_the_late_pane_says_so():
@@ -84,25 +129,43 @@ def test_a_late_position_moves_the_vehicle_and_the_late_pane_says_so():
 
 
 @settings(max_examples=15)
-@given(seed=SEEDS, how=CUTS, mode=st.sampled_from(["value", "retracting"]), early=EARLY)
-def test_delays_are_ranked_among_the_arrivals_of_a_cell(seed, how, mode, early):
+@given(
+    seed=SEEDS,
+    how=CUTS,
+    mode=st.sampled_from(["value", "retracting"]),
+    early=EARLY,
+    shape=SHAPES,
+    resolution=RESOLUTIONS,
+)
+def test_delays_are_ranked_among_the_arrivals_of_a_cell(seed, how, mode, early, shape, resolution):
     batches = cut(traffic(seed, arrival, seconds=400), how)
-    found = run_job(jobs.delay_distribution, batches, size="1 min", mode=mode, early=early)
-    expected, late, repeats, unscheduled = oracle.delay_distribution(batches, size=60 * SECOND)
+    found = run_job(jobs.delay_distribution, batches, mode=mode, early=early, resolution=resolution, **in_words(shape))
+    expected, late, repeats, unscheduled = oracle.delay_distribution(batches, resolution=resolution, **in_micros(shape))
     assert final_table(found, ["cell"], ["arrivals", "p50", "p90", "p99"], mode=mode) == expected
-    assert height(found, "duplicates") == repeats
+    assert repeated_rows(found) == repeats
     assert skipped(found)["without_schedule"] == unscheduled
-    assert height(found, "late") + height(found, "late_2") == late
+    assert late_rows(found) == late
 
 
 @settings(max_examples=15)
-@given(seed=SEEDS, how=CUTS, mode=st.sampled_from(["value", "retracting"]), early=EARLY)
-def test_crossings_go_to_neighbours_only(seed, how, mode, early):
+@given(
+    seed=SEEDS,
+    how=CUTS,
+    mode=st.sampled_from(["value", "retracting"]),
+    early=EARLY,
+    shape=SHAPES,
+    resolution=RESOLUTIONS,
+)
+def test_crossings_go_to_neighbours_only(seed, how, mode, early, shape, resolution):
     batches = cut(traffic(seed), how)
-    found = run_job(jobs.flow_direction, batches, size="30 s", mode=mode, early=early, forget="20 s")
-    expected, late = oracle.flow_direction(batches, size=30 * SECOND, forget=20 * SECOND)
+    options = {"mode": mode, "early": early, "forget": "20 s", "resolution": resolution}
+    found = run_job(jobs.flow_direction, batches, **options, **in_words(shape))
+    size, every, _ = shape
+    expected, late, repeats = oracle.flow_direction(
+        batches, size=size * SECOND, every=every * SECOND, forget=20 * SECOND, resolution=resolution
+    )
     assert final_table(found, ["cell"], ["neighbour", "crossings", "total"], mode=mode) == expected
-    check_rows(found, batches, oracle.skipped(batches, place=True), late)
+    check_rows(found, batches, oracle.skipped(batches, place=True), late, repeats=repeats)
 
 
 @settings(max_examples=15)
@@ -116,12 +179,9 @@ def test_emergency_stops_are_found_by_pattern_and_by_statement(seed, how, job, b
     fast, standing, seconds = bounds
     batches = cut(traffic(seed, stop_and_go, rows=150, seconds=60), how)
     found = run_job(job, batches, fast=fast, standing=standing, within=f"{seconds} s")
-    expected, late = oracle.emergency_stop(batches, fast=fast, standing=standing, within=seconds * SECOND)
-    names = ["operator", "vehicle", "match_start", "match_end", "mode", "speed_difference"]
-    names += ["strongest_deceleration", "lat", "lon"]
-    rows = micros(found["results"]).select(names).rows() if "results" in found else []
-    assert sorted(rows) == sorted((*key, *values) for key, values in expected.items())
-    check_rows(found, batches, oracle.skipped(batches, place=False), late)
+    expected, late, repeats = oracle.emergency_stop(batches, fast=fast, standing=standing, within=seconds * SECOND)
+    assert sorted(_rows(found, STOP)) == sorted((*key, key[3], *values) for key, values in expected.items())
+    check_rows(found, batches, oracle.skipped(batches, place=False), late, repeats=repeats)
 
 
 def test_emergency_stops_are_really_in_the_generated_traffic():
@@ -130,18 +190,15 @@ def test_emergency_stops_are_really_in_the_generated_traffic():
 
 
 @settings(max_examples=15)
-@given(seed=SEEDS, how=CUTS, early=EARLY)
-def test_journeys_are_sessions(seed, how, early):
+@given(seed=SEEDS, how=CUTS, early=EARLY, gap=st.sampled_from([600, 200, 90]), lateness=st.sampled_from([60, 0, 200]))
+def test_journeys_are_sessions(seed, how, early, gap, lateness):
     batches = cut(traffic(seed, rows=60, stretch=40), how)
-    found = run_job(jobs.journeys, batches, mode="retracting", early=early)
-    expected, late, repeats = oracle.journeys(batches)
+    found = run_job(jobs.journeys, batches, mode="retracting", early=early, gap=f"{gap} s", lateness=f"{lateness} s")
+    expected, late, repeats = oracle.journeys(batches, gap=gap * SECOND, lateness=lateness * SECOND)
     keys = ["operator", "vehicle", "operating_day", "start", "route", "direction"]
     values = ["first_time", "last_time", "duration", "distance", "events", "highest_speed", "stops_served"]
     assert final_table(found, keys, values, mode="retracting") == expected
     check_rows(found, batches, oracle.skipped(batches, place=False, journey=True), late, repeats=repeats)
-
-
-PAIR = ["route", "direction", "operator", "vehicle", "other_operator", "other_vehicle"]
 
 
 def close_to(rows, expected):
@@ -158,26 +215,33 @@ def repr_of(row):
 
 
 @settings(max_examples=15)
-@given(seed=SEEDS, how=CUTS)
-def test_bunching_starts_and_ends(seed, how):
+@given(seed=SEEDS, how=CUTS, every=SAMPLES, nearer=st.sampled_from([200.0, 350.0, 90.0]))
+def test_bunching_starts_and_ends(seed, how, every, nearer):
     batches = cut(traffic(seed, convoy, rows=200), how)
-    found = run_job(jobs.bunching, batches)
+    found = run_job(jobs.bunching, batches, every=f"{every} s", nearer=nearer)
     names = [*PAIR, "change", "event_time", "since", "distance", "duration"]
     rows = [(row[:6], *row[7:], row[6]) for row in _rows(found, names)]
-    close_to(rows, [(row[0], *row[2:], row[1]) for row in oracle.bunching(batches)])
-    assert skipped(found) == oracle.skipped(batches, place=True, route=True)
-    rows_found = counted(found)
-    assert rows_found["events"] == rows_found["accepted"] + rows_found["late"] + rows_found["skipped"]
-    assert rows_found["events"] == rows_of(batches)
+    expected = oracle.bunching(batches, every=every * SECOND, nearer=nearer)
+    close_to(rows, [(row[0], *row[2:], row[1]) for row in expected])
+    late = oracle.late_samples(batches, every=every * SECOND)
+    check_rows(found, batches, oracle.skipped(batches, place=True, route=True), late)
 
 
 @settings(max_examples=15)
-@given(seed=SEEDS, how=CUTS)
-def test_closing_in_is_told_once_until_the_distance_grows(seed, how):
+@given(
+    seed=SEEDS,
+    how=CUTS,
+    every=SAMPLES,
+    by=st.sampled_from([100.0, 30.0, 300.0]),
+    nearer=st.sampled_from([1_000.0, 250.0]),
+)
+def test_closing_in_is_told_once_until_the_distance_grows(seed, how, every, by, nearer):
     batches = cut(traffic(seed, convoy, rows=200), how)
-    found = run_job(jobs.closing_in, batches)
+    found = run_job(jobs.closing_in, batches, every=f"{every} s", by=by, nearer=nearer)
     rows = [(row[:6], *row[6:]) for row in _rows(found, [*PAIR, "event_time", "distance", "closing_speed"])]
-    close_to(rows, oracle.closing_in(batches))
+    close_to(rows, oracle.closing_in(batches, every=every * SECOND, by=by, nearer=nearer))
+    late = oracle.late_samples(batches, every=every * SECOND)
+    check_rows(found, batches, oracle.skipped(batches, place=True, route=True), late)
 
 
 def test_pairs_really_close_in_in_the_generated_traffic():
@@ -216,10 +280,9 @@ def test_geofences_tell_entering_and_leaving(seed, how):
     text = json.dumps({"type": "FeatureCollection", "features": features})
     found = run_job(jobs.geofences, batches, fences=text, forget="25 s")
     rings = {"arrow": FENCE, "square": square[:-1]}
-    expected, late = oracle.geofences(batches, rings, forget=25 * SECOND)
-    names = ["operator", "vehicle", "fence", "change", "event_time", "since", "inside"]
-    assert sorted(_rows(found, names), key=repr) == sorted(expected, key=repr)
-    check_rows(found, batches, oracle.skipped(batches, place=True), late)
+    expected, late, repeats = oracle.geofences(batches, rings, forget=25 * SECOND)
+    assert sorted(_rows(found, CROSSING), key=repr) == sorted(expected, key=repr)
+    check_rows(found, batches, oracle.skipped(batches, place=True), late, repeats=repeats)
 
 
 def _rows(found, names):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from job_cases import run_job
-from job_checks import RECORDINGS, TEN, at_once, check_all, events_of, recording
+from job_checks import RECORDINGS, TEN, at_once, check_all, check_found, events_of, recording
 from job_traffic import events_in, fill
 
 
@@ -23,7 +23,7 @@ def cut(given, size):
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_recordings(shared, name):
     given = at_once(events_of(recording(shared / "data" / "hfp" / f"{name}.jsonl.gz")))
-    assert not any(check_all(run_ten(cut(given, 4_000)), given).late.values())
+    check_found(name, check_all(run_ten(cut(given, 4_000)), given))
 
 
 def test_simulated_traffic(log):
@@ -32,4 +32,5 @@ def test_simulated_traffic(log):
     checked = check_all(run_ten(cut(given, 3_000)), given)
     assert checked == check_all(run_ten(given), given)
     assert min(checked.sizes.values()) > 5, checked.sizes
+    assert min(checked.repeats.values()) > 0, checked.repeats
     assert not any(checked.late.values())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from job_checks import RECORDINGS, TEN, as_cut, at_once, check_all, events_of, recording
+from job_checks import RECORDINGS, TEN, as_cut, at_once, check_all, check_found, events_of, recording
 from job_traffic import events_in, fill, finished
 from test_lookup_kills import answers
 
@@ -85,6 +85,7 @@ def test_simulated_traffic(spark, city, tmp_path):
     found = {job.name: outputs(city, job) for job in TEN}
     checked = check_all(found, at_once(events_in(city)), known=answers(city))
     assert min(checked.sizes.values()) > 5, checked.sizes
+    assert min(checked.repeats.values()) > 0, checked.repeats
     assert not any(checked.late.values())
 
 
@@ -94,6 +95,7 @@ def test_simulated_traffic_of_which_some_is_late(spark, city, tmp_path):
     given = as_cut(events_in(city), tmp_path / "run")
     checked = check_all(found, given, known=answers(city))
     assert min(checked.sizes.values()) > 5, checked.sizes
+    assert min(checked.repeats.values()) > 0, checked.repeats
     on_time = ("delay-distribution", "final-stop-distribution", "journeys")  # their windows are long
     assert min(count for name, count in checked.late.items() if name not in on_time) > 0, checked.late
     for name in ("vehicle-distribution", "final-stop-distribution"):
@@ -108,5 +110,4 @@ def test_recordings(spark, shared, tmp_path, name):
             log.append(topic, given)
         finished(log, events_of(processed))
         run_all(spark, log, tmp_path / "run", batch=2_000)
-        checked = check_all({job.name: outputs(log, job) for job in TEN}, at_once(events_in(log)))
-        assert not any(checked.late.values())
+        check_found(name, check_all({job.name: outputs(log, job) for job in TEN}, at_once(events_in(log))))
