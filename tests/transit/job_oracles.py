@@ -371,16 +371,15 @@ def closing_in(batches: Batches, *, every=10 * SECOND, by=100.0, nearer=1_000.0)
     """A list of (pair, time, metres, metres a second)."""
     found = []
     for pair, apart in distances(batches, every=every).items():
-        told = False
+        told, last, seen = False, None, None
         for end in sorted(apart):
-            if end - every not in apart:
+            now, before, first = apart[end], apart.get(end - every), apart.get(end - 2 * every)
+            if last is None or now > last or end - seen > HOUR:
                 told = False
+            last, seen = now, end
+            if before is None or first is None or not first > before > now:
                 continue
-            now, before = apart[end], apart[end - every]
-            if now > before:
-                told = False
-            first = apart.get(end - 2 * every)
-            if first is None or not first > before > now or first - now < by or now >= nearer or told:
+            if first - now < by or now >= nearer or told:
                 continue
             told = True
             found.append((pair, end - 1, now, (first - now) / (2 * every / SECOND)))

@@ -250,12 +250,22 @@ def test_pairs_really_close_in_in_the_generated_traffic():
     assert sum(len(oracle.bunching(case)) for case in cases) > 20
 
 
-def test_closing_in_is_told_again_after_the_distance_has_grown():
-    apart = [900, 850, 780, 700, 710, 640, 560, 500]  # metres
+@pytest.mark.parametrize(
+    ("apart", "told"),
+    [
+        ([900, 850, 780, 700, 710, 640, 560, 500], (2, 6)),
+        ([900, 850, 780, 700, None, 640, 560, 500], (2,)),  # a window without a sample: it has not grown
+        ([900, 850, 780, 700, None, 720, 640, 560, 500], (2, 7)),
+        ([900, 850, None, 780, 700, 640], (5,)),  # not of successive windows
+        ([900, 850, 780, *[None] * 361, 700, 640, 560], (2, 366)),  # an hour later it is another encounter
+    ],
+    ids=["grown", "shrinking over a gap", "grown over a gap", "three in a row", "long ago"],
+)
+def test_closing_in_is_told_again_after_the_distance_has_grown(apart, told):
     batches = [(_two_vehicles(apart), None)]
     found = run_job(jobs.closing_in, batches)
     times = [time for (time,) in _rows(found, ["event_time"])]
-    assert times == [BEGIN + (10 * number + 10) * SECOND - 1 for number in (2, 6)]
+    assert times == [BEGIN + (10 * number + 10) * SECOND - 1 for number in told]
     assert times == [row[1] for row in oracle.closing_in(batches)]
 
 
@@ -263,6 +273,8 @@ def _two_vehicles(apart):
     still = {"operator": 1, "vehicle": 1, "lat": 60.2, "lon": 24.9, "route": "1", "direction": 1, "journey": "journey"}
     rows = []
     for number, far in enumerate(apart):
+        if far is None:
+            continue
         time = BEGIN + (10 * number + 5) * SECOND
         rows.append(still | {"event_time": time})
         rows.append(still | {"event_time": time, "vehicle": 2, "lat": 60.2 + far / 111_195.08})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import polars as pl
 
@@ -11,7 +12,7 @@ from tidewheel.apps.transit.transit_pb2 import ClosingIn, VehiclePosition
 from tidewheel.engine.job import job
 from tidewheel.engine.result import Result
 from tidewheel.engine.stream import Stream
-from tidewheel.model.process import Clock
+from tidewheel.model.process import DATETIME, Clock
 from tidewheel.model.time import duration
 
 __all__ = ["closing_in"]
@@ -22,13 +23,13 @@ def closing_in(positions: Stream, *, every: str = "10 s", by: float = 100.0, nea
     """Two vehicles of a route and direction that come closer: how far apart they are, and how fast they close in.
 
     On the samples of bunching: over three successive windows the distance shrinks from each to the next, by at least
-    `by` metres in all, and is below `nearer` metres in the last. Told once; again only after the distance has grown. A
-    window without a sample of either begins anew.
+    `by` metres in all, and is below `nearer` metres in the last. Told once; again only after the distance has grown, or
+    after an hour without a sample of the two.
     """
-    seconds = 2 * duration(every) / 1_000_000
+    period = timedelta(microseconds=duration(every))
     apart = pairs(positions, every=every)
-    state = {"before": pl.Float64, "last": pl.Float64, "told": pl.Boolean}
-    return apart.key_by(*PAIR).process(_Approaches(by, nearer, seconds), state=state, ttl=every)
+    state = {"before": pl.Float64(), "last": pl.Float64(), "told": pl.Boolean(), "at": DATETIME}
+    return apart.key_by(*PAIR).process(_Approaches(by, nearer, period), state=state, ttl="1 h")
 
 
 @dataclass(frozen=True)
@@ -37,21 +38,24 @@ class _Approaches:
 
     by: float
     nearer: float
-    seconds: float
+    period: timedelta
 
     __name__ = "closing_in"
 
     def __call__(self, events: pl.DataFrame, state: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
         distance, number = pl.col("distance"), pl.int_range(pl.len()).over(PAIR)
-        # The two samples before each: of the first ones, those that are kept.
-        two = pl.when(number == 0).then(pl.col("last")).otherwise(distance.shift(1).over(PAIR))
-        kept = pl.when(number == 0).then(pl.col("before")).otherwise(pl.col("last"))
-        one = pl.when(number < 2).then(kept).otherwise(distance.shift(2).over(PAIR))
-        seen = events.join(state, on=PAIR, how="left", maintain_order="left").with_columns(one=one, two=two)
+        # The sample before each, and those two that are of the windows just before.
+        last = pl.when(number == 0).then(pl.col("last")).otherwise(distance.shift(1).over(PAIR))
+        at = pl.when(number == 0).then(pl.col("at")).otherwise(pl.col("event_time").shift(1).over(PAIR))
+        next_to_it = pl.col("event_time") - at == self.period
+        one = pl.when(number == 0).then(pl.col("before")).otherwise(pl.col("two").shift(1).over(PAIR))
+        seen = events.join(state, on=PAIR, how="left", maintain_order="left").with_columns(near=next_to_it, was=last)
+        seen = seen.with_columns(two=pl.when("near").then(pl.col("was")))
+        seen = seen.with_columns(one=pl.when("near").then(one))
         shrunk = (pl.col("one") > pl.col("two")) & (pl.col("two") > distance)
         found = shrunk & (pl.col("one") - distance >= self.by) & (distance < self.nearer)
         seen = seen.with_columns(
-            found=found.fill_null(False), stretch=(distance > pl.col("two")).fill_null(False).cum_sum().over(PAIR)
+            found=found.fill_null(False), stretch=(distance > pl.col("was")).fill_null(False).cum_sum().over(PAIR)
         )
         # Between two growths only the first counts, and none if one was told before in the same stretch.
         stretch = [*PAIR, "stretch"]
@@ -59,9 +63,15 @@ class _Approaches:
         hits = pl.col("found").cast(pl.Int64).cum_sum().over(stretch)
         seen = seen.with_columns(tell=pl.col("found") & (hits == 1) & ~already, told=already | (hits > 0))
         results = seen.filter("tell").select(
-            *PAIR, "event_time", "distance", closing_speed=(pl.col("one") - distance) / self.seconds
+            *PAIR,
+            "event_time",
+            "distance",
+            closing_speed=(pl.col("one") - distance) / (2 * self.period.total_seconds()),
         )
         new = seen.group_by(PAIR, maintain_order=True).agg(
-            before=pl.col("two").last(), last=distance.last(), told=pl.col("told").last()
+            before=pl.col("two").last(),
+            last=distance.last(),
+            told=pl.col("told").last(),
+            at=pl.col("event_time").last(),
         )
         return results, new
