@@ -41,6 +41,15 @@ EARLY = st.sampled_from(["", "1 s"])
 SHAPES = st.sampled_from([(30, 5, 5), (60, 5, 5), (20, 20, 0), (10, 3, 2), (15, 10, 12)])
 """Of windows: size, every and lateness, in seconds."""
 RESOLUTIONS = st.sampled_from([9, 8, 10])
+WINDOWED = {
+    "seed": SEEDS,
+    "how": CUTS,
+    "mode": st.sampled_from(["value", "retracting"]),
+    "early": EARLY,
+    "shape": SHAPES,
+    "resolution": RESOLUTIONS,
+}
+"""What is drawn for the jobs that count by cell in windows."""
 STOPS = {
     ("550", 1, "2026-03-02", "08:00"): {"final_stop": "1", "final_lat": 60.21, "final_lon": 25.08},
     ("71", 1, "2026-03-02", "09:00"): {"final_stop": "2", "final_lat": 60.25, "final_lon": 24.99},
@@ -129,14 +138,7 @@ def test_a_late_position_moves_the_vehicle_and_the_late_pane_says_so():
 
 
 @settings(max_examples=15)
-@given(
-    seed=SEEDS,
-    how=CUTS,
-    mode=st.sampled_from(["value", "retracting"]),
-    early=EARLY,
-    shape=SHAPES,
-    resolution=RESOLUTIONS,
-)
+@given(**WINDOWED)
 def test_delays_are_ranked_among_the_arrivals_of_a_cell(seed, how, mode, early, shape, resolution):
     batches = cut(traffic(seed, arrival, seconds=400), how)
     found = run_job(jobs.delay_distribution, batches, mode=mode, early=early, resolution=resolution, **in_words(shape))
@@ -148,14 +150,7 @@ def test_delays_are_ranked_among_the_arrivals_of_a_cell(seed, how, mode, early, 
 
 
 @settings(max_examples=15)
-@given(
-    seed=SEEDS,
-    how=CUTS,
-    mode=st.sampled_from(["value", "retracting"]),
-    early=EARLY,
-    shape=SHAPES,
-    resolution=RESOLUTIONS,
-)
+@given(**WINDOWED)
 def test_crossings_go_to_neighbours_only(seed, how, mode, early, shape, resolution):
     batches = cut(traffic(seed), how)
     options = {"mode": mode, "early": early, "forget": "20 s", "resolution": resolution}

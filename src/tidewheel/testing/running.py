@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +15,19 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from tidewheel.engine.each_row import EachRow
-from tidewheel.engine.flow import Stage, prepared
+from tidewheel.engine.flow import prepared
 from tidewheel.engine.halves import METRICS, late_port
 from tidewheel.engine.launch import Target, start_flows
-from tidewheel.engine.looked_up import LookedUp
-from tidewheel.engine.matched import DROPPED, TIMED_OUT, PatternMatch
 from tidewheel.engine.operator import LATE, RESULTS
 from tidewheel.engine.result import Result, arrow_of, result_schema
 from tidewheel.engine.stream import Stream, stream
-from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.workers import registry_for
 from tidewheel.errors import DefinitionError, JobError
 from tidewheel.model import watermarks
-from tidewheel.model.deduplicate import DUPLICATES
-from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane
-from tidewheel.model.process import Process
-from tidewheel.model.process_reference import ProcessReference
-from tidewheel.model.reference import Reference
-from tidewheel.model.repeats import Repeats, RepeatsReference
 from tidewheel.model.time import Instant
 from tidewheel.model.windowing import Windowing
-from tidewheel.patterns.reference import PatternReference
-from tidewheel.testing.rows import MIDNIGHT, Outcome, Row, micros, pane, row
+from tidewheel.testing.interpreter import interpreter, late_row, plain_row
+from tidewheel.testing.rows import MIDNIGHT, Outcome, Row, micros, pane
 from tidewheel.testing.script import Bundle, Script
 from tidewheel.transport.codec import decode_columns, decode_envelopes, encode, encode_columns, pack
 from tidewheel.transport.dynamic import define_message
@@ -51,7 +41,6 @@ __all__ = ["run_on_reference", "run_on_spark"]
 
 Pipeline = Callable[[Stream], Result]
 _INPUT = "input.script"
-_OURS = ("ingestion_time", "_append_time", "_key")
 _INSTANT = pl.Datetime("us", "UTC")
 
 
@@ -132,20 +121,6 @@ def _columns(script: Script) -> dict[str, pl.DataType]:
 # On the reference ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Stepped:
-    """What a stage gives for a bundle: its results as they are shown, and as rows for a stage behind it; late rows; and
-    its other outputs."""
-
-    shown: list[Row]
-    rows: Sequence[Mapping[str, Any]]
-    late: list[Row] = field(default_factory=list)
-    outputs: Mapping[str, list[Row]] = field(default_factory=dict)
-
-
-_Step = Callable[[pl.DataFrame, Bundle], _Stepped]
-
-
 def run_on_reference(script: Script, pipeline: Pipeline) -> Outcome:
     """What the interpreters of the stages give, one behind the other."""
     with _given(script, [pipeline]) as given:
@@ -156,7 +131,7 @@ def run_on_reference(script: Script, pipeline: Pipeline) -> Outcome:
             )
         flow = result.named("script").flow()
         stages = flow.stages
-        steps = [_interpreted(stage) for stage in stages]
+        steps = [interpreter(stage) for stage in stages]
         results: list[Row] = []
         outputs: dict[str, list[Row]] = {}
         for bundle in script.bundles:
@@ -182,119 +157,6 @@ def _frame_of(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, pl.DataTyp
         counted = any(isinstance(value, int) for value in values)
         columns[name] = pl.Series(values, dtype=pl.Int64 if kind == _INSTANT and counted else kind).cast(kind)
     return pl.DataFrame(columns)
-
-
-def _interpreted(stage: Stage) -> _Step:
-    what = stage.what
-    if isinstance(what, EachRow):
-        return lambda frame, _: _passed(frame.to_dicts())
-    if isinstance(what, Process):
-        return _processed(stage, what)
-    if isinstance(what, Repeats):
-        return _deduplicated(what)
-    if isinstance(what, PatternMatch):
-        return _matched(what)
-    if isinstance(what, Windowing):
-        return _windowed(stage, what)
-    kind = "a lookup" if isinstance(what, LookedUp) else "a MATCH_RECOGNIZE clause"
-    raise DefinitionError(f'Script.run: {kind} runs on="spark" only')
-
-
-def _passed(
-    rows: Sequence[Mapping[str, Any]], late: list[Row] | None = None, **outputs: Sequence[Mapping[str, Any]]
-) -> _Stepped:
-    """Rows that are shown as they are."""
-    others = {name: [_row(values) for values in some] for name, some in outputs.items()}
-    return _Stepped([_row(values) for values in rows], rows, late or [], others)
-
-
-def _windowed(stage: Stage, windowing: Windowing) -> _Step:
-    reference = Reference(windowing)
-
-    def step(frame: pl.DataFrame, bundle: Bundle) -> _Stepped:
-        elements = [
-            Element(values[TIME], tuple(values[name] for name in stage.keys), values) for values in frame.to_dicts()
-        ]
-        output = reference.step(elements, watermark=bundle.watermark, clock=bundle.clock)
-        late = [_late(verdict.element.values, verdict.reason, verdict.by) for verdict in output.late]
-        return _Stepped(
-            [_pane(found) for found in output.panes], [_values(stage, found) for found in output.panes], late
-        )
-
-    return step
-
-
-def _pane(found: Pane) -> Row:
-    start, end = _bounds(found)
-    return pane(
-        found.key,
-        start,
-        end,
-        timing=found.timing.value,
-        index=found.index,
-        first=found.first,
-        last=found.last,
-        event_time=found.event_time,
-        retraction=found.retraction,
-        aggregates=found.values,
-    )
-
-
-def _values(stage: Stage, found: Pane) -> dict[str, Any]:
-    """A pane as a row with all columns of the stage's results."""
-    start, end = _bounds(found)
-    return {
-        **dict(zip(stage.keys, found.key, strict=True)),
-        **found.values,
-        "window_start": start,
-        "window_end": end,
-        "pane_index": found.index,
-        "pane_timing": found.timing.value,
-        "pane_first": found.first,
-        "pane_last": found.last,
-        "event_time": found.event_time,
-        "retraction": found.retraction,
-    }
-
-
-def _bounds(found: Pane) -> tuple[Instant | None, Instant | None]:
-    return (
-        None if found.window.start <= START_OF_TIME else found.window.start,
-        None if found.window.end >= END_OF_TIME else found.window.end,
-    )
-
-
-def _processed(stage: Stage, process: Process) -> _Step:
-    reference = ProcessReference(process, stage.schema)
-
-    def step(frame: pl.DataFrame, bundle: Bundle) -> _Stepped:
-        found = reference.step(frame, watermark=bundle.watermark, clock=bundle.clock)
-        late = [_late(values, values.pop("reason"), values.pop("late_by")) for values in found.pop(LATE)]
-        return _passed(found.pop(RESULTS), late, **found)
-
-    return step
-
-
-def _deduplicated(repeats: Repeats) -> _Step:
-    reference = RepeatsReference(repeats)
-
-    def step(frame: pl.DataFrame, bundle: Bundle) -> _Stepped:
-        kept, again, rejected = reference.step(frame.to_dicts(), watermark=bundle.watermark)
-        late = [_late(values, reason, by) for values, reason, by in rejected]
-        return _passed(kept, late, **{DUPLICATES: again})
-
-    return step
-
-
-def _matched(what: PatternMatch) -> _Step:
-    reference = PatternReference(what.matcher, what.schema)
-
-    def step(frame: pl.DataFrame, bundle: Bundle) -> _Stepped:
-        found = reference.step(frame, watermark=bundle.watermark)
-        late = [_late(values, values.pop("reason"), values.pop("late_by")) for values in found["late"]]
-        return _passed(found["matches"], late, **{name: found[name] for name in (TIMED_OUT, DROPPED)})
-
-    return step
 
 
 # On Spark -----------------------------------------------------------------------------------------------------------
@@ -335,15 +197,15 @@ def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSess
 def _outcome(result: Result, found: dict[str, list[dict[str, Any]]]) -> Outcome:
     stage = result.stages[-1]
     results = found.pop(RESULTS)
-    rejected = [_late(values, values["late_reason"], micros(values["late_by"])) for values in found.pop(LATE, [])]
+    rejected = [late_row(values, values["late_reason"], micros(values["late_by"])) for values in found.pop(LATE, [])]
     outputs = {
-        name: _by_time([_late(values, values["late_reason"], micros(values["late_by"])) for values in rows])
+        name: _by_time([late_row(values, values["late_reason"], micros(values["late_by"])) for values in rows])
         if name.startswith(LATE)
-        else [_row(values) for values in rows]
+        else [plain_row(values) for values in rows]
         for name, rows in found.items()
     }
     if not isinstance(stage.what, Windowing):
-        return Outcome([_row(values) for values in results], _by_time(rejected), outputs)
+        return Outcome([plain_row(values) for values in results], _by_time(rejected), outputs)
     names = list(stage.what.aggregates)
     return Outcome([_shown(values, stage.keys, names) for values in results], _by_time(rejected), outputs)
 
@@ -412,18 +274,6 @@ def _shown(values: Mapping[str, Any], keys: Iterable[str], names: Iterable[str])
         retraction=values["retraction"],
         aggregates={name: values[name] for name in names},
     )
-
-
-def _late(values: Mapping[str, Any], reason: str, by: int | None) -> Row:
-    return _row({**values, "late_reason": reason, "late_by": by})
-
-
-def _row(values: Mapping[str, Any]) -> Row:
-    hidden = (*_OURS, "event_time")
-    kept = {name: value for name, value in values.items() if name not in hidden and not name.startswith("__")}
-    if "at" in kept:
-        raise DefinitionError("Script.run: a column 'at' cannot be told from the time of a row; call it otherwise")
-    return row(at=micros(values["event_time"]), **kept)
 
 
 def _by_time(rows: list[Row]) -> list[Row]:
