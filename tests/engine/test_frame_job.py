@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -109,6 +111,35 @@ def test_it_is_stopped_between_batches(spark, log, tmp_path, stop):
     assert begun == done
     run_to_end(log, tmp_path / "c", spark)
     assert vehicles(log) == list(range(2_000))
+
+
+JAVA_IS_KILLED = """
+import os, signal, sys
+import tidewheel as tw
+from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel.engine.run import java_pid
+
+with tw.open_log(sys.argv[1]) as log:
+    spark = tw.session()
+    run = tw.run_frame(
+        lambda rows: rows.select("event_time", "vehicle"), log=log, reads={"input.vehicle-position": VehiclePosition},
+        writes=VehiclePosition, name="slow", checkpoint=sys.argv[2], spark=spark,
+    )
+    assert log.wait({("analytics.slow", 0): 0}, 60)
+    os.kill(java_pid(spark), signal.SIGKILL)
+    try:
+        run.wait()
+    except tw.errors.JobError as error:
+        print(error)
+    os._exit(0)
+"""
+
+
+def test_that_java_is_gone_is_told(log, tmp_path):
+    log.append(INPUT, positions(range(10)))
+    command = [sys.executable, "-c", JAVA_IS_KILLED, log.address, str(tmp_path / "c")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    assert done.stdout.startswith("job slow: Spark ended under it"), done.stderr
 
 
 def test_waiting_may_be_limited(spark, log, tmp_path):

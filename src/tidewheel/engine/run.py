@@ -127,7 +127,7 @@ class Run:
     def _stop(self, timeout: float) -> None:
         with self._mending:
             query = self.query  # no other one is begun from here on
-        with suppress(Py4JError):  # Spark was ended meanwhile, and the query with it
+        with suppress(Py4JError, ConnectionError):  # Java is gone, and the query with it
             if query.isActive:
                 self._checkpoint.stop_file.touch()
                 deadline = time.monotonic() + timeout
@@ -189,8 +189,12 @@ class Run:
                 with suppress(LogError):  # it may be busy; there is a next time
                     self.progress()
             self.progress()
-        except Py4JError:
-            pass  # Spark was ended under the run, and the query with it
+        except (Py4JError, ConnectionError) as error:  # Java is gone, and the query with it
+            if not self._stopping:
+                self._broke = JobError(
+                    f"job {self.job.name}: Spark ended under it ({str(error).splitlines()[0]}); started again, it goes "
+                    "on after the last batch that was finished"
+                )
         except Exception as error:
             self._broke = error
         finally:
