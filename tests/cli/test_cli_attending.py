@@ -12,7 +12,7 @@ from cli_support import eventually
 from rich.console import Console
 
 from tidewheel.cli.attending import Stop, attend
-from tidewheel.cli.run import _Count
+from tidewheel.cli.result_count import ResultCount
 from tidewheel.errors import LogError
 from tidewheel.transport.log import Retention, records
 from tidewheel.transport.sqlite import SqliteLog
@@ -93,7 +93,7 @@ def test_results_that_leave_while_they_are_counted_do_no_harm(tmp_path):
             return found
 
     with Fleeting(tmp_path / "city.tw") as log:
-        count = _Count(log, ["analytics.x"])
+        count = ResultCount(log, ["analytics.x"])
         log.create_topic("analytics.x", retention=Retention(size=0))
         for n in range(5):
             log.append("analytics.x", records([b"%d" % n]))

@@ -17,7 +17,27 @@ from cli_support import tidewheel
         (["run", "vehicle-cell", "vehicle-cell"], 2, "the job 'vehicle-cell' is named twice"),
         (["run", "none.py"], 2, "there is no file none.py"),
         (["run", "vehicle-cell", "--config", "none.toml"], 2, "the configuration none.toml cannot be read"),
-        (["run", "vehicle-cell", "--from", "city.archive"], 2, "an archive is read as a batch: add --batch"),
+        (
+            ["run", "vehicle-cell", "--from", "city.archive"],
+            2,
+            "archives and recordings are read as a batch: add --batch",
+        ),
+        (["run", "vehicle-cell", "--batch", "--from", "no.jsonl"], 2, "nor a recording (a file) no.jsonl"),
+        (
+            ["run", "vehicle-cell", "--batch", "--from", "notes.txt"],
+            2,
+            "notes.txt is no recording: notes.txt:1 not a line",
+        ),
+        (
+            ["run", "vehicle-cell", "--batch", "--from", ".", "--from", "notes.txt"],
+            2,
+            "name one archive, or one or more",
+        ),
+        (
+            ["run", "vehicle-cell", "--batch", "--processor", "hfp"],
+            2,
+            "reads the messages of recordings: name one with",
+        ),
         (["run", "vehicle-cell", "--batch", "--available-now"], 2, "makes no sense with --batch"),
         (["run", "vehicle-cell", "--results", "cells"], 2, "results go to a topic analytics.NAME"),
         (["run", "--al"], 2, "No such option: --al"),

@@ -212,11 +212,11 @@ KeyOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs: JSON objects, one a line.")]
 
 
-def opened_log(address: str) -> Log:
+def opened_log(address: str, **options: Any) -> Log:
     """The log for a command that writes; made if it is missing."""
     from tidewheel.transport.log import open_log
 
-    return open_log(address)
+    return open_log(address, **options)
 
 
 def existing_log(address: str) -> Log:

@@ -6,7 +6,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,14 +26,16 @@ from tidewheel.cli.common import (
     say,
     taught,
 )
-from tidewheel.errors import DataLossError, DefinitionError
+from tidewheel.cli.result_count import ResultCount
+from tidewheel.cli.run_as_batch import Given, run_as_batch
+from tidewheel.errors import DefinitionError
 from tidewheel.model.time import format_duration, format_instant, now
 
 if TYPE_CHECKING:
     from tidewheel.engine.job import Job, Parameter
     from tidewheel.engine.result import Result
     from tidewheel.engine.run import Progress, Run
-    from tidewheel.transport.log import Log, Partition
+    from tidewheel.transport.log import Log
 
 __all__ = ["JobGroup", "run"]
 
@@ -55,6 +57,7 @@ def run() -> None:
         tidewheel run --all --available-now                    (work off what is there, then end)
         tidewheel run vehicle-cell --resolution 8 --version v2 (beside the one that runs: topics and state of its own)
         tidewheel run vehicle-cell --batch --from city.archive (over all of it at once)
+        tidewheel run vehicle-cell --batch --from monday.jsonl.gz --from tuesday.jsonl.gz
     """
 
 
@@ -166,8 +169,17 @@ def _options(
     batch: Annotated[
         bool, typer.Option("--batch", help="Run over all that is there at once, to its end: nothing is late.")
     ] = False,
-    archive: Annotated[
-        str | None, typer.Option("--from", metavar="ARCHIVE", help="With --batch: read this archive, not the log.")
+    sources: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--from",
+            metavar="ARCHIVE|RECORDING",
+            help="With --batch: read this archive, or these recordings (an option for each), not the log.",
+        ),
+    ] = None,
+    processor: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="What reads the messages of recordings.", show_default="hfp"),
     ] = None,
     start: Annotated[
         str,
@@ -198,7 +210,8 @@ def _run(
     results: str | None,
     available_now: bool,
     batch: bool,
-    archive: str | None,
+    sources: list[str] | None,
+    processor: str | None,
     start: str,
     max_events: int,
     accept_changes: bool,
@@ -207,8 +220,8 @@ def _run(
 ) -> None:
     if start not in ("earliest", "latest"):
         parse_instant(start)
-    if archive is not None and not batch:
-        raise typer.BadParameter("an archive is read as a batch: add --batch", param_hint="--from")
+    if sources and not batch:
+        raise typer.BadParameter("archives and recordings are read as a batch: add --batch", param_hint="--from")
     if results is not None and len(jobs) > 1:
         raise typer.BadParameter("results of several jobs go to a topic for each; leave it out", param_hint="--results")
     streaming = {
@@ -223,15 +236,21 @@ def _run(
             raise typer.BadParameter("makes no sense with --batch, which reads all there is, once", param_hint=option)
     if batch and version is None and results is None:
         version = "batch"  # beside what the stream writes, to be compared with it
+    over = Given.of(sources or [], processor)
     parameters = _configured(jobs, config, told)
+    names = [_name(job, version, results) for job in jobs]
+    called = name or (names[0] if len(names) == 1 else _SHARED + (f".{version}" if version else ""))
+    topics = [f"analytics.{each}" for each in names]
+
+    def on(read: Log) -> list[Result]:
+        return [job.on(read, **parameters[job.name]).named(each) for job, each in zip(jobs, names, strict=True)]
+
     with stoppable() as stop, opened_log(log) as opened, _spark_ended():
-        found = [_placed(job.on(opened, **parameters[job.name]), version, results) for job in jobs]
-        called = name or (str(found[0].name) if len(found) == 1 else _SHARED + (f".{version}" if version else ""))
-        topics = [f"analytics.{result.name}" for result in found]
         if batch:
             _refuse_others_results(opened, topics, "")
-            _batch(found, opened, archive, called, topics, stop=stop, as_json=as_json)
+            run_as_batch(on, opened, over, called, topics, stop=stop, as_json=as_json)
             return
+        found = on(opened)
         folder = checkpoint or f"{opened.address}.checkpoints/{called}"
         if not (Path(folder) / "tidewheel.json").exists():
             _refuse_others_results(opened, topics, f", and the checkpoint {folder} is new")
@@ -271,8 +290,8 @@ def _configured(jobs: Sequence[Job], config: str | None, told: Mapping[str, Any]
     return found
 
 
-def _placed(result: Result, version: str | None, results: str | None) -> Result:
-    """The result under the name that its topics are called after."""
+def _name(job: Job, version: str | None, results: str | None) -> str:
+    """The name that the topics of a job's results are called after."""
     if results is not None:
         prefix, dot, rest = results.partition(".")
         if prefix != "analytics" or not dot or not rest:
@@ -280,8 +299,8 @@ def _placed(result: Result, version: str | None, results: str | None) -> Result:
                 f"results go to a topic analytics.NAME (late rows to late.NAME), got {results!r}",
                 param_hint="--results",
             )
-        return result.named(rest)
-    return result if version is None else result.named(f"{result.name}.{version}")
+        return rest
+    return job.name if version is None else f"{job.name}.{version}"
 
 
 def _refuse_others_results(log: Log, topics: Sequence[str], why: str) -> None:
@@ -305,7 +324,7 @@ def _stream(
     as_json: bool,
 ) -> tuple[bool, Mapping[str, str]]:
     """Attend to a run until it ends, and tell: has it ended by itself, and which jobs were taken out?"""
-    count = _Count(log, topics)
+    count = ResultCount(log, topics)
     running: list[Run] = []
 
     def work() -> bool:
@@ -334,36 +353,6 @@ def _stream(
     return ended, failed
 
 
-def _batch(
-    results: Sequence[Result],
-    log: Log,
-    archive: str | None,
-    name: str,
-    topics: Sequence[str],
-    *,
-    stop: Stop,
-    as_json: bool,
-) -> None:
-    from tidewheel.engine.batch import run_batch
-
-    count = _Count(log, topics)
-
-    def status() -> dict[str, Any]:
-        return {"job": name, "state": "batch", "results": count()}
-
-    attend(
-        lambda: run_batch(*results, log=log, archive=archive, name=name),
-        stop=stop,
-        status=status,
-        line=lambda _: f"{name}: running over {archive or log.address} ...",
-        as_json=as_json,
-    )
-    final = {**status(), "state": "ended"}
-    if as_json:
-        print_json(final)
-    say(f"{name}: {final['results']:,} results in {', '.join(topics)}")
-
-
 @contextmanager
 def _spark_ended() -> Iterator[None]:
     """Nothing of a Spark that was started in here is left when the command ends; its Java would otherwise end a little
@@ -385,28 +374,6 @@ def _spark_ended() -> Iterator[None]:
 def _spark_is_there() -> bool:
     pyspark = sys.modules.get("pyspark")  # not imported for this: it takes a while
     return pyspark is not None and pyspark.SparkContext._gateway is not None
-
-
-class _Count:
-    """How many results have come into topics since it was made; the marks of how far event time is are none."""
-
-    def __init__(self, log: Log, topics: Sequence[str]) -> None:
-        self._log = log
-        self._topics = topics
-        self._at: dict[Partition, int] = {}
-        self._count = 0
-        self()
-        self._count = 0
-
-    def __call__(self) -> int:
-        for info in self._log.topics():
-            for number, end in enumerate(info.next_offsets if info.name in self._topics else ()):
-                start = max(self._at.get((info.name, number), 0), info.first_offsets[number])
-                with suppress(DataLossError):  # they have just left by retention, uncounted
-                    for block in self._log.blocks(info.name, number, start, end=end) if end > start else ():
-                        self._count += block.summary.count - len(block.summary.punctuations)
-                self._at[info.name, number] = end
-        return self._count
 
 
 def _status(name: str, progress: Progress, *, results: int, failed: Mapping[str, str]) -> dict[str, Any]:

@@ -44,21 +44,24 @@ def run_batch(
     *jobs: Job | Result,
     log: Log,
     archive: str | Path | None = None,
+    history: Log | None = None,
     name: str | None = None,
     spark: SparkSession | None = None,
     buckets: int | None = None,
 ) -> None:
-    """Run jobs and results over all that their topics hold, or over an archive of these topics, to the end.
+    """Run jobs and results over all that their topics hold, or over an archive of these topics, to the end. With a
+    `history` the topics are those of that log, and so are the results that are given; they are written to `log`.
 
     Outputs go to the topics that `tidewheel.run` would write: name results anew (`result.named("delays.batch")`) where
     those have results already. All of it is written in one transaction, or nothing.
 
-    Lookups find the answers that the log has now, also over an archive.
+    Lookups find the answers that `log` has now, whatever the rows are from.
     """
-    targets = default_targets(jobs, log)
+    read = log if history is None else history
+    targets = default_targets([each.on(read) if isinstance(each, Job) else each for each in jobs], log)
     results = list(targets)
     name = name or called(results)
-    topics = check(targets, log)
+    topics = check(targets, log, read=read)
     for result in results:
         if any(isinstance(what, BookMatch) for what in result.flow().told.values()):
             raise DefinitionError(
@@ -66,11 +69,17 @@ def run_batch(
                 "run it as a stream (available_now=True, or --available-now)"
             )
     held = None if archive is None else Archive(archive)
-    outputs = prepared_targets(targets, log, topics if held is None else ())
+    outputs = prepared_targets(targets, log, topics if held is None and read is log else ())
     spark = session(spark)
+    # In a thread that has not used it, Spark finds no session, and with it not the format "tidewheel".
+    spark.createDataFrame([], "nothing INT")
     try:
         if held is None:
-            count = sum(log.topic_info(topic).count for topic in topics)
+            if read is not log:
+                for topic in topics:
+                    read.ensure_topic(topic)
+                results = [_answered(result, log) for result in results]
+            count = sum(read.topic_info(topic).count for topic in topics)
             number = buckets or _buckets(spark, count)
             tasks = max(spark.sparkContext.defaultParallelism, -(-count // _EVENTS_PER_TASK))
             options = {"clock": "log", "malformed": "dead", "group": name, "tasks": str(tasks)}
@@ -102,7 +111,7 @@ def _buckets(spark: SparkSession, events: int) -> int:
 
 
 def _answered(result: Result, log: Log) -> Result:
-    """With the answers to its lookup from the start: the log keeps them, an archive has rows only."""
+    """With the answers to its lookup from the start: the log keeps them, elsewhere there are rows only."""
     stages = [
         replace(stage, what=replace(stage.what, known=outcomes(log, stage.what)))
         if isinstance(stage.what, LookedUp)

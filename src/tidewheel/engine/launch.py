@@ -424,12 +424,13 @@ def _check_changeable(results: Iterable[Result]) -> None:
             )
 
 
-def check(results: Mapping[Result, Mapping[str, Target]], log: Log) -> list[str]:
-    """The topics that results read which are to run together; refuses those that cannot."""
+def check(results: Mapping[Result, Mapping[str, Target]], log: Log, *, read: Log | None = None) -> list[str]:
+    """The topics that results read which are to run together; refuses those that cannot. They write to the log, and
+    read it too, unless another one is named."""
     names: set[str] = set()
     topics: set[str] = set()
     for result, targets in results.items():
-        if not isinstance(result.input, LogInput) or result.input.log.identity != log.identity:
+        if not isinstance(result.input, LogInput) or result.input.log.identity != (read or log).identity:
             raise DefinitionError(f"{result!r} does not read this log; results that run together read one log")
         if not result.name:
             raise DefinitionError(f'{result!r} needs a name to run beside others: result.named("delays")')
