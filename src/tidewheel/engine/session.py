@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from tidewheel.engine.class_archive import options_with
 from tidewheel.engine.java import INSTALLED, find_java, spark_home
 from tidewheel.engine.java_output import without_chatter
+from tidewheel.engine.local_files import write_files_directly
 from tidewheel.engine.source import TidewheelSource
 
 __all__ = ["LOCAL_SETTINGS", "SETTINGS", "end_spark", "session"]
@@ -92,7 +93,7 @@ def session(
         with _environment(**started_with, POLARS_MAX_THREADS=threads), without_chatter():
             spark = builder.getOrCreate()
         if master.startswith("local"):
-            _write_files_alone(spark)
+            write_files_directly(spark)
     spark.dataSource.register(TidewheelSource)
     return spark
 
@@ -106,15 +107,6 @@ def _collector() -> list[str]:
         os.environ.get(name, "") for name in ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
     )
     return [] if re.search(r"-XX:\+Use\w+GC\b", given) else ["-XX:+UseParallelGC", "-XX:GCTimeRatio=19"]
-
-
-def _write_files_alone(spark: SparkSession) -> None:
-    """Leave out the files of checksums that Hadoop would write beside every file on this machine: for each of them it
-    starts a process (`chmod`), which made up a tenth of a small batch. What a checkpoint holds is checked when it is
-    read, in its own formats."""
-    jvm, context = spark._jvm, spark._jsc
-    assert jvm is not None
-    jvm.org.apache.hadoop.fs.FileSystem.getLocal(context.hadoopConfiguration()).setWriteChecksum(False)
 
 
 def end_spark(*, timeout: float = 30.0) -> None:
