@@ -61,7 +61,7 @@ def dealt(log, orders, before):
 
 
 def test_late_rows_have_all_columns(log, orders):
-    found = dealt(log, orders, 4_000_000)
+    found = dealt(log, orders, 3_000_000)
     assert found["in"]["__n"].to_list() == [1]
     late = found["late"].sort("event_time")
     assert late.select("country", "amount", "late_reason").rows() == [("fi", 5, "too late"), ("se", 7, "too late")]

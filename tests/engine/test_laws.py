@@ -92,7 +92,7 @@ def test_final_values_are_those_of_a_group_by_over_what_was_accepted(script, win
         for (elements, _, _), before in zip(script, befores(script), strict=True)
         for element in elements
         for window in windows.assign(element.time, element.key)
-        if before is None or before <= min(window.end + lateness, END_OF_TIME)
+        if before is None or before < min(window.end + lateness, END_OF_TIME)
     ]
     found = on_operator(windowing(windows, trigger=trigger, lateness=lateness, allow_loss=True), script)
     assert last_values(flat(found)) == expected_of(accepted)

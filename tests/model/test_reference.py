@@ -52,13 +52,22 @@ def test_neither_watermark_nor_clock_ever_falls():
     assert run.step(watermark=None, clock=110) == [(0, 10, "a", "EARLY 0"), (10, 20, "b", "EARLY 0")]
 
 
-def test_an_element_in_a_window_that_ends_exactly_at_the_watermark_is_welcome():
+def test_a_window_takes_elements_until_the_watermark_is_at_its_end_and_the_lateness():
     run = Run(TEN, lateness=5)
-    run.step(at(1, "a"), watermark=15)
-    assert run.step(at(2, "b")) == [(0, 10, "ab", "LATE 1")]
-    assert run.step(watermark=16) == []
+    run.step(at(1, "a"), watermark=14)
+    [late] = run.panes(at(2, "b"))
+    assert (late.values["v"], late.timing, late.last) == (["a", "b"], Timing.LATE, False)
+    assert run.step(watermark=15) == []
     assert run.step(at(3, "c")) == []
-    assert run.late == [("c", TOO_LATE, 13)]
+    assert run.late == [("c", TOO_LATE, 12)]
+    assert run.reference.live_windows() == []
+
+
+def test_what_comes_with_the_watermark_that_closes_its_window_is_in_the_last_pane():
+    run = Run(TEN, lateness=5)
+    run.step(at(1, "a"), watermark=14)
+    [pane] = run.panes(at(2, "b"), watermark=15)
+    assert (pane.values["v"], pane.last) == (["a", "b"], True)
 
 
 def test_an_element_that_is_too_late_for_some_windows_is_in_the_others():

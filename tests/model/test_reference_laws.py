@@ -119,6 +119,25 @@ def test_timing_tells_where_the_watermark_was(bundles, windows, lateness):
                 on_time.add((pane.key, pane.window))
 
 
+@given(
+    bundles,
+    st.sampled_from(WINDOWS),
+    st.sampled_from(LASTING + FINISHING),
+    st.sampled_from([0, 5, 1_000]),
+    st.sampled_from(["value", "delta", "retracting"]),
+)
+def test_after_a_pane_that_says_so_no_other_of_its_window_comes(bundles, windows, trigger, lateness, mode):
+    _, _, found = run_all(bundles, windows, trigger, lateness=lateness, mode=mode)
+    over: set = set()
+    for pane in (pane for panes in found for pane in panes):
+        place = (pane.key, pane.window)
+        if pane.retraction and windows.merging and trigger in FINISHING:
+            continue  # a session whose trigger has finished may still become part of another
+        assert place not in over
+        if pane.last:
+            over.add(place)
+
+
 @given(st.lists(st.tuples(st.integers(0, 60), st.sampled_from("pq")), max_size=30), st.randoms(use_true_random=False))
 def test_for_what_is_not_late_the_default_gives_the_same_in_any_order_and_any_bundles(times, random):
     def final(order, size):

@@ -83,7 +83,7 @@ def vehicle_distribution(batches: Batches, *, size=30 * SECOND, every=5 * SECOND
         welcome = [
             (start, end)
             for start, end in windows_of(row["event_time"], size, every)
-            if mark is None or end + lateness >= mark
+            if mark is None or end + lateness > mark
         ]
         late[who(row)] += not welcome
         for window in welcome:
@@ -106,7 +106,7 @@ def final_stop_distribution(
         if not usable(row, place=False):
             continue
         time, journey = row["event_time"], (row["route"], row["direction"], row["operating_day"], row["start"])
-        welcome = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness >= mark]
+        welcome = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness > mark]
         late[who(row)] += not welcome
         for window in welcome:
             key = (row["operator"], row["vehicle"], window)
@@ -143,7 +143,7 @@ def delay_distribution(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, l
             repeats[who(row)] += 1
             continue
         seen.add(identity)
-        welcome = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness >= mark]
+        welcome = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness > mark]
         late[who(row)] += not welcome
         for window in welcome:
             values[cell, window].append(delay)
@@ -264,6 +264,9 @@ def journeys(batches: Batches, *, gap=10 * MINUTE, lateness=MINUTE):
                 repeats[who(row)] += 1
                 continue
             seen.add(identity)
+            if mark is not None and time + gap + lateness == mark:  # still known as a repeat, but no longer taken
+                late[who(row)] += 1
+                continue
             joined = [row]
             others = []
             for session in open_[key]:
@@ -274,7 +277,11 @@ def journeys(batches: Batches, *, gap=10 * MINUTE, lateness=MINUTE):
         if watermark is not None:
             mark = watermark if mark is None else max(mark, watermark)
         for key, sessions in open_.items():
-            over = [s for s in sessions if mark is not None and max(r["event_time"] for r in s) + gap + lateness < mark]
+            over = [
+                session
+                for session in sessions
+                if mark is not None and max(row["event_time"] for row in session) + gap + lateness <= mark
+            ]
             done += [(key, session) for session in over]
             open_[key] = [session for session in sessions if session not in over]
     done += [(key, session) for key, sessions in open_.items() for session in sessions]
@@ -331,22 +338,12 @@ def distances(batches: Batches, *, every=10 * SECOND) -> dict[Any, dict[int, flo
 
 
 def late_samples(batches: Batches, *, every=10 * SECOND) -> Told:
-    """Which rows come when the watermark is past their window; if it has only just reached the window's end, the window
-    takes them, and the sample that it gives with each batch of them is late."""
+    """Which rows come when the watermark has reached the end of their window."""
     late: Told = Counter()
-    mark: int | None = None
-    for rows, watermark in batches:
-        samples = set()
-        for row in rows:
-            if not usable(row) or row["route"] is None or row["direction"] is None or mark is None:
-                continue
-            end = (row["event_time"] // every + 1) * every
-            late[who(row)] += end < mark
-            if end == mark:
-                samples.add((row["route"], row["direction"], row["operator"], row["vehicle"]))
-        late.update((operator, vehicle, (mark or 0) - 1) for _, _, operator, vehicle in samples)
-        if watermark is not None:
-            mark = watermark if mark is None else max(mark, watermark)
+    for _, mark, row in arrivals(batches):
+        if not usable(row) or row["route"] is None or row["direction"] is None or mark is None:
+            continue
+        late[who(row)] += (row["event_time"] // every + 1) * every <= mark
     return +late
 
 

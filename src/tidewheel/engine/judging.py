@@ -35,7 +35,8 @@ def judge(
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """The welcome rows, and the others with reason and by how much (None if there are none).
 
-    `last_end` gives for rows of sound time until when they are welcome, but for the lateness. `arrival` names the
+    `last_end` gives for rows of sound time the watermark from which on they are not welcome, but for the lateness;
+    null: they never are. The end of the input is too late for all of them. `arrival` names the
     column with the time (µs) at which a row reached the log; one whose event time is more than `future` after it is not
     believed.
     """
@@ -62,7 +63,7 @@ def judge(
         rejected.append(with_verdict(sound.filter(nowhere), pl.lit(NO_WINDOW), pl.lit(None, pl.Int64)))
         sound, ends = sound.filter(~nowhere), ends.filter(~nowhere)
     if before is not None:
-        late = ends < before - lateness
+        late = (ends <= before - lateness) | (before >= END_OF_TIME)
         if late.any():
             rejected.append(with_verdict(sound.filter(late), pl.lit(TOO_LATE), before - time))
             sound = sound.filter(~late)

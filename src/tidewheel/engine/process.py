@@ -59,7 +59,7 @@ class ProcessOperator:
     ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
         """The rows that are not behind the watermark, and the others with the reason."""
         return judge(
-            rows, before=before, last_end=lambda sound: sound[TIME], lateness=0, future=future, arrival=arrival
+            rows, before=before, last_end=lambda sound: sound[TIME] + 1, lateness=0, future=future, arrival=arrival
         )
 
     def first_half(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:

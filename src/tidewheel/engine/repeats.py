@@ -40,7 +40,7 @@ class RepeatsOperator:
         return judge(
             rows,
             before=before,
-            last_end=lambda sound: sound[TIME],
+            last_end=lambda sound: sound[TIME] + 1,
             lateness=self.repeats.kept,
             future=future,
             arrival=arrival,

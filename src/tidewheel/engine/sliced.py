@@ -170,7 +170,7 @@ class SlicedOperator:
         assert tick.before is not None
         assert tick.watermark is not None
         lateness, size, by = self.windowing.lateness, self.windows.size, [END, *self.keys]
-        ends = self._ends(rows[SLICE].unique().to_list(), tick.before - lateness - 1, tick.before)
+        ends = self._ends(rows[SLICE].unique().to_list(), tick.before - lateness, tick.before)
         if not ends:
             return []
         parts = [
@@ -232,14 +232,14 @@ class SlicedOperator:
         size, every, offset = self.windows.size, self.windows.every, self.windows.offset
         for start in slices.starts():
             last = (start - offset) // every * every + offset + size
-            if last < limit:
+            if last <= limit:
                 slices.forget(start)
             elif last <= watermark and (before is None or last > before):
                 slices.settle(start)
         if _LATE_PANES in store.names():
             known = store.get(_LATE_PANES)
             assert known is not None
-            kept = known.filter(pl.col(END) >= limit)
+            kept = known.filter(pl.col(END) > limit)
             if kept.height == 0:
                 store.remove(_LATE_PANES)
             elif kept.height < known.height:

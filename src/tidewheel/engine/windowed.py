@@ -107,7 +107,7 @@ class WindowedOperator:
             rows = rows.select(*self.keys, _ROW, *(name for name in (SLICE, START, END) if name in rows.columns))
         found = to_windows(windows, rows, self.keys)
         if before is not None:
-            found = found.filter(pl.col(END) >= before - self.windowing.lateness)
+            found = found.filter(pl.col(END) > before - self.windowing.lateness)
         return found
 
     def _admit(
@@ -254,7 +254,7 @@ class WindowedOperator:
             store.put(f"w{number}", frame.drop(SEGMENT, "__due"))
             closes = (pl.col(END) + lateness).clip(upper_bound=END_OF_TIME)
             still_open = pl.lit(True) if tick.watermark is None else pl.col(END) > tick.watermark
-            wake = pl.when(still_open).then(END).when(pl.col(_UNREPORTED) > 0).then(closes).otherwise(closes + 1)
+            wake = pl.when(still_open).then(END).otherwise(closes)
             ends, is_open = frame.select(wake.min().alias("wake"), still_open.any().alias("open")).row(0)
             new_hints.append((number, ends, frame["__due"].min(), is_open))
         for number in {*loaded} - now:
@@ -343,7 +343,7 @@ class WindowedOperator:
         )
         if self._retracting and current is not None:
             rows = self._remember(rows, shown, current)
-        keep = np.ones_like(done) if tick.watermark is None else closes >= tick.watermark
+        keep = np.ones_like(done) if tick.watermark is None else closes > tick.watermark
         rows = rows.filter(pl.Series(keep)).drop(N, "__old")
         return rows, panes, pending
 

@@ -119,7 +119,7 @@ class Reference:
         for element in elements:
             assert element.time is not None
             assigned = self.windowing.windows.assign(element.time, element.key)
-            windows = [window for window in assigned if before is None or before <= self.windowing.closes_at(window)]
+            windows = [window for window in assigned if before is None or before < self.windowing.closes_at(window)]
             if windows:
                 welcome.setdefault(element.key, []).append((element, windows))
             elif assigned:
@@ -230,7 +230,7 @@ class Reference:
                 if live.finished:
                     live.trigger = self.windowing.trigger.start()  # what a finished one has counted is over
         for window, key, _ in ordered:
-            if now is not None and now > self.windowing.closes_at(window):
+            if now is not None and now >= self.windowing.closes_at(window):
                 del self._keys[key][window]
                 if not self._keys[key]:
                     del self._keys[key]

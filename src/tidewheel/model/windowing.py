@@ -81,7 +81,7 @@ class Windowing:
             self._check_loss()
 
     def closes_at(self, window: Window) -> Instant:
-        """The watermark at which a window gives its last pane; beyond it the window is forgotten.
+        """The watermark at which a window gives its last pane and is forgotten: what comes after that is too late.
 
         The end of the input closes every window, however long late elements would be welcome.
         """
