@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -62,7 +63,8 @@ def when(log, trigger, **options):
         (
             tr.after_watermark(early=tr.each_batch(), late=tr.each_batch()),
             "1 h",
-            "early results before the watermark passes the window; a result in the batch in which the watermark passes "
+            "early results before the watermark passes the window; a result in the batch in which the "
+            "watermark passes "
             "the window's end; later ones when late rows come.",
         ),
     ],
@@ -80,3 +82,175 @@ def test_it_is_said_that_a_window_behind_another_sees_results_that_are_replaced(
     first = moves.window(wn.fixed("10 s"), lateness=lateness).accumulate(mode).aggregate(n=tw.agg.count())
     text = first.window(wn.fixed("1 min")).aggregate(n=tw.agg.sum("n")).explain()
     assert ("Note: the next stage sees every result of a window" in text) == noted
+
+
+LATE = "Late: rows behind the watermark go to the output late, with late_reason and late_by."
+AGGREGATED = (
+    "rows are aggregated and dealt to buckets inside the log's reader; one shuffle by bucket, one state operator."
+)
+DEALT = "rows are dealt to buckets inside the log's reader; one shuffle by bucket, one state operator."
+STOPS = tw.pattern("fast", pl.col("speed") > 10).followed_by("slow", pl.col("speed") < 1).within("1 min")
+
+
+def passed_on(events, state, clock):
+    return events.select("vehicle", "event_time"), state
+
+
+def counted(windows, **options):
+    return lambda keyed: keyed.window(windows, **options).aggregate(n=tw.agg.count())
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (
+            counted(wn.sliding("30 s", every="20 s"), lateness="1 min"),
+            [
+                "Where: sliding('30 s', every='20 s').",
+                "Kept: one partial result for each key and slice of 10 s, until the watermark is 1 min "
+                "past the end of the "
+                "last window that it is in.",
+                AGGREGATED,
+            ],
+        ),
+        (
+            counted(wn.session(gap="30 s")),
+            [
+                "Where: session(gap='30 s').",
+                "Late: rows are welcome until the watermark passes their window's end; after that they go "
+                "to the output "
+                "late, with late_reason and late_by.",
+                "Kept: one partial result for each key and session, until the watermark passes the end of the session.",
+                AGGREGATED,
+            ],
+        ),
+        (
+            lambda keyed: keyed.window(wn.session(gap="30 s")).accumulate("retracting").aggregate(n=tw.agg.count()),
+            [
+                "How: before each new result of a window the last one is taken back (retraction = true).",
+                "Kept: one partial result for each key and session, and what it showed last, until the "
+                "watermark passes "
+                "the end of the session.",
+            ],
+        ),
+        (
+            counted(wn.count(3)),
+            [
+                "Where: count(3).",
+                "When: once for each window, in the batch in which the watermark passes its last row.",
+                LATE,
+                "Kept: rows, until the watermark has passed them and their windows are full; how many rows "
+                "each key had, "
+                "for ever.",
+                DEALT,
+            ],
+        ),
+        (
+            counted(wn.global_()),
+            [
+                "When: default(): a result when the input ends.",
+                "Late: rows are welcome however late they come.",
+                "Kept: one partial result for each key and window, until the input ends.",
+            ],
+        ),
+        (
+            counted(wn.fixed("10 s").staggered(), lateness="365000 d"),
+            [
+                "Kept: one partial result for each key and window, until the watermark is 365000 d past the "
+                "end of the window."
+            ],
+        ),
+        (
+            lambda keyed: keyed.process(
+                passed_on, state={"at": tw.Timer(), "due": tw.ProcessingTimer(), "seen": pl.Int64}, ttl="1 h"
+            ),
+            [
+                "What: passed_on(events, state, clock), over each key's rows in the order of event time.",
+                "When: in the batch in which the watermark passes the rows, and when the watermark reaches "
+                "a key's at, and "
+                "when the clock reaches a key's due.",
+                LATE,
+                "Kept: rows until the watermark passes them; at, due, seen of each key, until a key was "
+                "silent for 1 h.",
+                DEALT,
+            ],
+        ),
+        (
+            lambda keyed: keyed.process(passed_on, state={}),
+            ["Kept: rows until the watermark passes them."],
+        ),
+        (
+            lambda keyed: keyed.previous("speed", "acc", ttl="5 min"),
+            [
+                "What: each row with previous_speed, previous_acc of the one before it, over each key's rows "
+                "in the order of "
+                "event time."
+            ],
+        ),
+        (
+            lambda keyed: keyed.deduplicate("speed", horizon="1 min"),
+            [
+                "Then, for each vehicle, speed:",
+                "What: the first of equal rows; those up to 1 min after it go to the output duplicates, "
+                "over each key's "
+                "rows in the order of event time.",
+            ],
+        ),
+        (
+            lambda keyed: keyed.deduplicate("event_time", horizon="1 min"),
+            [
+                "When: in the batch that brings them.",
+                "Late: rows behind the watermark by more than 1 min go to the output late, with "
+                "late_reason and late_by.",
+                "Kept: rows, until the watermark is 1 min past them.",
+                DEALT,
+            ],
+        ),
+        (
+            lambda keyed: keyed.match(
+                STOPS, measures={"drop": tw.first("fast.speed") - tw.last("slow.speed")}, limit=7
+            ),
+            [
+                f"What: {STOPS!r}.",
+                "Measures: drop = first(fast.speed) - last(slow.speed).",
+                "When: a match in the batch in which the watermark passes what decides it.",
+                LATE,
+                "Kept: rows until the watermark passes them; the events of open partial matches, at most 7 "
+                "of these for "
+                "each key: beyond it the oldest go to the output dropped.",
+                DEALT,
+            ],
+        ),
+        (
+            lambda keyed: keyed.match(STOPS).window(wn.fixed("1 h")).aggregate(n=tw.agg.count()),
+            [
+                "Stage 1, for each vehicle:",
+                "Stage 2, over all rows:",
+                "rows are dealt to buckets inside the log's reader; 2 stages one after the other, each "
+                "with a shuffle by "
+                "bucket and a state operator.",
+            ],
+        ),
+    ],
+)
+def test_it_is_said_of_each_kind_of_stage_what_it_gives_and_keeps_and_how_it_runs(log, made, said):
+    keyed = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
+    lines = [line.strip().removeprefix("Runs as one Spark query: ") for line in made(keyed).explain().splitlines()]
+    assert [line for line in said if line not in lines] == [], "\n".join(lines)
+
+
+def test_it_is_said_how_dataframes_run(spark):
+    table = spark.createDataFrame([("a", 1.0)], "key STRING, value DOUBLE").selectExpr("*", "current_timestamp() AS at")
+    endless = spark.readStream.format("rate").load()
+    static = tw.stream(table, time="at").key_by("key").window(wn.fixed("10 s")).aggregate(n=tw.agg.count()).explain()
+    streaming = tw.stream(endless, time="timestamp").window(wn.fixed("10 s")).aggregate(n=tw.agg.count()).explain()
+    assert static.splitlines()[-1] == (
+        "Runs as one Spark job over all rows, after which time has ended: rows go to Python; one shuffle "
+        "by bucket, one "
+        "state operator."
+    )
+    assert streaming.splitlines()[-1] == (
+        "Runs as one Spark query: rows go to Python; one shuffle by bucket, one state operator. Spark's "
+        "watermark is in "
+        "force a batch later than it moves, so results come one batch later than from a log."
+    )

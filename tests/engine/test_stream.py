@@ -113,7 +113,7 @@ def test_it_explains_itself_in_plain_words(orders):
         "only the open window that ends next",
         "the last one is taken back",
         "rows are welcome until the watermark is 5 s past their window's end",
-        "one partial result for each key and window, until the watermark is 5 s past the end of the window",
+        "one partial result for each key and window, and what it showed last, until the watermark is 5 s past the end",
         "one Spark query",
     ):
         assert part in text

@@ -16,7 +16,7 @@ from tidewheel.model.process import Process
 from tidewheel.model.repeats import Repeats
 from tidewheel.model.time import Duration, format_duration
 from tidewheel.model.windowing import Windowing
-from tidewheel.model.windows import Count, Session, Sliding
+from tidewheel.model.windows import Count, Global, Session, Sliding
 
 __all__ = ["explain"]
 
@@ -69,16 +69,21 @@ def _windows(spec: Windowing) -> list[str]:
     lines = [f"What: {', '.join(f'{name} = {aggregate!r}' for name, aggregate in spec.aggregates.items())}."]
     lines.append(f"Where: {spec.windows!r}.")
     if isinstance(spec.windows, Count):
-        lines.append("When: once, when the watermark has passed a window's last element.")
-    else:
-        lines.append(f"When: {_when(spec)}")
+        return [
+            *lines,
+            "When: once for each window, in the batch in which the watermark passes its last row.",
+            _BEHIND,
+            "Kept: rows, until the watermark has passed them and their windows are full; how many rows each key had, "
+            "for ever.",
+        ]
+    lines.append(f"When: {_when(spec)}")
     how = {
         "delta": "each result holds what came since the last one of its window",
         "value": "each result replaces the last one of its window",
         "retracting": "before each new result of a window the last one is taken back (retraction = true)",
     }
     lines.append(f"How: {how[spec.mode]}.")
-    lines.append(f"Late: {_late(spec.lateness)}")
+    lines.append(f"Late: {_late(spec)}")
     lines.append(f"Kept: {_kept(spec)}")
     return lines
 
@@ -92,10 +97,14 @@ def _when(spec: Windowing) -> str:
             parts.append(f"results when it fires{which};")
         if trigger.finishes:
             parts.append("once it has finished, rows go to the output late;")
-        parts.append(f"{'the rest' if trigger.fires_early else 'everything'} {_closing(spec.lateness)}.")
+        parts.append(f"{'the rest' if trigger.fires_early else 'everything'} {_closing(spec)}.")
         return " ".join(parts)
     if trigger.fires_early:
-        parts.append(f"early results before the watermark passes the window{which};")
+        before = "before the input ends" if _endless(spec) else "before the watermark passes the window"
+        parts.append(f"early results {before}{which};")
+    if _endless(spec):
+        parts.append("a result when the input ends.")
+        return " ".join(parts)
     parts.append("a result in the batch in which the watermark passes the window's end;")
     if spec.lateness and trigger.fires_late:
         parts.append("later ones when late rows come.")
@@ -104,45 +113,59 @@ def _when(spec: Windowing) -> str:
     return " ".join(parts)
 
 
-def _closing(lateness: Duration) -> str:
+def _endless(spec: Windowing) -> bool:
+    """Does only the end of the input end a window?"""
+    return isinstance(spec.windows, Global)
+
+
+def _closing(spec: Windowing) -> str:
     """When a window closes."""
-    if lateness >= END_OF_TIME:
+    if _endless(spec) or spec.lateness >= END_OF_TIME:
         return "when the input ends"
-    past = f"is {format_duration(lateness)} past" if lateness else "passes"
-    return f"in the batch in which the watermark {past} the window's end"
+    return f"in the batch in which the watermark {_passes(spec.lateness)} the window's end"
 
 
-def _late(lateness: Duration) -> str:
-    if lateness >= END_OF_TIME:
+def _passes(lateness: Duration) -> str:
+    return f"is {format_duration(lateness)} past" if lateness else "passes"
+
+
+def _late(spec: Windowing) -> str:
+    if _endless(spec) or spec.lateness >= END_OF_TIME:
         return "rows are welcome however late they come."
-    welcome = (
-        f"rows are welcome until the watermark is {format_duration(lateness)} past their window's end; "
-        if lateness
-        else "rows are welcome until the watermark is past their window's end; "
+    return (
+        f"rows are welcome until the watermark {_passes(spec.lateness)} their window's end; after that they go to the "
+        "output late, with late_reason and late_by."
     )
-    return welcome + "after that they go to the output late, with late_reason and late_by."
 
 
 def _kept(spec: Windowing) -> str:
     windows = spec.windows
-    until = "for ever" if spec.lateness >= END_OF_TIME else f"until the watermark is {format_duration(spec.lateness)}"
-    after = "" if spec.lateness >= END_OF_TIME else " past the end of the window"
     if can_slice(spec):
         assert isinstance(windows, Sliding)
-        return f"one partial result for each key and slice of {format_duration(slice_length(windows))}, {until}{after}."
-    if isinstance(windows, Count):
-        return "the rows of windows that are not full, and how many rows each key had."
-    what = "session" if isinstance(windows, Session) else "window"
-    return f"one partial result for each key and {what}, {until}{after}."
+        what, end = f"slice of {format_duration(slice_length(windows))}", "end of the last window that it is in"
+    elif isinstance(windows, Session):
+        what, end = "session", "end of the session"
+    else:
+        what, end = "window", "end of the window"
+    if _endless(spec) or spec.lateness >= END_OF_TIME:
+        until = "until the input ends"
+    else:
+        until = f"until the watermark {_passes(spec.lateness)} the {end}"
+    shown = ", and what it showed last" if spec.mode == "retracting" and not can_slice(spec) else ""
+    return f"one partial result for each key and {what}{shown}, {until}."
 
 
 def _process(process: Process) -> list[str]:
+    about = getattr(process.function, "about", None)
     ttl = "for ever" if process.ttl is None else f"until a key was silent for {format_duration(process.lifetime)}"
+    timers = [f"when the watermark reaches a key's {name}" for name in process.timers]
+    timers += [f"when the clock reaches a key's {name}" for name in process.processing_timers]
+    state = f"; {', '.join(process.state)} of each key, {ttl}" if process.state else ""
     return [
-        f"What: {process.name}(events, state, clock), over each key's rows in the order of event time.",
-        "When: in the batch in which the watermark passes the rows.",
+        f"What: {about or f'{process.name}(events, state, clock)'}, over each key's rows in the order of event time.",
+        f"When: {', and '.join(['in the batch in which the watermark passes the rows', *timers])}.",
         _BEHIND,
-        f"Kept: rows until the watermark passes them; {', '.join(process.state) or 'nothing'} of each key, {ttl}.",
+        f"Kept: rows until the watermark passes them{state}.",
     ]
 
 
@@ -152,7 +175,7 @@ def _repeats(repeats: Repeats) -> list[str]:
         "What: the first of equal rows; the others go to the output duplicates.",
         "When: in the batch that brings them.",
         f"Late: rows {behind} go to the output late, with late_reason and late_by.",
-        f"Kept: rows, until the watermark is {format_duration(repeats.kept)} past them.",
+        f"Kept: rows, until the watermark {_passes(repeats.kept)} them.",
     ]
 
 
@@ -162,14 +185,15 @@ def _matched(matched: Matched) -> list[str]:
 
 
 def _how(source: LogInput | FrameInput, stages: Sequence[Stage]) -> str:
-    operators = "one state operator" if len(stages) == 1 else f"{len(stages)} state operators, one after the other"
+    many = f"{len(stages)} stages one after the other, each with a shuffle by bucket and a state operator"
+    operators = "one shuffle by bucket, one state operator" if len(stages) == 1 else many
     if isinstance(source, LogInput):
         rows = any(stage.operator().takes_rows for stage in stages[:1])
         first = "rows are" if rows else "rows are aggregated and"
-        return f"Runs as one Spark query: {first} dealt to buckets inside the log's reader, one shuffle, {operators}."
+        return f"Runs as one Spark query: {first} dealt to buckets inside the log's reader; {operators}."
     if source.frame.isStreaming:
         return (
-            f"Runs as one Spark query: rows go to Python, one shuffle by bucket, {operators}. Spark's watermark is in "
+            f"Runs as one Spark query: rows go to Python; {operators}. Spark's watermark is in "
             "force a batch later than it moves, so results come one batch later than from a log."
         )
-    return f"Runs as one Spark job over all rows: one shuffle by bucket, then {operators}; all windows are closed."
+    return f"Runs as one Spark job over all rows, after which time has ended: rows go to Python; {operators}."

@@ -16,7 +16,9 @@ import polars as pl
 from tidewheel.engine.operator import RESULTS
 from tidewheel.engine.window_columns import TIME
 from tidewheel.model.time import Instant
+from tidewheel.patterns.expressions import source
 from tidewheel.patterns.matcher import Matcher
+from tidewheel.patterns.references import references_in
 
 __all__ = ["DROPPED", "EVENT_TIME", "PORTS", "TIMED_OUT", "Frames", "Matched", "PatternMatch", "Schema"]
 
@@ -89,9 +91,8 @@ class PatternMatch(Matched):
         """The pattern, and what is kept."""
         lines = [f"What: {self.matcher.pattern!r}."]
         if self.matcher.measures:
-            lines.append(
-                f"Measures: {', '.join(f'{name} = {measure}' for name, measure in self.matcher.measures.items())}."
-            )
+            told = ", ".join(f"{name} = {_in_words(measure)}" for name, measure in self.matcher.measures.items())
+            lines.append(f"Measures: {told}.")
         return [
             *lines,
             "When: a match in the batch in which the watermark passes what decides it.",
@@ -113,6 +114,14 @@ def _told(name: str, frame: pl.DataFrame) -> pl.DataFrame:
     known = PORTS[name][1]
     times = [pl.col(column).cast(_INSTANT) for column in ("match_start", "match_end")]
     return frame.with_columns(*times, pl.col(known).cast(_INSTANT).alias(EVENT_TIME)).drop(known)
+
+
+def _in_words(measure: pl.Expr) -> str:
+    """A measure as it was written, but for `tw.` and quotes."""
+    text = source(measure)
+    for name in references_in(measure):
+        text = text.replace(f"pl.col({name!r})", name).replace(f'col("{name}")', name)
+    return text
 
 
 assert TIME == "__time"  # what matchers call it

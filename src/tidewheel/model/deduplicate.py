@@ -28,6 +28,12 @@ class _Deduplicate:
 
     __name__ = "deduplicate"
 
+    @property
+    def about(self) -> str:
+        """In plain words."""
+        horizon = format_duration(self.horizon)
+        return f"the first of equal rows; those up to {horizon} after it go to the output {DUPLICATES}"
+
     def __call__(self, events: pl.DataFrame, state: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
         lengths = events.group_by(self.columns, maintain_order=True).len()
         stop = lengths["len"].cast(pl.Int64).cum_sum().to_numpy()

@@ -22,6 +22,11 @@ class _Previous:
 
     __name__ = "previous"
 
+    @property
+    def about(self) -> str:
+        """In plain words."""
+        return f"each row with {', '.join(self.prefix + name for name in self.columns)} of the one before it"
+
     def __call__(self, events: pl.DataFrame, state: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
         first = pl.int_range(pl.len()).over(self.keys) == 0
         joined = events.join(state, on=self.keys, how="left", nulls_equal=True, maintain_order="left")
