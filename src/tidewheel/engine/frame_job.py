@@ -46,6 +46,20 @@ def run_frame(
 
     `parameters` are handed to the function by name. The checkpoint remembers them with the topics, the types and the
     columns of the result, and is refused for others; state that Spark's own operators keep in it is Spark's to check.
+
+    >>> import tempfile
+    >>> import tidewheel as tw
+    >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+    >>> folder = tempfile.mkdtemp()
+    >>> log = tw.open_log(folder + "/city.tw")
+    >>> def fast(positions, *, limit):
+    ...     return positions.select("event_time", "vehicle", "speed").where(f"speed > {limit}")
+    >>> run = run_frame(
+    ...     fast, name="fast", reads={"input.vehicle-position": VehiclePosition}, writes=VehiclePosition, key="vehicle",
+    ...     parameters={"limit": 20.0}, log=log, checkpoint=folder + "/fast", available_now=True,
+    ... )
+    >>> run.wait()
+    True
     """
     topic = f"analytics.{name}"
     check_topic_name(topic)

@@ -45,7 +45,25 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Job:
-    """What is computed. `tidewheel.run` runs it, alone or together with others, and so does `tidewheel run`."""
+    """What is computed. `tidewheel.run` runs it, alone or together with others, and so does `tidewheel run`.
+
+    >>> import polars as pl
+    >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+    >>> from tidewheel.transport.log import open_log
+    >>> @job("fast", reads={"input.vehicle-position": VehiclePosition})
+    ... def fast(positions: Stream, *, limit: float = 20.0) -> Result:
+    ...     "Vehicles that are too fast."
+    ...     return positions.filter(pl.col("speed") > limit).key_by("vehicle").each_row()
+    >>> fast.topic, fast.summary
+    ('analytics.fast', 'Vehicles that are too fast.')
+    >>> [(parameter.name, parameter.default) for parameter in fast.parameters]
+    [('limit', 20.0)]
+    >>> fast.configured({"limit": 15})
+    {'limit': 15.0}
+    >>> import tempfile
+    >>> fast.on(open_log(tempfile.mkdtemp() + "/city.tw"), limit=15.0).name
+    'fast'
+    """
 
     name: str
     reads: Mapping[str, type[Message] | None]

@@ -243,6 +243,14 @@ def reader_function(function: Callable[[Iterator[Any], Any], Iterator[pa.RecordB
 
     In each task it is called once, with an iterator of `DecodedBatch` and the batch's `ReadInfo` (watermark before and
     after, clock), also when there is nothing to read; it gives Arrow record batches of the columns `transformSchema`.
+
+    >>> import polars as pl
+    >>> def lengths(batches, info):
+    ...     for batch in batches:
+    ...         yield pa.RecordBatch.from_pydict({"rows": [batch.columns.num_rows]})
+    >>> option = reader_function(lengths)  # .option("transform", option).option("transformSchema", "rows BIGINT")
+    >>> isinstance(option, str)
+    True
     """
     pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
     return base64.b64encode(pickled).decode()

@@ -86,6 +86,19 @@ class Result(Stream):
     Besides its results it has outputs by name: `late` (rows that came too late, with `late_reason` and `late_by`),
     `metrics`, those that a process function names, of a pattern `timed_out` and `dropped`, and `failed` of a lookup,
     wherever it stands: if two stages have one of that name, the later's is called like `failed_2`, by its place.
+
+    >>> import tempfile
+    >>> import tidewheel as tw
+    >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+    >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+    >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+    >>> fastest = positions.window(tw.windows.fixed("10 s")).aggregate(speed=tw.agg.max("speed")).named("fastest")
+    >>> list(fastest.schemas())
+    ['results', 'late', 'metrics']
+    >>> print(fastest.explain().splitlines()[3])
+      What: speed = max('speed').
+    >>> fastest.flow().name
+    'fastest'
     """
 
     name: str | None = None
@@ -130,7 +143,16 @@ class Result(Stream):
 
     def df(self, spark: SparkSession | None = None, *, buckets: int | None = None) -> DataFrame:
         """A plain DataFrame: streaming over a stream, else all of it. The column `output` tells results from late rows
-        and metrics; results have their own columns, every other output is in a struct of its name."""
+        and metrics; results have their own columns, every other output is in a struct of its name.
+
+        >>> import tidewheel as tw
+        >>> spark = tw.session()
+        >>> table = spark.sql("SELECT 'a' AS key, timestamp_seconds(id) AS at FROM range(12)")
+        >>> keyed = tw.stream(table, time="at").key_by("key")
+        >>> counted = keyed.window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+        >>> [row.n for row in counted.df().where("output = 'results'").orderBy("window_start").collect()]
+        [10, 2]
+        """
         from tidewheel.engine.launch import as_frame
 
         return as_frame(self, spark, buckets=buckets)
@@ -168,7 +190,7 @@ class Result(Stream):
             panes = others.pop("matches", panes)
         chosen: dict[str, Any] = {RESULTS: panes, LATE: late, METRICS: metrics, **others}
         known = self.schemas()
-        strange = [name for name in chosen if name not in known]
+        strange = [name for name, topic in chosen.items() if topic is not None and name not in known]
         if strange:
             raise DefinitionError(f"start: there is no output {strange[0]!r}; there are {', '.join(known)}")
         targets = {

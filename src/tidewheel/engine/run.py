@@ -39,7 +39,11 @@ _LOOK = 0.02  # seconds between two looks at whether a run has ended
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How a run is doing. `lag`: records in the input topics that it has not finished. Rates are per second."""
+    """How a run is doing. `lag`: records in the input topics that it has not finished. Rates are per second.
+
+    >>> Progress(batches=3, events=1_200, rate=400.0, lag=0).rate
+    400.0
+    """
 
     batches: int = 0
     events: int = 0
@@ -59,7 +63,26 @@ class Work:
 
 
 class Run:
-    """A job at work. It goes on until `stop`, until an `available_now` run has read all, or until it fails."""
+    """A job at work. It goes on until `stop`, until an `available_now` run has read all, or until it fails.
+
+    >>> import tempfile
+    >>> import tidewheel as tw
+    >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+    >>> from tidewheel.transport.codec import encode, pack
+    >>> from tidewheel.transport.log import records
+    >>> folder = tempfile.mkdtemp()
+    >>> log = tw.open_log(folder + "/city.tw")
+    >>> event = encode(pack(VehiclePosition(vehicle=7, speed=12.5), event_time=1_000_000, ingestion_time=1_000_000))
+    >>> offsets = log.append("input.vehicle-position", records([event], event_times=[1_000_000]))
+    >>> rows = tw.stream(log, "input.vehicle-position").select("vehicle", "speed").key_by("vehicle").each_row()
+    >>> run = tw.run(rows.named("rows"), log=log, checkpoint=folder + "/state", available_now=True)
+    >>> run.wait(timeout=60), run.active, run.failed
+    (True, False, {})
+    >>> run.progress().events, run.progress().lag
+    (1, 0)
+    >>> again = rows.start(panes=log.topic("analytics.more"), checkpoint=folder + "/more")  # until it is stopped
+    >>> again.stop()
+    """
 
     def __init__(
         self,

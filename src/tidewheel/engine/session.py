@@ -67,6 +67,10 @@ def session(
 
     Without arguments it starts Spark on this machine: with the Python that runs now, a Java that is found or brought,
     state in RocksDB, and quiet logs. A session of your own is taken as it is and only learns the format.
+
+    >>> spark = session()
+    >>> spark.range(3).count()
+    3
     """
     if spark is None:
         started_with = {"JAVA_HOME": os.environ.get("JAVA_HOME")}

@@ -107,7 +107,19 @@ def stream(
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows with an event time. Every method gives a new stream; nothing runs until a result is started."""
+    """Rows with an event time. Every method gives a new stream; nothing runs until a result is started.
+
+    >>> import tempfile
+    >>> import tidewheel as tw
+    >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+    >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+    >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+    >>> moving = positions.filter(pl.col("speed") > 0).with_columns(kmh=pl.col("speed") * 3.6).select("vehicle", "kmh")
+    >>> list(moving.schema)
+    ['event_time', 'vehicle', 'kmh']
+    >>> list(moving.key_by("vehicle").window(tw.windows.fixed("10 s")).aggregate(kmh=tw.agg.mean("kmh")).schema)[:4]
+    ['vehicle', 'window_start', 'window_end', 'kmh']
+    """
 
     input: LogInput | FrameInput
     stages: tuple[Stage, ...]
@@ -168,19 +180,50 @@ class Stream:
     def window(
         self, windows: Windows, *, lateness: str | timedelta | int = 0, timestamp: Timestamp = "end"
     ) -> WindowedStream:
-        """Where in event time results are computed, here over all rows together; see `KeyedStream.window`."""
+        """Where in event time results are computed, here over all rows together; see `KeyedStream.window`.
+
+        >>> import tidewheel as tw
+        >>> from tidewheel.testing import Script
+        >>> rows = Script().add(at="12:00:01", v=3).add(at="12:00:04", v=5).end()
+        >>> panes = rows.run(lambda events: events.window(tw.windows.fixed("10 s")).aggregate(most=tw.agg.max("v")))
+        >>> panes[0]["most"]
+        5
+        """
         return KeyedStream(self, ()).window(windows, lateness=lateness, timestamp=timestamp)
 
     def each_row(self) -> Result:
-        """Every row as a result; see `KeyedStream.each_row`."""
+        """Every row as a result; see `KeyedStream.each_row`.
+
+        >>> from tidewheel.testing import Script
+        >>> Script().add(at="12:00:01", v=3).run(lambda events: events.with_columns(twice=pl.col("v") * 2).each_row())
+        [row(at='12:00:01', v=3, twice=6)]
+        """
         return KeyedStream(self, ()).each_row()
 
     def match(self, pattern: Pattern, *, measures: Mapping[str, pl.Expr] | None = None, limit: int = 10_000) -> Result:
-        """Find a pattern in all rows together; see `KeyedStream.match`."""
+        """Find a pattern in all rows together; see `KeyedStream.match`.
+
+        >>> import tidewheel as tw
+        >>> from tidewheel.testing import Script
+        >>> rows = Script().add(at="12:00:01", v=3).add(at="12:00:02", v=5).end()
+        >>> rise = tw.pattern("low", pl.col("v") < 4).next("high", pl.col("v") > 4)
+        >>> found = rows.run(lambda events: events.match(rise, measures={"by": tw.last("high.v") - tw.first("low.v")}))
+        >>> found[0]["by"]
+        2
+        """
         return KeyedStream(self, ()).match(pattern, measures=measures, limit=limit)
 
     def match_from(self, topic: Topic, *, limit: int = 10_000) -> Result:
-        """Find the patterns that a topic defines in all rows together; see `KeyedStream.match_from`."""
+        """Find the patterns that a topic defines in all rows together; see `KeyedStream.match_from`.
+
+        >>> import tempfile
+        >>> import tidewheel as tw
+        >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+        >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+        >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+        >>> list(positions.match_from(log.topic("control.patterns")).schema)
+        ['pattern', 'version', 'match_start', 'match_end', 'measures', 'event_time']
+        """
         return KeyedStream(self, ()).match_from(topic, limit=limit)
 
     def deduplicate(self, *columns: str, horizon: str | timedelta | int) -> Result:
@@ -190,6 +233,12 @@ class Stream:
         The first is that of the lowest event time, so rows wait until the watermark has passed them, and those behind
         it are late. With `event_time` among the columns, equal rows have the same time and the first is the one that
         came first: rows are passed on as they come, also if they are up to the horizon behind the watermark.
+
+        >>> from tidewheel.testing import Script
+        >>> rows = Script().add(at="12:00:01", v=3).add(at="12:00:02", v=3).add(at="12:02:00", v=3).end()
+        >>> found = rows.run(lambda events: events.deduplicate("v", horizon="1 min"))
+        >>> found, found.outputs["duplicates"]
+        ([row(at='12:00:01', v=3), row(at='12:02:00', v=3)], [row(at='12:00:02', v=3)])
         """
         return KeyedStream(self, ()).deduplicate(*columns, horizon=horizon)
 
@@ -234,7 +283,21 @@ class Stream:
 
 @dataclass(frozen=True)
 class KeyedStream:
-    """A stream whose rows are about something: results are per key."""
+    """A stream whose rows are about something: results are per key.
+
+    >>> import tidewheel as tw
+    >>> from tidewheel.testing import Script
+    >>> rows = Script().add(at="12:00:01", key="a", v=3).add(at="12:00:02", key="a", v=3)
+    >>> rows = rows.add(at="12:00:03", key="b", v=5).end()
+    >>> ten = tw.windows.fixed("10 s")
+    >>> counted = rows.run(lambda events: events.key_by("key").window(ten).aggregate(n=tw.agg.count()))
+    >>> [(pane["key"], pane["n"]) for pane in counted]
+    [('a', 2), ('b', 1)]
+    >>> rows.run(lambda events: events.key_by("key").previous("v"))[1]
+    row(at='12:00:02', key='a', v=3, previous_v=3)
+    >>> rows.run(lambda events: events.key_by("key").deduplicate("v", horizon="1 min")).outputs["duplicates"]
+    [row(at='12:00:02', key='a', v=3)]
+    """
 
     stream: Stream
     keys: tuple[str, ...]
@@ -271,7 +334,19 @@ class KeyedStream:
         output: Mapping[str, DataType] | None = None,
         streams: Sequence[str] = (),
     ) -> Result:
-        """Anything else, per key and in event-time order: see `Process`."""
+        """Anything else, per key and in event-time order: see `Process`.
+
+        >>> from tidewheel.testing import Script
+        >>> def running_total(events, state, clock):
+        ...     before = events.join(state, on="key", how="left")["total"].fill_null(0)
+        ...     so_far = events.with_columns(total=before + pl.col("v").cum_sum().over("key"))
+        ...     return so_far, so_far.group_by("key", maintain_order=True).agg(pl.col("total").last())
+        >>> rows = Script().add(at="12:00:01", key="a", v=3).watermark("12:00:02")
+        >>> rows = rows.add(at="12:00:02", key="a", v=4).end()
+        >>> totals = rows.run(lambda events: events.key_by("key").process(running_total, state={"total": pl.Int64}))
+        >>> [row["total"] for row in totals]
+        [3, 7]
+        """
         process = Process(
             function,
             keys=self.keys,
@@ -383,7 +458,17 @@ class KeyedStream:
 
 @dataclass(frozen=True)
 class WindowedStream:
-    """A stream cut into windows; `aggregate` says what is computed."""
+    """A stream cut into windows; `aggregate` says what is computed.
+
+    >>> import tidewheel as tw
+    >>> from tidewheel.testing import Script
+    >>> def counted(events):
+    ...     each = tw.triggers.after_watermark(early=tw.triggers.each_batch())
+    ...     return events.window(tw.windows.fixed("10 s")).trigger(each).accumulate("delta").aggregate(n=tw.agg.count())
+    >>> rows = Script().add(at="12:00:01", v=1).add(at="12:00:02", v=1).batch().add(at="12:00:03", v=1).end()
+    >>> [(pane["timing"], pane["n"]) for pane in rows.run(counted)]
+    [('EARLY', 2), ('ON_TIME', 1)]
+    """
 
     keyed: KeyedStream
     windows: Windows

@@ -61,37 +61,66 @@ def sum(column: str | pl.Expr) -> Sum:
 
 
 def min(column: str | pl.Expr) -> Min:
-    """The least value."""
+    """The least value.
+
+    >>> min("delay").of([{"delay": 7}, {"delay": None}, {"delay": 3}])
+    3
+    """
     return Min(Column(column, what="min"))
 
 
 def max(column: str | pl.Expr) -> Max:
-    """The greatest value."""
+    """The greatest value.
+
+    >>> max(pl.col("speed") * 3.6)
+    max(...)
+    """
     return Max(Column(column, what="max"))
 
 
 def mean(column: str | pl.Expr) -> Mean:
-    """The mean of numbers, durations or times."""
+    """The mean of numbers, durations or times.
+
+    >>> mean("delay").of([{"delay": 7}, {"delay": None}, {"delay": 3}])
+    5.0
+    """
     return Mean(Column(column, what="mean"))
 
 
 def variance(column: str | pl.Expr, *, ddof: int = 1) -> Variance:
-    """The variance of numbers: of a sample, or with `ddof=0` of all there is. Null for `ddof` values or fewer."""
+    """The variance of numbers: of a sample, or with `ddof=0` of all there is. Null for `ddof` values or fewer.
+
+    >>> rows = [{"delay": delay} for delay in (1, 3)]
+    >>> variance("delay").of(rows), variance("delay", ddof=0).of(rows)
+    (2.0, 1.0)
+    """
     return Variance(Column(column, what="variance"), whole_number("variance: ddof", ddof, 0))
 
 
 def stddev(column: str | pl.Expr, *, ddof: int = 1) -> Stddev:
-    """The standard deviation of numbers; `ddof` as for `variance`."""
+    """The standard deviation of numbers; `ddof` as for `variance`.
+
+    >>> stddev("delay", ddof=0).of([{"delay": delay} for delay in (1, 5)])
+    2.0
+    """
     return Stddev(Column(column, what="stddev"), whole_number("stddev: ddof", ddof, 0))
 
 
 def first(column: str | pl.Expr) -> First:
-    """The value with the lowest event time; of equals the earliest arrival."""
+    """The value with the lowest event time; of equals the earliest arrival.
+
+    >>> first("stop").of([{"stop": "b", "__time": 7}, {"stop": "a", "__time": 3}])
+    'a'
+    """
     return First(Column(column, what="first"))
 
 
 def last(column: str | pl.Expr) -> Last:
-    """The value with the highest event time; of equals the latest arrival."""
+    """The value with the highest event time; of equals the latest arrival.
+
+    >>> last("stop").of([{"stop": "b", "__time": 7}, {"stop": "a", "__time": 3}])
+    'b'
+    """
     return Last(Column(column, what="last"))
 
 
@@ -105,17 +134,29 @@ def arg_max(column: str | pl.Expr, by: str | pl.Expr) -> ArgMax:
 
 
 def arg_min(column: str | pl.Expr, by: str | pl.Expr) -> ArgMin:
-    """The value of `column` where `by` is least; of equals the earliest arrival."""
+    """The value of `column` where `by` is least; of equals the earliest arrival.
+
+    >>> arg_min("vehicle", by="speed").of([{"vehicle": "a", "speed": 3}, {"vehicle": "b", "speed": 7}])
+    'a'
+    """
     return ArgMin(Column(column, what="arg_min"), Column(by, what="arg_min: by"))
 
 
 def collect(column: str | pl.Expr) -> Collect:
-    """All values as a list, in no defined order."""
+    """All values as a list, in no defined order.
+
+    >>> sorted(collect("line").of([{"line": line} for line in ("9", None, "550", "9")]))
+    ['550', '9', '9']
+    """
     return Collect(Column(column, what="collect"))
 
 
 def distinct(column: str | pl.Expr) -> Distinct:
-    """How many different values, exactly: all of them are kept."""
+    """How many different values, exactly: all of them are kept.
+
+    >>> distinct("line").of([{"line": line} for line in ("9", None, "550", "9")])
+    2
+    """
     return Distinct(Column(column, what="distinct"))
 
 
@@ -143,6 +184,9 @@ def approx_percentile(column: str | pl.Expr, percent: float, *, compression: int
     """About the value that `percent` per cent of the values do not exceed (t-digest; NaN is left out).
 
     A higher `compression` is more exact and takes more room: about 20 bytes each, once there are many values.
+
+    >>> approx_percentile("delay", 50).of([{"delay": delay} for delay in (9, 1, 5)])
+    5.0
     """
     return ApproxPercentile(
         Column(column, what="approx_percentile"),

@@ -11,7 +11,13 @@ __all__ = ["cell", "check_resolution"]
 
 
 def check_resolution(resolution: int) -> None:
-    """Refuse what is no resolution of H3."""
+    """Refuse what is no resolution of H3.
+
+    >>> check_resolution(16)
+    Traceback (most recent call last):
+    ...
+    tidewheel.errors.DefinitionError: an H3 resolution is 0 (largest cells) to 15, got 16; 9 is about a city block
+    """
     if not 0 <= resolution <= 15:
         raise DefinitionError(f"an H3 resolution is 0 (largest cells) to 15, got {resolution}; 9 is about a city block")
 

@@ -38,6 +38,10 @@ class Lookup:
     'lookups.weather'
     >>> weather.key_text(("Helsinki", "2026-01-01"))
     '["Helsinki","2026-01-01"]'
+    >>> weather.read_key('["Helsinki","2026-01-01"]')
+    ('Helsinki', '2026-01-01')
+    >>> weather.read_answer(weather.answer_text({"degrees": -4.5}))
+    {'degrees': -4.5}
     """
 
     name: str

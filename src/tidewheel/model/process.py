@@ -42,8 +42,11 @@ _LATEST = datetime.max.replace(tzinfo=timezone.utc)
 class Clock:
     """The time of a call: the watermark before this batch and now, and the batch's clock (processing time).
 
-    >>> Clock(before=None, watermark=1_000_000, clock=2_500_000).watermark_time
+    >>> clock = Clock(before=None, watermark=1_000_000, clock=2_500_000)
+    >>> clock.watermark_time
     datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.timezone.utc)
+    >>> clock.before_time is None, clock.processing_time.microsecond, clock.ended
+    (True, 500000, False)
     """
 
     before: Instant | None
@@ -85,8 +88,8 @@ class Timer:
     Without it, a key's events are handed in one moment at a time, as each might set the timer ahead of the next one;
     with it, as many of a key's events are handed in together as lie closer than this to the first of them.
 
-    >>> Timer(after="30 s")
-    Timer(after='30 s')
+    >>> Timer(after="30 s"), Timer(after="30 s").wait
+    (Timer(after='30 s'), 30000000)
     """
 
     after: Duration | str = 1
@@ -107,7 +110,18 @@ class Timer:
 
 @dataclass(frozen=True)
 class ProcessingTimer:
-    """A state column that wakes its key when the batch's clock gets there; null is not set."""
+    """A state column that wakes its key when the batch's clock gets there; null is not set.
+
+    >>> import tidewheel as tw
+    >>> from tidewheel.testing import Script
+    >>> def waited(events, state, clock):
+    ...     due = state.filter("wake_at_due").select("key", event_time="wake_at")
+    ...     soon = pl.lit(clock.processing_time, DATETIME) + pl.duration(seconds=5)
+    ...     return due, events.select("key").unique().with_columns(wake_at=soon)
+    >>> script = Script().add(at="00:00:01", key="a").watermark("00:00:02").clock("+6 s").batch()
+    >>> script.run(lambda events: events.key_by("key").process(waited, state={"wake_at": tw.ProcessingTimer}))
+    [row(at='00:00:05', key='a')]
+    """
 
 
 ProcessFunction = Callable[[pl.DataFrame, pl.DataFrame, Clock], tuple[pl.DataFrame, pl.DataFrame]]

@@ -40,12 +40,20 @@ __all__ = [
 
 
 def never() -> Never:
-    """Only when the window closes."""
+    """Only when the window closes.
+
+    >>> never().fires_early, never().fires_on_time
+    (False, False)
+    """
     return Never()
 
 
 def each_batch() -> EachBatch:
-    """Whenever elements came, once a batch."""
+    """Whenever elements came, once a batch.
+
+    >>> after_watermark(early=each_batch())
+    after_watermark(early=each_batch())
+    """
     return EachBatch()
 
 
@@ -136,15 +144,27 @@ def any_of(*triggers: Trigger) -> AnyOf:
 
 
 def all_of(*triggers: Trigger) -> AllOf:
-    """Once, when all of them would fire at the same time."""
+    """Once, when all of them would fire at the same time.
+
+    >>> repeatedly(all_of(after_count(10), after_processing_time("1 s")))
+    repeatedly(all_of(after_count(10), after_processing_time(delay='1 s')))
+    """
     return AllOf(triggers)
 
 
 def in_order(*triggers: Trigger) -> InOrder:
-    """One after the other."""
+    """One after the other.
+
+    >>> in_order(after_count(1), repeatedly(after_count(100)))
+    in_order(after_count(1), repeatedly(after_count(100)))
+    """
     return InOrder(triggers)
 
 
 def or_finally(main: Trigger, last: Trigger) -> OrFinally:
-    """`main` again and again, until `last` fires."""
+    """`main` again and again, until `last` fires.
+
+    >>> or_finally(every("10 s"), after_watermark())
+    or_finally(repeatedly(after_processing_time(delay='10 s')), after_watermark())
+    """
     return OrFinally(main, last)

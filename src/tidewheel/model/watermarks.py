@@ -229,14 +229,22 @@ def bounded(
 
 
 def monotonic(*, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min") -> Bounded:
-    """Events come in the order of their times."""
+    """Events come in the order of their times.
+
+    >>> monotonic(idle="10 s")
+    bounded('0 s', idle='10 s')
+    """
     return Bounded(delay=0, **_common(idle, future))
 
 
 def percentile(
     percent: float, *, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min"
 ) -> Percentile:
-    """All but the slowest (100 - percent) per cent of events have come, judged by those seen so far."""
+    """All but the slowest (100 - percent) per cent of events have come, judged by those seen so far.
+
+    >>> percentile(99.5)
+    percentile(99.5)
+    """
     return Percentile(percent=float(percent), **_common(idle, future))
 
 
@@ -250,7 +258,11 @@ def arrival(delay: str | timedelta | int = "0 s", *, idle: str | timedelta | Non
 
 
 def punctuated(*, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min") -> Punctuated:
-    """Markers from the producers say how far they are."""
+    """Markers from the producers say how far they are.
+
+    >>> punctuated(future=None)
+    punctuated(future=None)
+    """
     return Punctuated(**_common(idle, future))
 
 
@@ -287,6 +299,12 @@ def advance(
     `state` is what the last call returned ({} at first). `blocks` holds, for every partition of every input, what the
     batch reads of it (perhaps nothing). Partitions in `behind` have more that the batch does not read: they are not
     idle however long they were silent.
+
+    >>> from tidewheel.model.summary import Summary
+    >>> block = Summary(1, append_time=5_000_000, min_event_time=4_000_000, max_event_time=4_000_000)
+    >>> state, watermark = advance({"t": bounded("1 s")}, {}, {("t", 0): [block]}, clock=5_000_000)
+    >>> watermark
+    3000000
     """
     partitions: dict[str, Any] = {}
     marks: list[Instant | None] = []

@@ -298,7 +298,11 @@ def session(*, gap: Length) -> Session:
 
 
 def global_() -> Global:
-    """One window for all time."""
+    """One window for all time.
+
+    >>> global_().assign(5, ())
+    [Window(all time)]
+    """
     return Global()
 
 

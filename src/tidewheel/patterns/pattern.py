@@ -61,7 +61,22 @@ def _choice(kind: Literal["any_of", "all_of"], patterns: tuple[Pattern, ...]) ->
 
 @dataclass(frozen=True, repr=False)
 class Pattern:
-    """A pattern; every call gives a new one. Begin with `pattern(...)`, `any_of(...)` or `all_of(...)`."""
+    """A pattern; every call gives a new one. Begin with `pattern(...)`, `any_of(...)` or `all_of(...)`.
+
+    >>> stop = (
+    ...     pattern("fast", pl.col("speed") > 10)
+    ...     .followed_by("braking", pl.col("acc") < 0).one_or_more().greedy().until(pl.col("speed") > 10)
+    ...     .followed_by_any("standing", pl.col("speed") < 1).optional()
+    ... )
+    >>> stop.stages
+    ('fast', 'braking', 'standing')
+    >>> pattern("a", "is_a").at_least(2).consecutive().next("b", "is_b").times(2).combinations()
+    pattern('a', 'is_a').at_least(2).consecutive().next('b', 'is_b').times(2).combinations()
+    >>> pattern("a", "is_a").not_followed_by("b", "is_b").check_ready()
+    Traceback (most recent call last):
+    ...
+    tidewheel.errors.DefinitionError: ...
+    """
 
     parts: tuple[Part, ...]
     window: Duration | None = None

@@ -63,7 +63,11 @@ def first(of: str) -> pl.Expr:
 
 
 def last(of: str) -> pl.Expr:
-    """The value in the last event that a stage has taken, `last("fast.speed")`, or the match, `last("speed")`."""
+    """The value in the last event that a stage has taken, `last("fast.speed")`, or the match, `last("speed")`.
+
+    >>> str(pl.col("speed") < last("fast.speed"))
+    '[(col("speed")) < (col("last(fast.speed)"))]'
+    """
     return _reference("last", of)
 
 
@@ -77,34 +81,58 @@ def previous(column: str) -> pl.Expr:
 
 
 def count(stage: str = "") -> pl.Expr:
-    """How many events a stage has taken, `count("braking")`, or the match as a whole, `count()`."""
+    """How many events a stage has taken, `count("braking")`, or the match as a whole, `count()`.
+
+    >>> str(count("braking") >= 2)
+    '[(col("count(braking)")) >= (dyn int: 2)]'
+    """
     if not isinstance(stage, str):
         raise DefinitionError(f'count: expected the name of a stage, like count("braking"), got {stage!r}')
     return pl.col(f"count({stage})")
 
 
 def sum(of: str) -> pl.Expr:
-    """The sum over a stage's events, `sum("braking.acc")`, or over the match; 0 where there is none."""
+    """The sum over a stage's events, `sum("braking.acc")`, or over the match; 0 where there is none.
+
+    >>> str(sum("braking.acc"))
+    'col("sum(braking.acc)")'
+    """
     return _reference("sum", of)
 
 
 def min(of: str) -> pl.Expr:
-    """The least value in a stage's events, `min("braking.acc")`, or in the match's."""
+    """The least value in a stage's events, `min("braking.acc")`, or in the match's.
+
+    >>> str(min("braking.acc"))
+    'col("min(braking.acc)")'
+    """
     return _reference("min", of)
 
 
 def max(of: str) -> pl.Expr:
-    """The greatest value in a stage's events, `max("braking.acc")`, or in the match's."""
+    """The greatest value in a stage's events, `max("braking.acc")`, or in the match's.
+
+    >>> str(max("braking.acc"))
+    'col("max(braking.acc)")'
+    """
     return _reference("max", of)
 
 
 def mean(of: str) -> pl.Expr:
-    """The mean over a stage's events, `mean("braking.acc")`, or over the match's."""
+    """The mean over a stage's events, `mean("braking.acc")`, or over the match's.
+
+    >>> str(mean("braking.acc"))
+    'col("mean(braking.acc)")'
+    """
     return _reference("mean", of)
 
 
 def collect(of: str) -> pl.Expr:
-    """In a measure: the list of a stage's values, `collect("braking.acc")`, or of the match's, in order."""
+    """In a measure: the list of a stage's values, `collect("braking.acc")`, or of the match's, in order.
+
+    >>> str(collect("braking.acc"))
+    'col("collect(braking.acc)")'
+    """
     return _reference("collect", of)
 
 

@@ -155,17 +155,44 @@ def distance_to(target: str | Place, *, lat: str = "lat", lon: str = "lon") -> p
 
 
 def inside(region: Region, *, lat: str = "lat", lon: str = "lon") -> pl.Expr:
-    """Whether the event is in a region."""
+    """Whether the event is in a region.
+
+    >>> centre = circle(60.17, 24.94, radius=500)
+    >>> pl.DataFrame({"lat": [60.171, 60.2], "lon": [24.94, 24.94]}).select(inside(centre)).to_series().to_list()
+    [True, False]
+    """
     return _checked(region).contains(*_here(lat, lon))
 
 
 def entering(region: Region, *, lat: str = "lat", lon: str = "lon") -> pl.Expr:
-    """Whether the event is in a region and the one taken just before was not."""
+    """Whether the event is in a region and the one taken just before was not.
+
+    >>> from tidewheel.patterns.harness import Harness
+    >>> from tidewheel.patterns.pattern import pattern
+    >>> harness = Harness(
+    ...     pattern("out").next("in", entering(circle(60.17, 24.94, radius=500))),
+    ...     {"lat": pl.Float64, "lon": pl.Float64},
+    ... )
+    >>> harness.add_all([(time, {"lat": lat, "lon": 24.94}) for time, lat in enumerate([60.19, 60.18, 60.171])])
+    >>> harness.matches
+    [{'out': [1], 'in': [2]}]
+    """
     return inside(region, lat=lat, lon=lon) & ~region.contains(*_before(lat, lon))
 
 
 def leaving(region: Region, *, lat: str = "lat", lon: str = "lon") -> pl.Expr:
-    """Whether the event is not in a region and the one taken just before was."""
+    """Whether the event is not in a region and the one taken just before was.
+
+    >>> from tidewheel.patterns.harness import Harness
+    >>> from tidewheel.patterns.pattern import pattern
+    >>> harness = Harness(
+    ...     pattern("in").next("out", leaving(circle(60.17, 24.94, radius=500))),
+    ...     {"lat": pl.Float64, "lon": pl.Float64},
+    ... )
+    >>> harness.add_all([(time, {"lat": lat, "lon": 24.94}) for time, lat in enumerate([60.171, 60.18, 60.19])])
+    >>> harness.matches
+    [{'in': [0], 'out': [1]}]
+    """
     return ~inside(region, lat=lat, lon=lon) & region.contains(*_before(lat, lon))
 
 
@@ -174,12 +201,31 @@ def towards(target: str | Place, *, since: str | None = None, lat: str = "lat", 
 
     since: the stage of the event before; without it, the one taken just before. For two vehicles that move towards
     each other: `a` of one, then `b` of the other, then `c` with `towards("b", since="a")`.
+
+    >>> from tidewheel.patterns.harness import Harness
+    >>> from tidewheel.patterns.pattern import pattern
+    >>> harness = Harness(
+    ...     pattern("there").next("nearer", towards((60.17, 24.94))), {"lat": pl.Float64, "lon": pl.Float64}
+    ... )
+    >>> harness.add_all([(time, {"lat": lat, "lon": 24.94}) for time, lat in enumerate([60.18, 60.19, 60.175])])
+    >>> harness.matches
+    [{'there': [1], 'nearer': [2]}]
     """
     return distance_to(target, lat=lat, lon=lon) < _since(target, since, lat, lon)
 
 
 def away_from(target: str | Place, *, since: str | None = None, lat: str = "lat", lon: str = "lon") -> pl.Expr:
-    """Whether the event is farther from a stage's last event, or from a place, than the one before was."""
+    """Whether the event is farther from a stage's last event, or from a place, than the one before was.
+
+    >>> from tidewheel.patterns.harness import Harness
+    >>> from tidewheel.patterns.pattern import pattern
+    >>> harness = Harness(
+    ...     pattern("here").next("farther", away_from((60.17, 24.94))), {"lat": pl.Float64, "lon": pl.Float64}
+    ... )
+    >>> harness.add_all([(time, {"lat": lat, "lon": 24.94}) for time, lat in enumerate([60.18, 60.19, 60.175])])
+    >>> harness.matches
+    [{'here': [0], 'farther': [1]}]
+    """
     return distance_to(target, lat=lat, lon=lon) > _since(target, since, lat, lon)
 
 

@@ -26,14 +26,28 @@ def rising(column: str, events: int, *, name: str = "rising", or_equal: bool = F
 
 
 def falling(column: str, events: int, *, name: str = "falling", or_equal: bool = False) -> Pattern:
-    """So many events in a row, each with less in the column than the one before."""
+    """So many events in a row, each with less in the column than the one before.
+
+    >>> from tidewheel.patterns.harness import Harness
+    >>> harness = Harness(falling("x", 3), {"x": pl.Int64})
+    >>> harness.add_all([(time, {"x": x}) for time, x in enumerate([1, 5, 4, 2])])
+    >>> harness.matches
+    [{'falling': [1, 2, 3]}]
+    """
     before = last(_checked(column, name))
     shrinks = pl.col(column) <= before if or_equal else pl.col(column) < before
     return _row(name, (count(name) == 0) | shrinks, column, events)
 
 
 def monotonic(column: str, events: int, *, name: str = "monotonic", or_equal: bool = False) -> Pattern:
-    """So many events in a row that all rise or all fall."""
+    """So many events in a row that all rise or all fall.
+
+    >>> from tidewheel.patterns.harness import Harness
+    >>> harness = Harness(monotonic("x", 3), {"x": pl.Int64})
+    >>> harness.add_all([(time, {"x": x}) for time, x in enumerate([1, 2, 4, 3, 1])])
+    >>> harness.matches
+    [{'monotonic': [0, 1, 2]}, {'monotonic': [2, 3, 4]}]
+    """
     reference = _checked(column, name)
     so_far = last(reference) - first(reference)
     now = pl.col(column) - last(reference)

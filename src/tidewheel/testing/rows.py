@@ -48,7 +48,12 @@ def as_text(time: Instant) -> str:
 
 class Row:
     """A row that came out, or one that is expected: equal to another if all fields that both were given are equal, and
-    one of them has no field that the other lacks. `pane` and `row` make them."""
+    one of them has no field that the other lacks. `pane` and `row` make them.
+
+    >>> found = row(at="12:00:02", key="a", value=7)
+    >>> found["value"], found == row(value=7), found == row(value=8)
+    (7, True, False)
+    """
 
     __slots__ = ("_fields", "_kind")
 
@@ -141,7 +146,12 @@ def row(**columns: Any) -> Row:
 
 class Outcome(list[Row]):
     """What a run gave: the results, in order; `late`, in the order of their times; and the further `outputs`, by
-    name."""
+    name.
+
+    >>> found = Outcome([row(n=1)], late=[row(n=2)], outputs={"duplicates": [row(n=3)]})
+    >>> found.panes == [row(n=1)], found.late, found.outputs["duplicates"]
+    (True, [row(n=2)], [row(n=3)])
+    """
 
     def __init__(
         self, results: Iterable[Row], late: Iterable[Row] = (), outputs: Mapping[str, Sequence[Row]] | None = None

@@ -20,7 +20,11 @@ __all__ = ["Bundle", "Script"]
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What one batch has: when it happens, its rows, and the watermark that it moves to (None: it stays)."""
+    """What one batch has: when it happens, its rows, and the watermark that it moves to (None: it stays).
+
+    >>> Script().add(at="00:00:01", v=1).watermark("00:00:02").bundles[0].rows
+    ((1767225601000000, {'v': 1}),)
+    """
 
     clock: Instant
     rows: tuple[tuple[Instant | None, Mapping[str, Any]], ...] = ()
@@ -36,6 +40,20 @@ class Script:
     after another arrive together (`batch` puts a cut between them), rows that are added after a watermark are judged by
     it, and a clock that moves after rows moves in a bundle of its own or in that of the rows that follow. The clock is
     at midnight until it is moved. Columns get their types from their values; `columns` names those of others.
+
+    >>> from tidewheel import agg, triggers, windows
+    >>> script = (
+    ...     Script()
+    ...     .add(at="12:00:01", v=1).batch()
+    ...     .clock("+5 s").add(at="12:00:02", v=1).watermark("12:00:10")
+    ...     .add(at="12:00:03", v=1).end()
+    ... )
+    >>> len(script.bundles)
+    3
+    >>> when = triggers.after_watermark(early=triggers.each_batch())
+    >>> found = script.run(lambda events: events.window(windows.fixed("10 s")).trigger(when).aggregate(n=agg.count()))
+    >>> [(pane["timing"], pane["n"]) for pane in found], found.late[0]["late_by"]
+    ([('EARLY', 1), ('ON_TIME', 2)], 7000000)
     """
 
     columns: Mapping[str, Any] | None = None

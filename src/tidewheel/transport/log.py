@@ -187,7 +187,35 @@ class Producer(ABC):
 
 
 class Log(ABC):
-    """A log. Objects may be used by several threads; every process opens its own."""
+    """A log. Objects may be used by several threads; every process opens its own.
+
+    >>> import tempfile
+    >>> log = open_log(tempfile.mkdtemp() + "/city.tw")
+    >>> log.create_topic("input.arrival").partitions
+    1
+    >>> log.append("input.arrival", records([b"one", b"two"])).next_offsets
+    {('input.arrival', 0): 2}
+    >>> [batch.records["value"].to_pylist() for batch in log.read("input.arrival", 0, 0)]
+    [[b'one', b'two']]
+    >>> [(block.first_offset, block.next_offset) for block in log.blocks("input.arrival", 0, 0)]
+    [(0, 2)]
+    >>> log.position("input.arrival", 0, "latest"), log.wait({("input.arrival", 0): 0}, timeout=0)
+    (2, True)
+    >>> log.producer("me").append({"input.arrival": records([b"three"])}, sequence=7).sequence
+    7
+    >>> log.commit("dashboard", {("input.arrival", 0): 2})
+    >>> log.groups(), log.committed("dashboard")
+    (['dashboard'], {('input.arrival', 0): 2})
+    >>> log.forget("dashboard")
+    >>> log.ensure_topic("analytics.delay")
+    >>> [info.name for info in log.topics()], log.topic_info("input.arrival").count
+    (['analytics.delay', 'input.arrival'], 3)
+    >>> log.delete_topic("analytics.delay")
+    >>> log.maintain()
+    >>> log.topic("input.arrival").name
+    'input.arrival'
+    >>> log.close()
+    """
 
     address: str
     """What `open_log` takes to open the same log in another process."""

@@ -45,8 +45,18 @@ class TypeRegistry:
 
     >>> registry = TypeRegistry()
     >>> registry.register(event_pb2.Punctuation)
+    >>> registry.names(), registry.message_class("tidewheel.v1.Punctuation").__name__
+    (['tidewheel.v1.Punctuation'], 'Punctuation')
     >>> registry.schema("tidewheel.v1.Punctuation").names
     ['epoch']
+    >>> registry.handler("tidewheel.v1.Punctuation").schema() == registry.schema("tidewheel.v1.Punctuation")
+    True
+    >>> registry.event_handler("tidewheel.v1.Punctuation").schema().names
+    ['event_time', 'ingestion_time', 'details']
+    >>> elsewhere = TypeRegistry()
+    >>> elsewhere.register_definition("tidewheel.v1.Punctuation", registry.definition("tidewheel.v1.Punctuation"))
+    >>> elsewhere.registered_definition("tidewheel.v1.Punctuation") is not None
+    True
     """
 
     def __init__(self, *, entry_point_group: str | None = None) -> None:
