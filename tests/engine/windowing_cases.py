@@ -53,11 +53,9 @@ def windows_in(unit: int) -> Any:
     )  # fmt: skip
 
 
-WINDOWS = st.one_of(
-    windows_in(1),
-    st.just(wn.custom(_days, name="days")),
-    st.just(wn.custom(lambda time: [(time, time + 5)], merge=_bursts, name="bursts")),
-)
+DAYS = wn.custom(_days, name="days")
+BURSTS = wn.custom(lambda time: [(time, time + 5)], merge=_bursts, name="bursts")
+WINDOWS = st.one_of(windows_in(1), st.just(DAYS), st.just(BURSTS))
 
 TIMELESS = st.one_of(
     st.builds(tr.after_count, st.integers(1, 4)),
