@@ -39,10 +39,10 @@ STRATEGIES = {TOPIC: tw.watermarks.bounded("1 s", future=None), FINAL_STOP.topic
 class LogRun:
     """The job over the log, in this process: batches are planned as Spark's source plans them, and noted."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, *, size: str = f"{SIZE} s") -> None:
         self.log = log
         rows = tw.stream(log, TOPIC, type=VehiclePosition)
-        self.running = LookupRun(final_stop_distribution(rows, size=f"{SIZE} s"))
+        self.running = LookupRun(final_stop_distribution(rows, size=size))
         self.offsets = [first_offset(log, list(STRATEGIES), "earliest", clock=0)]
 
     def go_on(self) -> None:

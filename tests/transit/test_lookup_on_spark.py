@@ -1,145 +1,168 @@
-"""The job of final stops on Spark, beside others, while the service is killed: it counts what it misses, the same as in
-one process; the others notice nothing."""
+"""All ten jobs in one query, while the service that knows the final stops hangs and then is killed: what is missing is
+counted and told with the reason, the same as in one process; the other jobs notice nothing."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
+from pathlib import Path
 
 import job_oracles as oracle
 import polars as pl
 import pytest
-from job_cases import final_table, micros
-from job_checks import as_cut, vehicles
-from job_traffic import events_in, finished
+from job_cases import micros
+from job_checks import JOB_TOPICS, TEN, as_cut, check_all, vehicles
+from job_traffic import events_in, finished, put, traffic
 from service_process import Service, kill, start_asker
 from test_final_stop_distribution import final
-from test_lookup_kills import (
-    BLOCKS,
-    SIZE,
-    TOPIC,
-    LogRun,
-    answers,
-    blocks,
-    keys_of,
-    put,
-    settled,
-    until_answered,
-    wait_until,
-)
+from test_jobs_on_spark import outputs, read
+from test_lookup_kills import TOPIC, LogRun, answers, keys_of, settled, until_answered, wait_until
 
 import tidewheel as tw
 from tidewheel.apps.transit.final_stop import FINAL_STOP, SimulatedFinalStops
-from tidewheel.apps.transit.jobs import final_stop_distribution, flow_direction, vehicle_distribution
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.launch import Target, start_flows
+from tidewheel.apps.transit.topics import EVENTS
+from tidewheel.engine.looked_up import NO_ANSWER
 from tidewheel.engine.offset import Offset
-from tidewheel.engine.workers import registry_for
+from tidewheel.engine.run import Run
 from tidewheel.transport import codec
-from tidewheel.transport.codec import decode_envelopes
 from tidewheel.transport.log import Log
 
-WELL = BLOCKS // 3
-"""So many blocks come while the service is there; with the next ones other vehicles do."""
+PARTS = 3
+SHOWN = "analytics.vehicle-distribution"
+FAILED = "failed.final-stop-distribution"
 
 
-def read(log: Log, topic: str) -> pl.DataFrame:
-    frames = []
-    for batch in log.read(topic, 0, 0):
-        values = batch.records.column("value")
-        for kind in set(decode_envelopes(values).columns["type"].to_pylist()) - {"tidewheel.v1.Punctuation"}:
-            found = codec.decode_columns(kind, values, registry=registry_for(log.address, kind))
-            frames.append(pl.DataFrame(pl.from_arrow(found.columns)))
-    return pl.concat(frames)
+def parts() -> list[pl.DataFrame]:
+    """Traffic that every job has something to tell of, in three parts; in each there are routes that were not there
+    before."""
+    came = traffic(seconds=120, rate=40, seed=7)
+    routes = sorted(came["route"].drop_nulls().unique())
+    since = pl.col("route").replace_strict({route: n % PARTS for n, route in enumerate(routes)}, default=0)
+    size = -(-came.height // PARTS)
+    return [came[part * size : (part + 1) * size].filter(since <= part) for part in range(PARTS)]
 
 
-def start(spark, log: Log, checkpoint):
-    """The job and two others in one query."""
-    rows = tw.stream(log, TOPIC, type=VehiclePosition, watermark=tw.watermarks.bounded("1 s", future=None))
-    stops = final_stop_distribution(rows, size=f"{SIZE} s").named("stops")
-    targets = {
-        stops: {
-            "results": Target(log.topic("analytics.stops"), final_stop_distribution.writes),
-            "failed": Target(log.topic("failed.stops")),
-        }
-    }
-    for job, name in ((vehicle_distribution, "vehicles"), (flow_direction, "flows")):
-        targets[job(rows).named(name)] = {"results": Target(log.topic(f"analytics.{name}"), job.writes)}
-    return start_flows(
-        targets, log, checkpoint=checkpoint, name="jobs", spark=spark, max_events_per_batch=400, buckets=2
-    )
+def append(log: Log, frame: pl.DataFrame) -> None:
+    """Events as blocks of their topics."""
+    for block in frame.iter_slices(400):
+        for topic in JOB_TOPICS:
+            mine = block.filter(pl.col("event").is_in([event for event, home in EVENTS.items() if home.topic == topic]))
+            if mine.height:
+                put(log, topic, mine)
 
 
-def offsets(checkpoint):
+def positions(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.filter(pl.col("event") == "vp")
+
+
+def reasons(log: Log) -> set[str]:
+    """Why there was no answer, as the asker wrote it down."""
+    values = [
+        value for batch in log.read(FINAL_STOP.topic, 0, 0) for value in batch.records.column("value").to_pylist()
+    ]
+    return {codec.unpack(codec.decode(value)).reason for value in values} - {""}
+
+
+def offsets(checkpoint: Path) -> list[Offset]:
     """Where each batch ended."""
     files = sorted((checkpoint / "spark" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
     texts = [(checkpoint / "spark" / "offsets" / path.name).read_text(encoding="utf-8") for path in files]
     return [Offset.from_json(json.loads(text.splitlines()[-1])) for text in texts]
 
 
+def all_is_done(log: Log, checkpoint: Path) -> bool:
+    """Has the query done all that is in the topics of events now?"""
+    ends = {(topic, 0): log.topic_info(topic).next_offsets[0] for topic in JOB_TOPICS}
+    return any(ends.items() <= after.positions.items() for after in offsets(checkpoint))
+
+
+def goes_on_until(run: Run, condition: Callable[[], bool]) -> None:
+    """Wait, as long as no job fails."""
+    while not condition():
+        assert not run.wait(0.02), "it has ended"
+        assert run.failed == {}
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(240)
-def test_the_service_is_killed_and_what_is_missing_is_counted_and_the_jobs_beside_it_notice_nothing(
+@pytest.mark.timeout(600)
+def test_the_service_hangs_and_is_killed_and_what_is_missing_is_counted_and_nothing_else_is_disturbed(
     spark, log, tmp_path
 ):
-    frames, checkpoint = blocks()[: BLOCKS // 2], tmp_path / "checkpoint"
+    well, hanging, killed = frames = parts()
+    checkpoint = tmp_path / "checkpoint"
     log.create_topic(FINAL_STOP.topic, compact=True)
-    put(log, frames[0])
+    append(log, well)
     service = Service()
     asker = start_asker(log, service.url)
     try:
-        for frame in frames[1:WELL]:
-            put(log, frame)
-        wait_until(lambda: keys_of(frames[:WELL]) <= settled(log).keys())
-        until_answered(log, frames[:WELL])
-        run = start(spark, log, checkpoint)
+        wait_until(lambda: keys_of([positions(well)]) <= settled(log).keys())
+        until_answered(log, [positions(well)])
+        run = tw.run(*TEN, log=log, checkpoint=checkpoint, spark=spark, max_events_per_batch=1_500, buckets=2)
         try:
-            wait_until(lambda: log.topic_info("analytics.vehicles").count > 0)
+            goes_on_until(run, lambda: log.topic_info(SHOWN).count > 0)
+            # It takes every question and answers none; others come up.
+            service.set(hang=1.0)
+            before = log.topic_info(SHOWN).count
+            append(log, hanging[:400])
+            goes_on_until(run, lambda: not all(settled(log).values()))
+            append(log, hanging[400:])
+            goes_on_until(run, lambda: all_is_done(log, checkpoint))
+            assert service.process.poll() is None, "it hangs still, and the stream has gone on"
+            assert log.topic_info(FAILED).count > 0
+            assert log.topic_info(SHOWN).count > before
+            # It is gone; others still come up.
             service.kill()
-            before = log.topic_info("analytics.vehicles").count
-            for frame in frames[WELL:]:
-                put(log, frame)
-            wait_until(lambda: not all(settled(log).values()))
+            before = log.topic_info(SHOWN).count
+            append(log, killed)
+            goes_on_until(
+                run, lambda: bool(settled(log).keys() & (keys_of([positions(killed)]) - keys_of([positions(hanging)])))
+            )
             finished(log, pl.concat(frames))
-            end = log.topic_info(TOPIC).next_offsets[0]
-            wait_until(lambda: any(after.positions[TOPIC, 0] == end for after in offsets(checkpoint)))
+            goes_on_until(run, lambda: all_is_done(log, checkpoint))
         finally:
             run.stop()
     finally:
         service.kill()
         kill(asker)
     assert run.failed == {}
-    assert log.topic_info("analytics.vehicles").count > before > 0, "the service was killed in the middle"
+    assert log.topic_info(SHOWN).count > before, "it was killed in the middle"
 
-    given = as_cut(events_in(log, [TOPIC]), checkpoint)[TOPIC]
-    found = {name: {"results": read(log, f"analytics.{name}")} for name in ("stops", "vehicles", "flows")}
-    assert vehicles(found["vehicles"]) == oracle.vehicle_distribution(given)[0]
-    assert final_table(found["flows"], ["cell"], ["neighbour", "crossings", "total"]) == oracle.flow_direction(given)[0]
+    # All jobs against their oracles; of final stops the one who knows what was answered before the service hung.
+    known = answers(log)
+    assert known.keys() == keys_of([positions(well)])
+    given = as_cut(events_in(log), checkpoint)
+    found = {job.name: outputs(log, job) for job in TEN}
+    checked = check_all(found, given, known=known)
+    assert min(checked.sizes.values()) > 0, checked.sizes
 
-    # The service was asked for all that came up before it was killed, and for nothing after that.
-    known, size = answers(log), SIZE * oracle.SECOND
-    table = vehicles(found["stops"])
-    assert table == oracle.final_stop_distribution(given, known, size=size)[0]
-    every = {key: asyncio.run(SimulatedFinalStops().ask(key)) for key in keys_of(frames)}
-    assert keys_of(frames[:WELL]) <= known.keys() < every.keys()
-    whole = oracle.final_stop_distribution(given, every, size=size)[0]
+    # By the oracle who knows all, too: what is missing in the table is what it counts as not known.
+    table = vehicles(found["final-stop-distribution"])
+    every = {key: asyncio.run(SimulatedFinalStops().ask(key)) for key in keys_of([positions(part) for part in frames])}
+    assert known.keys() < every.keys()
+    whole = oracle.final_stop_distribution(given[TOPIC], every)[0]
     assert {place for place in table if place[0]} <= whole.keys()
     for window in {window for _, window in whole}:
         lost = {cell: count - table.get((cell, window), 0) for (cell, of), count in whole.items() if of == window}
         assert min(lost.values()) >= 0, "nothing is counted that is not there"
         assert sum(lost.values()) == table.get((0, window), 0), "table + counted failures = oracle"
     assert {cell for cell, _ in table} > {0}
-    failed = read(log, "failed.stops")
+
+    # Every row without an answer is told, with the reason.
+    failed = read(log, FAILED)
     of = ["operator", "vehicle", "event_time"]
-    rows = [row for some, _ in given for row in some if oracle.usable(row, place=False)]
+    rows = [row for some, _ in given[TOPIC] for row in some if oracle.usable(row, place=False)]
     unknown = [row for row in rows if tuple(row[name] for name in FINAL_STOP.keys) not in known]
     assert sorted(micros(failed).select(of).rows()) == sorted(tuple(row[name] for name in of) for row in unknown)
+    assert any("no answer within 500 ms" in reason for reason in reasons(log)), "the asker waited no longer than it may"
+    assert set(failed["reason"]) & reasons(log)
+    assert set(failed["reason"]) <= {NO_ANSWER, *reasons(log)}
 
     # Every batch again in one process, with what Spark knew of final stops by then: it said the same.
-    alone = LogRun(log)
+    alone = LogRun(log, size="5 min")
     for after in offsets(checkpoint):
         alone.batch(after)
     expected = alone.running.outputs
-    assert final(found["stops"]["results"]) == final(expected["results"])
+    assert final(found["final-stop-distribution"]["results"]) == final(expected["results"])
     columns = ["operator", "vehicle", "event_time", "reason", *FINAL_STOP.keys]
     assert sorted(failed.select(columns).rows()) == sorted(expected["failed"].select(columns).rows())
