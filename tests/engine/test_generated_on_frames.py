@@ -1,4 +1,5 @@
-"""Streaming DataFrames against the reference interpreter: generated windowings, all in one query, in Spark's time.
+"""Streaming DataFrames against the reference interpreter: generated windowings over generated files, in Spark's time.
+Those of the same files are one query.
 
 A unit of time is an hour, and the clocks of Helsinki are changed in between: the calendar's days are among the windows.
 """
@@ -8,11 +9,13 @@ from __future__ import annotations
 import os
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 from test_generated_on_spark import drawn
 from windowing_cases import (
     AGGREGATES,
@@ -43,33 +46,48 @@ CALENDAR = st.sampled_from([wn.calendar("day", zone="Europe/Helsinki"), wn.calen
 Outcome = tuple[list[str], list[str]]
 
 
-@pytest.fixture(scope="module")
-def files() -> list[list[Element]]:
-    """The rows of each file, which is a batch: time rises by fits and starts, with rows behind it and some without."""
-    chance = random.Random(11)
-    found = []
+Files = list[list[Element]]
+"""The rows of each file, which is a batch."""
+
+
+def disorder(number: int, behind: int) -> Files:
+    """Time rises by fits and starts, or not at all; rows are up to so many hours behind it, some ahead of it, some have
+    no time; files are of any length, and one is empty."""
+    chance = random.Random(number)
+    found: Files = []
     reached = 0
-    for _ in range(8):
-        reached += chance.choice([0, 2, 5, 9])
-        times = [None if chance.random() < 0.03 else max(0, reached - chance.randint(-2, 12)) for _ in range(9)]
+    for size in chance.sample([0, 1, 3, 9, 9, 14, 14, 20], 8):
+        reached += chance.choice([0, 2, 5, 9, 25])
         found.append(
             [
                 Element(
-                    None if at is None else START + at * HOUR + chance.randrange(HOUR // 1_000) * 1_000,
+                    None if chance.random() < 0.03 else START + hour * HOUR + chance.randrange(HOUR // 1_000) * 1_000,
                     (chance.choice("abc"),),
                     {"value": chance.randint(-5, 5), "goal": chance.choice([None, 1, 2, 3])},
                 )
-                for at in times
+                for hour in (max(0, reached - chance.randint(-2, behind)) for _ in range(size))
             ]
         )
     return found
 
 
+BEHIND = (3, 12, 40)
+"""How far, in hours: less than the watermark waits, more than that, and more than any window is long."""
+
+
 @pytest.fixture(scope="module")
-def asked() -> list[Windowing]:
+def disordered() -> list[Files]:
+    """For each query its files."""
+    return [disorder(number, behind) for number, behind in enumerate(BEHIND, start=11)]
+
+
+@pytest.fixture(scope="module")
+def asked() -> list[list[Windowing]]:
+    """For each disorder other windowings."""
     triggers = st.one_of(st.just(tw.triggers.default()), triggers_of(TIMELESS))
     windows = st.one_of(windows_in(HOUR), CALENDAR)
-    return drawn(windowings(triggers=triggers, windows=windows, unit=HOUR), 80)
+    found = drawn(windowings(triggers=triggers, windows=windows, unit=HOUR), 30 * len(BEHIND))
+    return [found[number :: len(BEHIND)] for number in range(len(BEHIND))]
 
 
 def flows(source: Any, windowings: list[Windowing], *, watermark: Any = None) -> list[Flow]:
@@ -112,48 +130,62 @@ def compare(wanted: dict[str, Outcome], got: dict[str, Outcome], asked: list[Win
     assert not wrong, (len(wrong), asked[first], wanted[f"w{first}"], got.get(f"w{first}"))
 
 
-def test_a_stream_gives_the_panes_of_the_reference(spark, files, asked, tmp_path):
-    folder = tmp_path / "rows"
-    folder.mkdir()
+def streamed(spark: SparkSession, files: Files, asked: list[Windowing], folder: Path) -> dict[str, Outcome]:
+    """What a query over the files gives, a file a batch."""
+    rows_folder = folder / "rows"
+    rows_folder.mkdir(parents=True)
     for number, rows in enumerate(files):
-        frame_of(rows).write_parquet(folder / f"{number}.parquet")
-        os.utime(folder / f"{number}.parquet", (1_000 + number, 1_000 + number))  # Spark reads them in this order
+        path = rows_folder / f"{number}.parquet"
+        frame_of(rows).write_parquet(path)
+        os.utime(path, (1_000 + number, 1_000 + number))  # Spark reads them in this order
     schema = "event_time TIMESTAMP, key STRING, value BIGINT, goal BIGINT"
-    frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(rows_folder))
     made = flows(frame, asked, watermark=tw.watermarks.bounded("4 h", future=None))
     parcels = row_parcels(frame, made, 2, clock=0, ended=False, marked=_Mark(made[0], None))
     watched = parcels.withWatermark("mark", f"{DELAY} microseconds").drop("mark")
     query = with_state(watched, made, 2, delay=DELAY).writeStream.format("memory").queryName("generated_frames")
-    query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+    query = query.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
     query.start().awaitTermination()
-    got = by_flow(spark.table("generated_frames").collect())
+    found = by_flow(spark.table("generated_frames").collect())
     spark.catalog.dropTempView("generated_frames")
+    return found
 
+
+def expected(files: Files, asked: list[Windowing]) -> dict[str, Outcome]:
+    """The same on the reference."""
     steps: list[tuple[list[Element], int | None]] = []
-    highest: int | None = None
+    times: list[int] = []
     for rows in [*files, []]:  # in each batch time moves first, by what the batches before held; then the rows come
-        watermark = None if highest is None else highest - DELAY
+        watermark = max(times) - DELAY if times else None
         steps += [([], watermark), (rows, watermark)]
-        highest = max(row.time for row in [*rows, Element(highest or 0, (), {})] if row.time is not None)
-    wanted = {f"w{number}": told(windowing, steps) for number, windowing in enumerate(asked)}
-    compare(wanted, got, asked)
+        times += [row.time for row in rows if row.time is not None]
+    return {f"w{number}": told(windowing, steps) for number, windowing in enumerate(asked)}
 
-    panes = [pane for outcome in wanted.values() for pane in outcome[0]]
+
+def test_a_stream_gives_the_panes_of_the_reference(spark, disordered, asked, tmp_path):
+    outcomes: list[Outcome] = []
+    for number, (files, some) in enumerate(zip(disordered, asked, strict=True)):
+        wanted = expected(files, some)
+        compare(wanted, streamed(spark, files, some, tmp_path / str(number)), some)
+        outcomes += wanted.values()
+
+    panes = [pane for panes, _ in outcomes for pane in panes]
     assert len(panes) > 1_000
     assert all(any(f"timing={timing}," in pane for pane in panes) for timing in ("EARLY", "ON_TIME", "LATE"))
     assert any("retraction=True" in pane for pane in panes)
-    reasons = {line.split(", ")[2] for outcome in wanted.values() for line in outcome[1]}
-    assert reasons >= {"'too late'", "'no event time'"}
-    assert {type(windowing.windows).__name__ for windowing in asked} >= {"Sliding", "Session", "Global", "Calendar"}
+    assert {line.split(", ")[2] for _, late in outcomes for line in late} >= {"'too late'", "'no event time'"}
+    kinds = {type(windowing.windows).__name__ for some in asked for windowing in some}
+    assert kinds >= {"Sliding", "Session", "Global", "Calendar"}
 
 
-def test_a_table_gives_the_panes_of_the_reference(spark, files, asked):
-    whole = [row for rows in files for row in rows]
+def test_a_table_gives_the_panes_of_the_reference(spark, disordered, asked):
+    windowings = [windowing for some in asked for windowing in some]
+    whole = [row for rows in disordered[-1] for row in rows]
     table = frame_of(whole).with_columns(pl.col("event_time").cast(INSTANT))
     frame = spark.createDataFrame(table.to_arrow(compat_level=pl.CompatLevel.oldest())).coalesce(1)
-    made = flows(frame, asked)
+    made = flows(frame, windowings)
     got = by_flow(
         in_memory(row_parcels(frame, made, 2, clock=0, ended=True, marked=lambda rows: None), made, 2).collect()
     )
-    wanted = {f"w{number}": told(windowing, [(whole, END_OF_TIME)]) for number, windowing in enumerate(asked)}
-    compare(wanted, got, asked)
+    wanted = {f"w{number}": told(windowing, [(whole, END_OF_TIME)]) for number, windowing in enumerate(windowings)}
+    compare(wanted, got, windowings)
