@@ -32,13 +32,15 @@ def judge(
     lateness: Duration,
     future: Duration | None = None,
     arrival: str | None = None,
+    covered: bool = False,
 ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
     """The welcome rows, and the others with reason and by how much (None if there are none).
 
     `last_end` gives for rows of sound time the watermark from which on they are not welcome, but for the lateness;
-    null: they never are. The end of the input is too late for all of them. `arrival` names the
-    column with the time (µs) at which a row reached the log; one whose event time is more than `future` after it is not
-    believed.
+    null: they never are. The end of the input is too late for all of them. With `covered` that is never null, and
+    after the row's own time: then nothing is worked out for rows none of which is behind the watermark. `arrival` names
+    the column with the time (µs) at which a row reached the log; one whose event time is more than `future` after it is
+    not believed.
     """
     time = pl.col(TIME)
     unsound = time.is_null() | (time < START_OF_TIME) | (time >= END_OF_TIME)
@@ -46,7 +48,11 @@ def judge(
     suspects = unsound if ahead is None else unsound | ahead
     sound = frame
     rejected = []
-    if frame.select(suspects.any()).item():
+    doubtful, first = frame.select(suspects.any().alias("doubtful"), time.min().alias("first")).row(0)
+    in_time = first is not None and (before is None or (before < END_OF_TIME and before - lateness <= first))
+    if covered and in_time and not doubtful:
+        return frame, None
+    if doubtful:
         reason = pl.when(time.is_null()).then(pl.lit(NO_TIME))
         if ahead is None:
             reason_column = reason.otherwise(pl.lit(ABSURD_TIME))

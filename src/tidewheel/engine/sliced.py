@@ -19,7 +19,7 @@ from tidewheel.engine.judging import judge
 from tidewheel.engine.operator import RESULTS, Outputs, Store, Tick
 from tidewheel.engine.pane_columns import pane_frame
 from tidewheel.engine.partials import N, finished, merging, partials
-from tidewheel.engine.window_columns import END, SLICE, last_end, slice_length
+from tidewheel.engine.window_columns import END, SLICE, is_covering, last_end, slice_length
 from tidewheel.model.panes import END_OF_TIME, Timing
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.triggers import AfterCount, AfterWatermark, EachBatch, Repeatedly, Trigger
@@ -80,6 +80,7 @@ class SlicedOperator:
             lateness=self.windowing.lateness,
             future=future,
             arrival=arrival,
+            covered=is_covering(self.windows),
         )
 
     def first_half(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:

@@ -17,7 +17,19 @@ from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Window
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windows import Calendar, Custom, Global, Session, Sliding, Windows
 
-__all__ = ["ALL", "END", "SLICE", "START", "TIME", "last_end", "merged", "slice_length", "sliced", "to_windows"]
+__all__ = [
+    "ALL",
+    "END",
+    "SLICE",
+    "START",
+    "TIME",
+    "is_covering",
+    "last_end",
+    "merged",
+    "slice_length",
+    "sliced",
+    "to_windows",
+]
 
 ALL = "__all"
 """The key of a stream without keys."""
@@ -57,6 +69,11 @@ def last_end(windows: Windows, frame: pl.DataFrame, keys: Sequence[str]) -> pl.S
             latest = ends.group_by(TIME).agg(pl.col(END).max())
             return frame.select(TIME).join(latest, on=TIME, how="left", maintain_order="left")[END]
     raise DefinitionError(f"{windows!r} cannot be computed in slices")
+
+
+def is_covering(windows: Windows) -> bool:
+    """Is every time in a window, so that `last_end` is after it?"""
+    return not isinstance(windows, Custom) and not (isinstance(windows, Sliding) and windows.every > windows.size)
 
 
 def sliced(windows: Windows, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

@@ -16,7 +16,7 @@ from tidewheel.engine.operator import LATE, RESULTS, Outputs, Store, Tick
 from tidewheel.engine.pane_columns import pane_frame
 from tidewheel.engine.partials import HOLD, LATEST, N, finished, group, merging, partial_columns, partials
 from tidewheel.engine.trigger_columns import NEVER_DUE, Arrays, Moment, compile_trigger, expected_column
-from tidewheel.engine.window_columns import END, SLICE, START, TIME, last_end, merged, sliced, to_windows
+from tidewheel.engine.window_columns import END, SLICE, START, TIME, is_covering, last_end, merged, sliced, to_windows
 from tidewheel.engine.window_segments import SEGMENT, is_spread, segments
 from tidewheel.model.panes import END_OF_TIME, FINISHED, Timing, Window
 from tidewheel.model.time import Duration, Instant
@@ -63,6 +63,7 @@ class WindowedOperator:
             lateness=self.windowing.lateness,
             future=future,
             arrival=arrival,
+            covered=is_covering(windows),
         )
 
     def first_half(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
