@@ -193,7 +193,10 @@ def test_jobs_share_the_source_and_a_state_operator_for_each_depth(spark, log, o
     [source] = report["sources"]
     assert len(report["stateOperators"]) == 2, "one for each depth of chaining"
     assert source["endOffset"] != source["startOffset"]
-    assert run.progress().events == log.topic_info(INPUT).count, "each record is read once"
+    progress = run.progress()
+    assert progress.events == log.topic_info(INPUT).count, "each record is read once"
+    assert progress.rate == pytest.approx(1_000 * progress.events / progress.batch_ms), "events, not what Spark sees"
+    assert progress.state > 0
 
 
 def test_state_that_does_not_fit_is_refused(spark, log, orders, tmp_path):

@@ -35,11 +35,13 @@ from tidewheel.transport.log import Log
 __all__ = ["Progress", "Run", "Work", "explained", "java_pid"]
 
 _LOOK = 0.02  # seconds between two looks at whether a run has ended
+_STATE = "rocksdbSstFileSize"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How a run is doing. `lag`: records in the input topics that it has not finished. Rates are per second.
+    """How a run is doing. `rate`: events a second in the last batch, which took `batch_ms`. `lag`: records in the input
+    topics that it has not finished. `state`: bytes in the files of Spark's state store, as of its last snapshot.
 
     >>> Progress(batches=3, events=1_200, rate=400.0, lag=0).rate
     400.0
@@ -52,6 +54,7 @@ class Progress:
     lag: int = 0
     watermark: Instant | None = None
     clock: Instant | None = None
+    state: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +187,16 @@ class Run:
                 watermark, clock = offset.watermark, offset.clock
         if positions:
             self._log.commit(self.job.name, positions)
+        took = float(last.get("durationMs", {}).get("triggerExecution", 0))
         return Progress(
             batches=int(last["batchId"]) + 1,
             events=self._events,
-            rate=float(last.get("processedRowsPerSecond") or 0.0),
-            batch_ms=float(last.get("durationMs", {}).get("triggerExecution", 0)),
+            rate=1_000 * _records_between(last["sources"]) / took if took else 0.0,
+            batch_ms=took,
             lag=self._lag(positions),
             watermark=watermark,
             clock=clock,
+            state=sum(int(operator.get("customMetrics", {}).get(_STATE, 0)) for operator in last["stateOperators"]),
         )
 
     def _count(self) -> Mapping[str, Any] | None:
