@@ -157,6 +157,24 @@ def test_a_failure_is_tried_again_when_its_time_is_over_and_an_event_needs_it(lo
     assert outcomes(log)[-1] == (1, "depot 1", 2)
 
 
+def test_answers_are_asked_for_again_when_they_are_too_old_or_were_forgotten_for_want_of_room(log):
+    now, provider = [0], Depots()
+
+    def asked(vehicles, **limits):
+        put(log, vehicles)
+        before = len(provider.asked)
+        asker(log, provider, clock=lambda: now[0], **limits).run(until_idle=True)
+        return sorted(provider.asked[before:])
+
+    assert asked([1, 2, 3, 4], cache_age="1 h") == [1, 2, 3, 4]
+    now[0] = 3_599 * S
+    assert asked([1, 2, 3, 4], cache_age="1 h") == []
+    assert asked([1, 2, 3, 4], cache_age="1 h", cache_size=3) != []
+    now[0] = 7_199 * S
+    assert asked([1, 2, 3, 4], cache_age="1 h") == [1, 2, 3, 4]
+    assert {said for _, said, _ in outcomes(log)} == {f"depot {vehicle}" for vehicle in (1, 2, 3, 4)}
+
+
 def test_answers_and_failures_of_a_key_both_survive_compaction(log):
     now = [0]
     for broken, at in (([], 0), ([1], 1)):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+import threading
 import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import ClassVar
 
 import polars as pl
 import pytest
@@ -217,6 +221,77 @@ def test_where_nobody_listens_the_reason_says_so():
         ask(RoutingService(url), "1019", 1, DAY, "07:20")
     with pytest.raises(DefinitionError, match="an address like https"):
         RoutingService("routing.example")
+
+
+class Scripted(BaseHTTPRequestHandler):
+    """Gives the answers that it was told, and remembers what it was asked."""
+
+    answers: ClassVar[list[tuple[int, dict[str, str], bytes]]] = []
+    asked: ClassVar[list[tuple[dict[str, str], dict]]] = []
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.asked.append(({name.lower(): value for name, value in self.headers.items()}, json.loads(body)))
+        status, headers, answer = self.answers.pop(0)
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(answer))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        """Nothing."""
+
+
+@pytest.fixture
+def scripted():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Scripted)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    Scripted.asked.clear()
+
+    def answer(status, body, **headers):
+        Scripted.answers[:] = [(status, headers, json.dumps(body).encode())]
+        return f"http://127.0.0.1:{server.server_address[1]}/graphql"
+
+    yield answer
+    server.shutdown()
+    server.server_close()
+
+
+def test_the_service_is_asked_in_its_own_words(scripted):
+    """As the schema of OpenTripPlanner has it: directions from 0, seconds of the day, ids with their feed."""
+    stops = [{"gtfsId": "LINKKI:near", "lat": 62.1, "lon": 25.6}, {"gtfsId": "LINKKI:far", "lat": 62.2, "lon": 25.7}]
+    url = scripted(200, {"data": {"fuzzyTrip": {"stops": stops}}})
+    found = ask(RoutingService(url, feed="LINKKI", key="secret"), "12K", 2, DAY, "07:20")
+    assert found == {"final_stop": "far", "final_lat": 62.2, "final_lon": 25.7}
+    ((headers, body),) = Scripted.asked
+    assert headers["digitransit-subscription-key"] == "secret"
+    assert headers["content-type"] == "application/json"
+    assert body["variables"] == {"route": "LINKKI:12K", "direction": 1, "date": DAY, "time": 7 * 3_600 + 20 * 60}
+    assert "fuzzyTrip(route: $route, direction: $direction, date: $date, time: $time)" in body["query"]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers", "message", "again", "after"),
+    [
+        (401, {}, {}, "answered 401 Unauthorized", False, 0.0),
+        (429, {}, {"Retry-After": "7"}, "answered 429 Too Many Requests", True, 7.0),
+        (200, {"errors": [{"message": "no such route"}]}, {}, "the service reports: no such route", True, 0.0),
+        (200, {"data": {"fuzzyTrip": {"stops": [{"lat": 1}]}}}, {}, "makes no sense: KeyError", True, 0.0),
+        (200, [], {}, "makes no sense: AttributeError", True, 0.0),
+    ],
+)
+def test_what_the_service_refuses_is_told_and_asked_again_only_where_that_may_help(
+    scripted, status, body, headers, message, again, after
+):
+    with pytest.raises(ProviderError, match=message) as caught:
+        ask(RoutingService(scripted(status, body, **headers)), "12K", 2, DAY, "07:20")
+    assert (caught.value.again, caught.value.after) == (again, after)
+
+
+@pytest.mark.parametrize("trip", [None, {"stops": []}])
+def test_a_trip_that_the_service_does_not_know_has_no_answer(scripted, trip):
+    assert ask(RoutingService(scripted(200, {"data": {"fuzzyTrip": trip}})), "12K", 2, DAY, "07:20") is None
 
 
 def put_positions(log, seconds=3, rate=40):
