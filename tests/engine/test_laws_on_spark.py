@@ -201,10 +201,12 @@ def test_values_after_every_batch_are_those_of_a_group_by_over_the_input_so_far(
     for case in cases:
         ran = case["retracting"]
         panes: list[Pane] = []
+        replaced: dict[tuple[str, Window], dict[str, Any]] = {}
         so_far: list[Element] = []
-        for (elements, _, _), (came, _) in zip(ran.script, ran.steps, strict=True):
+        for (elements, _, _), (came, _), (values, _) in zip(ran.script, ran.steps, case["value"].steps, strict=True):
             so_far += elements
             panes += came
+            replaced |= last_values(values)
             if ran.windows.merging:
                 wanted = sessions_of(so_far)
             else:
@@ -212,3 +214,5 @@ def test_values_after_every_batch_are_those_of_a_group_by_over_the_input_so_far(
                     (one.key[0], window, one) for one in so_far for window in ran.windows.assign(one.time, one.key)
                 ]
             assert followed(panes) == expected_of(wanted), ran
+            if not ran.windows.merging:  # what merged windows replace, values alone do not say
+                assert replaced == expected_of(wanted), ran

@@ -1,4 +1,5 @@
-"""Watermarks of running queries: by the clock when nothing comes, and by how late events have been so far."""
+"""Watermarks of running queries: by the clock when nothing comes, by how late events have been so far, by the order of
+events, and by the markers of producers."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import polars as pl
 from orders import INPUT, put, read, rows
 
 import tidewheel as tw
+from tidewheel.transport.codec import punctuation
 from tidewheel.transport.sqlite import SqliteLog
 
 
@@ -66,3 +68,36 @@ def test_a_percentile_follows_how_late_events_were(spark, tmp_path):
     assert counted == (2_000, 2_000 - len(late), len(late))
     assert totals["slow"] == 3
     assert totals["timely"] % 97 == 0
+
+
+def test_events_that_come_in_order_close_a_window_with_the_first_at_its_end(spark, log, tmp_path):
+    for at in (1, 4, 5, 3, 9.999, 10):
+        put(log, (at, "fi", 1))
+    stream = tw.stream(log, INPUT, watermark=tw.watermarks.monotonic(future=None))
+    run = sums(stream).start(
+        panes=log.topic("analytics.sums"), late=log.topic("late.sums"), checkpoint=tmp_path / "run", spark=spark,
+        available_now=True, max_events_per_batch=1,
+    )  # fmt: skip
+    run.wait()
+    assert rows(log, "analytics.sums", ["total", "pane_timing", "pane_last"]) == [(2, "ON_TIME", True)] * 2
+    late = read(log, "late.sums").select("late_reason", pl.col("late_by").dt.total_seconds())
+    assert late.rows() == [("too late", 2)], "the watermark was at its window's end"
+
+
+def test_an_epoch_is_complete_when_its_producer_says_so(spark, log, tmp_path):
+    second = 1_000_000
+    put(log, (60, "sweep 1", 1), (60, "sweep 1", 2))
+    put(log, (900, "sweep 2", 8))  # ahead of the others, which no marker has ended yet
+    put(log, (60, "sweep 1", 4))
+    log.append(INPUT, punctuation(900 * second, epoch="sweep 1"))
+    put(log, (60, "sweep 1", 16), (900, "sweep 2", 32))
+    log.append(INPUT, punctuation(1_000 * second, epoch="sweep 2"))
+    stream = tw.stream(log, INPUT, watermark=tw.watermarks.punctuated(future=None))
+    run = sums(stream).start(
+        panes=log.topic("analytics.sums"), late=log.topic("late.sums"), checkpoint=tmp_path / "run", spark=spark,
+        available_now=True, max_events_per_batch=1,
+    )  # fmt: skip
+    run.wait()
+    assert rows(log, "analytics.sums", ["country", "total"]) == [("sweep 1", 7), ("sweep 2", 40)]
+    assert rows(log, "late.sums", ["amount", "late_reason"]) == [(16, "too late")]
+    assert run.progress().watermark == 1_000 * second
