@@ -16,11 +16,13 @@ import polars as pl
 import pytest
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from test_generated_on_spark import drawn
+from test_generated_on_spark import COUNTED, drawn
 from windowing_cases import (
     AGGREGATES,
     INSTANT,
     TIMELESS,
+    bursts_in,
+    days_in,
     frame_of,
     panes_of,
     triggers_of,
@@ -56,7 +58,7 @@ def disorder(number: int, behind: int) -> Files:
     chance = random.Random(number)
     found: Files = []
     reached = 0
-    for size in chance.sample([0, 1, 3, 9, 9, 14, 14, 20], 8):
+    for size in chance.sample([0, 2, 9, 14, 14, 20], 6):
         reached += chance.choice([0, 2, 5, 9, 25])
         found.append(
             [
@@ -85,8 +87,10 @@ def disordered() -> list[Files]:
 def asked() -> list[list[Windowing]]:
     """For each disorder other windowings."""
     triggers = st.one_of(st.just(tw.triggers.default()), triggers_of(TIMELESS))
-    windows = st.one_of(windows_in(HOUR), CALENDAR)
+    own = st.sampled_from([days_in(HOUR), bursts_in(HOUR)])
+    windows = st.one_of(windows_in(HOUR), CALENDAR, own)
     found = drawn(windowings(triggers=triggers, windows=windows, unit=HOUR), 30 * len(BEHIND))
+    found += drawn(COUNTED, 3 * len(BEHIND))
     return [found[number :: len(BEHIND)] for number in range(len(BEHIND))]
 
 
@@ -175,7 +179,7 @@ def test_a_stream_gives_the_panes_of_the_reference(spark, disordered, asked, tmp
     assert any("retraction=True" in pane for pane in panes)
     assert {line.split(", ")[2] for _, late in outcomes for line in late} >= {"'too late'", "'no event time'"}
     kinds = {type(windowing.windows).__name__ for some in asked for windowing in some}
-    assert kinds >= {"Sliding", "Session", "Global", "Calendar"}
+    assert kinds == {"Sliding", "Session", "Global", "Calendar", "Custom", "Count"}
 
 
 def test_a_table_gives_the_panes_of_the_reference(spark, disordered, asked):

@@ -64,9 +64,9 @@ def runs(spark) -> list[dict[str, Ran]]:
     """Each drawn case by mode, all of them in one query."""
     windows = st.sampled_from([SESSIONS, BURSTS, DAYS, wn.fixed(10), wn.sliding(10, every=4)])
     cases = drawn(
-        st.tuples(windows, st.sampled_from(LASTING), st.sampled_from([0, 3, 3, FOR_EVER]), scripts(odd_times=False)), 70
+        st.tuples(windows, st.sampled_from(LASTING), st.sampled_from([0, 3, 3, FOR_EVER]), scripts(odd_times=False)), 50
     )
-    cases += drawn(st.tuples(windows, st.sampled_from(EVENT_BY_EVENT), st.just(FOR_EVER), scripts(odd_times=False)), 20)
+    cases += drawn(st.tuples(windows, st.sampled_from(EVENT_BY_EVENT), st.just(FOR_EVER), scripts(odd_times=False)), 15)
     asked = [(kind, trigger, lateness, numbered(script)) for kind, trigger, lateness, script in cases]
     questions = [
         (

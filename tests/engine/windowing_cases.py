@@ -26,12 +26,23 @@ Step = tuple[list[Element], int | None, int]
 """Elements, watermark, clock."""
 
 
-def _days(time: int) -> list[tuple[int, int]]:
-    return [(time // 7 * 7, time // 7 * 7 + 7), (time // 3 * 3, time // 3 * 3 + 4)]
+def days_in(unit: int) -> wn.Custom:
+    """Windows of a function: of seven units side by side, and of four, one every three."""
+
+    def days(time: int) -> list[tuple[int, int]]:
+        week, turn = time // (7 * unit) * 7 * unit, time // (3 * unit) * 3 * unit
+        return [(week, week + 7 * unit), (turn, turn + 4 * unit)]
+
+    return wn.custom(days, name="days")
 
 
-def _bursts(windows: list[Window]) -> list[tuple[Window, list[Window]]]:
-    return wn.session(gap=5).merge(windows)
+def bursts_in(unit: int) -> wn.Custom:
+    """Windows of functions that merge: sessions with a gap of five units."""
+    return wn.custom(
+        lambda time: [(time, time + 5 * unit)],
+        merge=lambda windows: wn.session(gap=5 * unit).merge(windows),
+        name="bursts",
+    )
 
 
 def windows_in(unit: int) -> Any:
@@ -53,8 +64,8 @@ def windows_in(unit: int) -> Any:
     )  # fmt: skip
 
 
-DAYS = wn.custom(_days, name="days")
-BURSTS = wn.custom(lambda time: [(time, time + 5)], merge=_bursts, name="bursts")
+DAYS = days_in(1)
+BURSTS = bursts_in(1)
 WINDOWS = st.one_of(windows_in(1), st.just(DAYS), st.just(BURSTS))
 
 TIMELESS = st.one_of(
