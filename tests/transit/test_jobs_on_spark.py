@@ -8,11 +8,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from job_cases import final_table
 from job_checks import RECORDINGS, TEN, as_cut, at_once, check_all, check_found, events_of, recording
 from job_traffic import events_in, fill, finished
 from test_lookup_kills import answers
 
 import tidewheel as tw
+from tidewheel.apps.transit.jobs import journeys
 from tidewheel.engine.launch import Target, start_flows
 from tidewheel.model.watermarks import Strategy
 from tidewheel.transport import event_pb2
@@ -21,16 +23,22 @@ from tidewheel.transport.log import Log, open_log
 from tidewheel.transport.registry import TypeRegistry, type_name
 from tidewheel.transport.type_topic import load_types
 
+WINDOWED = [job for job in TEN if "mode" in {parameter.name for parameter in job.parameters}]
 NEVER_LATE = tw.watermarks.bounded("2 h")
 DEFAULT = TEN[0].watermark
 
 
-def run_all(spark, log: Log, checkpoint: Path, *, batch: int, mark: Strategy = NEVER_LATE, way: str = "") -> None:
-    """All ten in one query, into topics of their names."""
+def run_all(
+    spark, log: Log, checkpoint: Path, *, batch: int, mark: Strategy = NEVER_LATE, way: str = "", back: bool = False
+) -> None:
+    """All ten in one query, into topics of their names; and those with windows once more, such that they take back what
+    they have said before they say something else."""
     targets = {}
-    for job in TEN:
+    again = [(job, {"mode": "retracting", "early": "1 s"}, ".back") for job in WINDOWED] if back else []
+    for job, parameters, end in [*((job, {}, "") for job in TEN), *again]:
         [(topic, message)] = job.reads.items()
-        result = job(tw.stream(log, topic, type=message, watermark=mark)).named(job.name + way)
+        stream = tw.stream(log, topic, type=message, watermark=mark)
+        result = job(stream, **parameters).named(job.name + way + end)
         places = {"results": "analytics"}
         targets[result] = {
             port: Target(
@@ -90,7 +98,8 @@ def test_simulated_traffic(spark, city, tmp_path):
 
 
 def test_simulated_traffic_of_which_some_is_late(spark, city, tmp_path):
-    run_all(spark, city, tmp_path / "run", batch=random.Random(3).randrange(2_000, 6_000), mark=DEFAULT, way=".live")
+    size = random.Random(3).randrange(2_000, 6_000)
+    run_all(spark, city, tmp_path / "run", batch=size, mark=DEFAULT, way=".live", back=True)
     found = {job.name: outputs(city, job, ".live") for job in TEN}
     given = as_cut(events_in(city), tmp_path / "run")
     checked = check_all(found, given, known=answers(city))
@@ -100,6 +109,14 @@ def test_simulated_traffic_of_which_some_is_late(spark, city, tmp_path):
     assert min(count for name, count in checked.late.items() if name not in on_time) > 0, checked.late
     for name in ("vehicle-distribution", "final-stop-distribution"):
         assert "LATE" in found[name]["results"]["pane_timing"], name
+    # The same with early results and retractions: what is replaced was taken back before, and the table is the same.
+    back = {job.name: outputs(city, job, ".live.back") for job in WINDOWED}
+    assert checked == check_all({**found, **back}, given, known=answers(city))
+    for job in WINDOWED:
+        key = ["operator", "vehicle", "operating_day", "start", "route", "direction"] if job is journeys else ["cell"]
+        final_table(back[job.name], key, [], mode="retracting")
+    for name in ("vehicle-distribution", "final-stop-distribution"):
+        assert back[name]["results"]["retraction"].any(), name
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
