@@ -13,11 +13,12 @@ from cli_support import Running, eventually, lines, tidewheel
 from hfp_messages import hfp, topic
 
 from tidewheel.apps.transit.final_stop import FINAL_STOP
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel.apps.transit.transit_pb2 import Door, VehiclePosition
 from tidewheel.ingest.lookup import Asker
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.recording import encode_line
 from tidewheel.model.time import format_instant, instant
+from tidewheel.transport import codec
 from tidewheel.transport.final_table import compare, final_table
 from tidewheel.transport.log import open_log
 
@@ -118,6 +119,24 @@ def test_recordings_of_any_kind_are_read_and_what_cannot_be_is_kept_with_its_rea
     assert left(tmp_path) == []
     said = inside("run", tmp_path / "routes.py", "--batch", *options, "--log", log, code=2).stderr
     assert "analytics.routes.batch holds results of another run" in said
+
+
+def test_records_that_the_job_cannot_read_are_kept_too(spark, tmp_path, inside):
+    """By another processor: events in their envelope, one of which is in a topic of another type."""
+    sent = [VehiclePosition(mode="bus", operator=1, vehicle=7, lat=60.17, lon=24.94), Door(mode="bus")]
+    events = [codec.encode(codec.pack(message, event_time=BEGIN)) for message in sent]
+    messages = [Message("input.vehicle-position", event, BEGIN + SECOND) for event in events]
+    (tmp_path / "events.jsonl").write_bytes(b"\n".join(map(encode_line, messages)))
+    log = tmp_path / "city.tw"
+    command = ["run", "vehicle-cell", "--batch", "--from", tmp_path / "events.jsonl", "--json", "--log", log]
+    assert "no processor 'event'; did you mean 'events'?" in inside(*command, "--processor", "event", code=2).stderr
+    final = lines(inside(*command, "--processor", "events"))[-1]
+    assert final["messages"] == {"received": 2, "topics": {"input.vehicle-position": 2}, "filtered": {}, "dead": {}}
+    assert (final["results"], final["dead_letters"]) == (1, "dead.vehicle-cell.batch")
+    (letter,) = lines(inside("tail", "dead.vehicle-cell.batch", "--json", "--log", log))
+    assert "Door" in letter["details"]["reason"]
+    (result,) = lines(inside("tail", "analytics.vehicle-cell.batch", "--json", "--log", log))
+    assert instant(result["event_time"]) == BEGIN
 
 
 def test_nothing_stays_of_a_batch_that_fails(tmp_path, inside):
