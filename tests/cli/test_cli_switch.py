@@ -7,7 +7,7 @@ import signal
 import pytest
 from cli_support import Running, lines
 
-from tidewheel.apps.transit.transit_pb2 import Arrival
+from tidewheel.apps.transit.transit_pb2 import Arrival, Journey
 from tidewheel.transport import codec
 from tidewheel.transport.aliases import Aliases
 from tidewheel.transport.log import open_log, records
@@ -61,6 +61,25 @@ def test_a_version_that_is_behind_is_not_ready(tmp_path, inside):
     assert (told["equal"], told["behind"]) == (True, 3)
     said = inside("compare", "analytics.x", "analytics.x.v3", "--partial", *pair[2:], code=1).stdout
     assert "nothing could be compared" in said
+
+
+def test_windows_that_lie_within_each_other_have_grown_unless_told_otherwise(tmp_path, inside):
+    def journeys(*windows):
+        found = []
+        for start, end in windows:
+            journey = Journey(vehicle=7, events=end - start)
+            journey.window_start.FromSeconds(start)
+            journey.window_end.FromSeconds(end)
+            found.append(codec.encode(codec.pack(journey, event_time=end * 1_000_000 - 1)))
+        return records(found, keys=[b"7"] * len(found), event_times=[end * 1_000_000 - 1 for _, end in windows])
+
+    with open_log(tmp_path / "city.tw") as log:
+        log.append("analytics.x", journeys((0, 10), (0, 20), (30, 40)))
+        log.append("analytics.x.batch", journeys((0, 20), (30, 40)))
+    both = ("analytics.x", "analytics.x.batch", "--json", "--log", tmp_path / "city.tw")
+    assert lines(inside("compare", *both))[0]["same"] == 2
+    (told,) = lines(inside("compare", *both, "--nested-windows", code=1))
+    assert (told["same"], told["only_first"], told["only_second"]) == (2, 1, 0)
 
 
 def test_readers_are_switched_and_switched_back(versions, inside):

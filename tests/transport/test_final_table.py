@@ -135,6 +135,22 @@ def test_the_last_digits_of_fractions_do_not_matter_but_others_do(log):
     assert compare(final_table(log, "a"), final_table(log, "c")).changed.height == 1
 
 
+def test_nor_do_they_in_results_without_windows(log):
+    schema = pa.schema({"cell": pa.string(), "mean": pa.float64()})
+
+    def put_means(topic, *means):
+        put(log, topic, schema, [{"cell": "x", "mean": mean} for mean in means], [1] * len(means))
+
+    put_means("a", 0.1 + 0.2, 7.0, 5.0, None, 0.3)
+    put_means("b", 5.0, 0.3, None, 0.3, 7.0 + 1e-15)
+    put_means("c", 5.0, 0.3, None, 0.3001, 7.0)
+    found = compare(final_table(log, "a"), final_table(log, "b"))
+    assert (found.equal, found.same) == (True, 5)
+    found = compare(final_table(log, "a"), final_table(log, "c"))
+    assert found.same == 4
+    assert (found.only_first.height, found.only_second["mean"].to_list()) == (1, [0.3001])
+
+
 def test_results_without_windows_are_compared_row_by_row(log):
     put(log, "a", ROWS, [{"cell": "x", "n": 1}, {"cell": "x", "n": 1}, {"cell": "y", "n": None}], [1, 1, 2])
     put(log, "b", ROWS, [{"cell": "y", "n": None}, {"cell": "x", "n": 1}, {"cell": "y", "n": 2}], [2, 1, 2])

@@ -25,14 +25,22 @@ def compare(
     partial: Annotated[
         bool, typer.Option("--partial", help="Be content with what can be compared, though the second is behind.")
     ] = False,
+    nested: Annotated[
+        bool,
+        typer.Option(
+            "--nested-windows",
+            help="Windows of one key lie within each other by their nature, like hours and days: none has grown.",
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare what two topics of results come to in the end.
 
-    Of windows that is the last result of each key and window that was not taken back, in whatever panes it came; of
-    other results all of them. Windows that are not over in one of the topics are left out, and counted. Ends with exit
-    code 1 if anything differs, if nothing could be compared, or if the second topic has yet to come to what is final in
-    the first (unless --partial), so that a script may go on with tidewheel switch only if it is safe.
+    Of windows that is the last result of each key and window that was not taken back, in whatever panes it came, and of
+    sessions that grew what they have become; of other results all of them. Windows that are not over in one of the
+    topics are left out, and counted. Ends with exit code 1 if anything differs, if nothing could be compared, or if the
+    second topic has yet to come to what is final in the first (unless --partial), so that a script may go on with
+    tidewheel switch only if it is safe.
 
         tidewheel compare analytics.vehicle-distribution analytics.vehicle-distribution.v2
         tidewheel compare analytics.delays analytics.delays.v2 && tidewheel switch analytics.delays analytics.delays.v2
@@ -41,7 +49,8 @@ def compare(
     from tidewheel.transport.final_table import final_table
 
     with existing_log(log) as opened:
-        found = compare_tables(final_table(opened, first), final_table(opened, second))
+        one, two = (final_table(opened, topic, nested=nested) for topic in (first, second))
+        found = compare_tables(one, two)
     if as_json:
         print_json(_as_json(found, examples))
     else:

@@ -11,6 +11,7 @@ from tidewheel.errors import DefinitionError
 from tidewheel.model.time import Instant
 from tidewheel.transport.codec import decode_columns, decode_envelopes
 from tidewheel.transport.event_pb2 import Punctuation
+from tidewheel.transport.grown import without_grown
 from tidewheel.transport.log import Log
 from tidewheel.transport.registry import TypeRegistry, type_name, types
 from tidewheel.transport.type_topic import load_types
@@ -23,6 +24,7 @@ KEY = "key"
 _WINDOW = ["window_start", "window_end"]
 _COURSE = ["ingestion_time", "pane_index", "pane_timing", "pane_first", "pane_last", "retraction"]
 """Columns that tell how a result came about, not what it is."""
+_MOST_FRAMES = 64  # that are held before what was replaced is let go
 _TOLERANCE = 1e-9  # fractions that are summed in another order differ in their last digits
 
 
@@ -30,8 +32,9 @@ _TOLERANCE = 1e-9  # fractions that are summed in another order differ in their 
 class FinalTable:
     """The rows that a topic of results leaves its reader with.
 
-    Of windows: the last result of each key and window, unless it was taken back. Of results without windows, which
-    are never changed: all of them. `until` is how far event time has come for it, and None if it is complete.
+    Of windows: the last result of each key and window, unless it was taken back, or its window has grown: sessions
+    do. Of results without windows, which are never changed: all of them. `until` is how far event time has come for it,
+    and None if it is complete.
     """
 
     topic: str
@@ -70,16 +73,20 @@ class Comparison:
         return not differ and (self.same > 0 or self.open == 0)
 
 
-def final_table(log: Log, topic: str) -> FinalTable:
-    """Read a topic of results from its beginning."""
-    frames = []
+def final_table(log: Log, topic: str, *, nested: bool = False) -> FinalTable:
+    """Read a topic of results from its beginning.
+
+    A result whose window lies within a larger one of the same key that came later has grown into it, and is not in the
+    table. With `nested` it is: for windows that lie within each other by their nature, like hours and days of one key.
+    """
+    frames: list[pl.DataFrame] = []
     for frame in frames_of(log, topic):
-        frames.append(_latest(frame))
-        if len(frames) > 64:
-            frames = [_latest(pl.concat(frames, how="diagonal"))]
+        frames.append(_latest(frame, nested))
+        if len(frames) > _MOST_FRAMES:
+            frames = [_latest(pl.concat(frames, how="diagonal"), nested)]
     rows = pl.concat(frames, how="diagonal") if frames else pl.DataFrame(schema={KEY: pl.String})
     windowed = _windowed(rows)
-    rows = _latest(rows)
+    rows = _latest(rows, nested)
     if windowed and "retraction" in rows.columns:
         rows = rows.filter(~pl.col("retraction").fill_null(False))
     return FinalTable(topic, rows.drop(_COURSE, strict=False), windowed, _until(log, topic))
@@ -130,12 +137,30 @@ def _of_rows(one: pl.DataFrame, two: pl.DataFrame) -> Comparison:
     ]
     left = numbered[0].join(numbered[1], on=[*by, "__number"], how="anti", nulls_equal=True)
     right = numbered[1].join(numbered[0], on=[*by, "__number"], how="anti", nulls_equal=True)
+    left, right = _unlike(left.drop("__number"), right.drop("__number"))
     return Comparison(
         same=one.height - left.height,
-        only_first=_sorted(left.drop("__number")),
-        only_second=_sorted(right.drop("__number")),
+        only_first=_sorted(left),
+        only_second=_sorted(right),
         changed=one.clear(),
     )
+
+
+def _unlike(left: pl.DataFrame, right: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Of rows that are not equal those that differ in more than the last digits of fractions."""
+    fractions = [name for name in left.columns if left.schema[name].is_float() or right.schema[name].is_float()]
+    if not fractions or not left.height or not right.height:
+        return left, right
+    by = [name for name in left.columns if name not in fractions]
+    number = pl.int_range(pl.len()).over(by).alias("__number")
+    left, right = (
+        frame.sort(fractions).with_columns(number).with_row_index(row)
+        for frame, row in ((left, "__left"), (right, "__right"))
+    )
+    met = left.join(right, on=[*by, "__number"], suffix="_other", nulls_equal=True)
+    met = met.filter(_equal(name, left.schema[name], right.schema[name]) for name in fractions)
+    left = left.join(met, on="__left", how="anti").drop("__left", "__number")
+    return left, right.join(met, on="__right", how="anti").drop("__right", "__number")
 
 
 def _equal(name: str, one: pl.DataType, two: pl.DataType) -> pl.Expr:
@@ -155,8 +180,13 @@ def _windowed(frame: pl.DataFrame) -> bool:
     return {*_WINDOW} <= {*frame.columns}
 
 
-def _latest(frame: pl.DataFrame) -> pl.DataFrame:
-    return frame.unique([KEY, *_WINDOW], keep="last", maintain_order=True) if _windowed(frame) else frame
+def _latest(frame: pl.DataFrame, nested: bool) -> pl.DataFrame:
+    """Without rows that later ones replace. Those that take back others stay: what had grown into what they take back
+    does not come again."""
+    if not _windowed(frame):
+        return frame
+    frame = frame.unique([KEY, *_WINDOW], keep="last", maintain_order=True)
+    return frame if nested else without_grown(frame, KEY)
 
 
 def _until(log: Log, topic: str) -> Instant | None:
