@@ -84,6 +84,29 @@ def test_it_is_said_that_a_window_behind_another_sees_results_that_are_replaced(
     assert ("Note: the next stage sees every result of a window" in text) == noted
 
 
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        (
+            "value",
+            "of its window; when all rows of a window were taken back, so is its last result (retraction = true)",
+        ),
+        (
+            "retracting",
+            "taken back (retraction = true); when all rows of a window were taken back, so is its last result",
+        ),
+        ("delta", "How: each result holds what came since the last one of its window."),
+    ],
+)
+def test_it_is_said_what_becomes_of_a_window_of_which_nothing_is_left(log, mode, said):
+    moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
+    first = moves.window(wn.fixed("10 s"), lateness="5 s").accumulate("retracting").aggregate(n=tw.agg.count())
+    second = first.window(wn.session(gap="1 min"), lateness="5 s").accumulate(mode).aggregate(n=tw.agg.sum("n"))
+    last = second.explain().partition("Stage 2")[2]
+    assert said in last
+    assert ("and what it showed last" in last) == (mode != "delta")
+
+
 LATE = "Late: rows behind the watermark go to the output late, with late_reason and late_by."
 AGGREGATED = (
     "rows are aggregated and dealt to buckets inside the log's reader; one shuffle by bucket, one state operator."

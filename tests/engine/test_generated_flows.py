@@ -27,7 +27,7 @@ SIZES = st.sampled_from([0, 0, 3, 10])
 EAGER = tr.after_watermark(early=tr.each_batch(), late=tr.each_batch())
 WHEN = st.one_of(st.just(tr.default()), st.just(EAGER), TRIGGERS)
 MODES = st.sampled_from(["delta", "value", "retracting", "retracting"])
-CHAINS, SCRIPTS = 30, 2
+CHAINS, SCRIPTS = 25, 2
 
 
 def over(rows, windows, lateness, trigger, mode, **aggregates):
@@ -42,11 +42,12 @@ def over(rows, windows, lateness, trigger, mode, **aggregates):
 
 @st.composite
 def chains(draw: Any) -> Any:
-    """A pipeline of two or three stages of windows, the first per key, the second per key or over all keys."""
+    """A pipeline of two or three stages of windows, the first per key, the second per key, by what the first found
+    (then a result that changes moves from one window to another), or over all keys."""
     stages = [
         (draw(windows_in(1)), draw(SIZES), draw(WHEN), draw(MODES)) for _ in range(draw(st.sampled_from([2, 2, 3])))
     ]
-    keyed = draw(st.booleans())
+    by = draw(st.sampled_from(["key", "level", "level", None]))
 
     def pipeline(rows):
         first, second, *third = stages
@@ -58,7 +59,8 @@ def chains(draw: Any) -> Any:
             most=tw.agg.max("value"),
             goal=tw.agg.max("goal"),
         )
-        found = found.key_by("key") if keyed else found
+        found = found.with_columns(level=pl.col("most") // 3)
+        found = found if by is None else found.key_by(by)
         found = over(
             found, *second,
             panes=tw.agg.count(), n=tw.agg.sum("n"), total=tw.agg.sum("total"), most=tw.agg.max("most"),
@@ -68,7 +70,7 @@ def chains(draw: Any) -> Any:
             found = over(found, *stage, n=tw.agg.sum("n"), most=tw.agg.max("most"), goal=tw.agg.max("goal"))
         return found
 
-    pipeline.__doc__ = f"{'per key' if keyed else 'over all keys'}: {stages}"
+    pipeline.__doc__ = f"by {by}: {stages}"
     return pipeline
 
 
@@ -99,6 +101,30 @@ PROCESSES = {
     "totals over windows": lambda rows: (
         counts(rows.key_by("key")).select("key", "event_time", value="total").key_by("key").previous("value")
     ),
+}
+
+
+def moving(windows, trigger, mode, *, on=False):
+    """Where each key was last, counted by that: a late row takes something away from one window, often all of it."""
+
+    def pipeline(rows):
+        latest = over(
+            rows.key_by("key"), tw.windows.fixed(10), 30, EAGER, "retracting", level=tw.agg.last(pl.col("value") // 3)
+        )
+        found = over(latest.key_by("level"), windows, 30, trigger, mode, n=tw.agg.count(), levels=tw.agg.max("level"))
+        return over(found, tw.windows.fixed(20), 30, EAGER, "value", n=tw.agg.sum("n")) if on else found
+
+    return pipeline
+
+
+MOVES = {
+    f"{mode} of {windows!r}, {trigger!r}{', and on' * on}": moving(windows, trigger, mode, on=on)
+    for mode in ("value", "retracting", "delta")
+    for windows, trigger, on in (
+        (tw.windows.fixed(10), tr.default(), False),
+        (tw.windows.sliding(20, every=10), EAGER, False),
+        (tw.windows.session(gap=12), EAGER, mode != "value"),
+    )
 }
 
 
@@ -136,11 +162,12 @@ def compared(spark):
     """Each flow's name, and what its interpreters and Spark give, with each script."""
     given = drawn(st.tuples(chains(), scripts()), 3 * CHAINS)
     chosen = [script for _, script in given[-SCRIPTS:]]
-    pipelines = PROCESSES | {pipeline.__doc__: pipeline for pipeline, _ in given}
+    pipelines = PROCESSES | MOVES | {pipeline.__doc__: pipeline for pipeline, _ in given}
     expected = {name: [script.run(pipeline) for script in chosen] for name, pipeline in pipelines.items()}
     # Little comes of many triggers; those of which most does tell most.
-    telling = sorted(pipelines.keys() - PROCESSES.keys(), key=lambda name: -sum(map(len, expected[name])))[:CHAINS]
-    names = [*PROCESSES, *telling]
+    others = pipelines.keys() - PROCESSES.keys() - MOVES.keys()
+    telling = sorted(others, key=lambda name: -sum(map(len, expected[name])))[:CHAINS]
+    names = [*PROCESSES, *MOVES, *telling]
     found = [run_on_spark(script, [pipelines[name] for name in names], spark) for script in chosen]
     return [
         (name, expected[name][number], found[number][place])
@@ -161,5 +188,8 @@ def test_the_flows_are_worth_comparing(compared):
     assert len(panes) > 500
     assert {pane["timing"] for pane in panes} == {"EARLY", "ON_TIME", "LATE"}
     assert any(pane["retraction"] for pane in panes)
+    for moved in MOVES:
+        found = [pane for name, expected, _ in compared if name == moved for pane in expected]
+        assert any(pane["retraction"] for pane in found) == (not moved.startswith("delta")), moved
     assert any(expected.late for _, expected, _ in compared)
     assert any(expected.outputs.get("late_2") for _, expected, _ in compared)

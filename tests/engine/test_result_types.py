@@ -93,3 +93,22 @@ def test_a_message_without_a_place_for_retractions_is_refused_for_results_that_a
         DefinitionError, match=r"has no field 'retraction', and counts may take results back.*Add `bool"
     ):
         prepare(PLAIN)
+
+
+@pytest.mark.parametrize("mode", ["value", "delta", "retracting"])
+def test_so_it_is_behind_a_stage_that_takes_results_back(log, mode):
+    moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
+    first = moves.window(tw.windows.fixed("5 s"), lateness="5 s").accumulate("retracting").aggregate(m=tw.agg.count())
+    second = first.key_by("vehicle").window(tw.windows.fixed("10 s"), lateness="5 s").accumulate(mode)
+    result = second.aggregate(n=tw.agg.sum("m")).named("counts")
+
+    def prepare(kind):
+        topic = log.topic("analytics.counts")
+        return prepared_targets({result: {"results": Target(topic, kind)}}, log, ["input.vehicle-position"])
+
+    assert prepare(TOLD)
+    if mode == "delta":
+        assert prepare(PLAIN)
+        return
+    with pytest.raises(DefinitionError, match=r'has no field .retraction.*or use accumulate\("delta"\); if it reads'):
+        prepare(PLAIN)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -9,7 +11,8 @@ from flow_support import S, outputs_of
 
 import tidewheel as tw
 from tidewheel.apps.transit.transit_pb2 import VehicleCount, VehiclePosition
-from tidewheel.errors import DefinitionError, FlowError
+from tidewheel.engine.checkpoint import Checkpoint
+from tidewheel.errors import CheckpointError, DefinitionError, FlowError
 from tidewheel.transport.dynamic import define_message
 from tidewheel.transport.registry import types
 from tidewheel.transport.type_topic import publish_types
@@ -49,6 +52,58 @@ def test_behind_a_window_the_advice_is_about_the_window(log):
     back = moves.window(tw.windows.fixed("5 s")).accumulate("retracting").aggregate(n=tw.agg.count())
     with pytest.raises(DefinitionError, match=r'use accumulate\("delta"\) in the window before it'):
         back.key_by("vehicle").previous("n")
+
+
+def summed(log, mode, *, lateness="5 s", trigger=None, **options):
+    """A window over results that may be taken back."""
+    windowed = counts(log, **options).key_by("cell").window(tw.windows.fixed("1 min"), lateness=lateness)
+    windowed = windowed.trigger(trigger, allow_loss=True) if trigger else windowed
+    return windowed.accumulate(mode).aggregate(vehicles=tw.agg.sum("vehicles"))
+
+
+def test_values_over_what_may_be_taken_back_may_be_taken_back(log):
+    assert summed(log, "value").retracting
+    assert "retraction" in summed(log, "value").select("cell").schema
+    with pytest.raises(DefinitionError, match="may be taken back, which a process function cannot follow"):
+        summed(log, "value").key_by("cell").previous("vehicles")
+
+
+def test_unless_each_window_has_one_result_or_they_add_up(log):
+    once = tw.triggers.after_watermark()
+    for result in (
+        summed(log, "delta"),
+        summed(log, "value", lateness=0),
+        summed(log, "value", trigger=once),
+        summed(log, "value", retracting=False),
+    ):
+        assert not result.retracting
+        assert result.key_by("cell").previous("vehicles")
+
+
+def test_in_every_mode_a_result_of_which_nothing_is_left_is_taken_back(log):
+    stream = counts(log)
+    first, back = rows_of(stream, False), rows_of(stream, True)
+    for mode, expected in {
+        "value": [(7, 0, False), (7, 0, True)],
+        "retracting": [(7, 0, False), (7, 0, True)],
+        "delta": [(7, 0, False), (-7, 1, False)],
+    }.items():
+        found = outputs_of(summed(log, mode, lateness="1 h"), [first, back], [100 * S, 100 * S])
+        assert found["results"].select("vehicles", "pane_index", "retraction").rows() == expected
+        assert found["metrics"]["retractions"].sum() == sum(row[2] for row in expected)
+        nothing = outputs_of(summed(log, mode, lateness="1 h"), [pl.concat([first, back])], [100 * S])
+        assert "results" not in nothing
+
+
+def test_state_that_does_not_know_what_is_left_is_refused(log, tmp_path):
+    steps = {"flows": {"job": summed(log, "value").named("job").flow().definition()}}
+    before = json.loads(json.dumps(steps).replace(", weighted=True", ""))
+    assert before != steps
+    checkpoint = Checkpoint(tmp_path / "state")
+    checkpoint.acquire(before)
+    checkpoint.release()
+    with pytest.raises(CheckpointError, match=r"does not fit this job.*weighted=True.*use another checkpoint"):
+        checkpoint.acquire(steps)
 
 
 def rows_of(stream, *retractions):

@@ -17,6 +17,7 @@ from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane, Timing, Window
 from tidewheel.model.reference import Reference
+from tidewheel.model.retractable import WEIGHT
 from tidewheel.model.windowing import Windowing
 
 INSTANT = pl.Datetime("us", "UTC")
@@ -188,7 +189,8 @@ def frame_of(elements: Sequence[Element]) -> pl.DataFrame:
         "value": [element.values["value"] for element in elements],
         "goal": [element.values["goal"] for element in elements],
     }
-    return pl.DataFrame(rows, schema=SCHEMA)
+    weights = [element.values.get(WEIGHT, 1) for element in elements]
+    return pl.DataFrame(rows, schema=SCHEMA).with_columns(pl.Series(WEIGHT, weights, pl.Int8))
 
 
 def panes_of(frame: pl.DataFrame, names: Sequence[str]) -> list[Pane]:

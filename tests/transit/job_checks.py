@@ -177,8 +177,8 @@ def check_rows(found, count, job):
 
 
 def vehicles(found):
-    """By cell and window, without cells that lost those that they had."""
-    return {key: count for key, (count,) in final_table(found, ["cell"], ["vehicles"]).items() if count}
+    """By cell and window."""
+    return {key: count for key, (count,) in final_table(found, ["cell"], ["vehicles"]).items()}
 
 
 def latest_sessions(table):

@@ -79,13 +79,10 @@ def run(log, given, *, told, **options):
 
 
 def final(results: pl.DataFrame) -> dict[tuple, int]:
-    """The last result of each window and cell; a cell that has lost its vehicles is not there."""
-    last = results.filter(~pl.col("retraction")).sort("pane_index").group_by("window_end", "cell").last()
-    return {
-        (end, cell): vehicles
-        for end, cell, vehicles in last.select("window_end", "cell", "vehicles").rows()
-        if vehicles
-    }
+    """The last result of each window and cell, unless it was taken back: the cell has lost its vehicles."""
+    last = results.group_by("window_end", "cell", maintain_order=True).last().filter(~pl.col("retraction"))
+    assert last["vehicles"].min() > 0
+    return {(end, cell): vehicles for end, cell, vehicles in last.select("window_end", "cell", "vehicles").rows()}
 
 
 def oracle(given, known: dict[tuple, dict], *, size: int = SIZE) -> dict[tuple, int]:

@@ -82,7 +82,10 @@ def _windows(spec: Windowing) -> list[str]:
         "value": "each result replaces the last one of its window",
         "retracting": "before each new result of a window the last one is taken back (retraction = true)",
     }
-    lines.append(f"How: {how[spec.mode]}.")
+    gone = "; when all rows of a window were taken back, so is its last result"
+    if spec.mode == "value":
+        gone += " (retraction = true)"
+    lines.append(f"How: {how[spec.mode]}{gone if spec.weighted and spec.takes_back else ''}.")
     lines.append(f"Late: {_late(spec)}")
     lines.append(f"Kept: {_kept(spec)}")
     return lines
@@ -151,7 +154,7 @@ def _kept(spec: Windowing) -> str:
         until = "until the input ends"
     else:
         until = f"until the watermark {_passes(spec.lateness)} the {end}"
-    shown = ", and what it showed last" if spec.mode == "retracting" and not can_slice(spec) else ""
+    shown = ", and what it showed last" if spec.takes_back and not can_slice(spec) else ""
     return f"one partial result for each key and {what}{shown}, {until}."
 
 

@@ -488,9 +488,11 @@ def _fitting(kind: str, there: Sequence[str], result: Result) -> tuple[str, ...]
     if homeless:
         raise DefinitionError(f"{kind} has no field for the column {homeless[0]!r}; its fields: {', '.join(fields)}")
     if result.retracting and "retraction" not in fields:
+        weighted = isinstance(stage.what, Windowing) and stage.what.weighted
+        instead = 'accumulate("delta")' if weighted else 'accumulate("value") or accumulate("delta")'
         raise DefinitionError(
             f"{kind} has no field 'retraction', and {result.name} may take results back: nobody could tell those from "
-            'results. Add `bool retraction` to it, or use accumulate("value") or accumulate("delta"); if it reads a '
-            "topic that has no retractions, say stream(..., retracting=False)"
+            f"results. Add `bool retraction` to it, or use {instead}; if it reads a topic that has no retractions, say "
+            "stream(..., retracting=False)"
         )
     return tuple(fields)

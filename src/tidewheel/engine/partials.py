@@ -10,13 +10,28 @@ import polars as pl
 from tidewheel.engine.trigger_columns import expected_column
 from tidewheel.engine.window_columns import END, SLICE, START, TIME, sliced
 from tidewheel.model.aggregate import Aggregate
+from tidewheel.model.retractable import WEIGHT
 from tidewheel.model.time import Instant
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Session
 
-__all__ = ["HOLD", "LATEST", "N", "aggregates", "finished", "group", "merging", "partial_columns", "partials", "prefix"]
+__all__ = [
+    "HOLD",
+    "LATEST",
+    "LEFT",
+    "N",
+    "aggregates",
+    "finished",
+    "group",
+    "merging",
+    "partial_columns",
+    "partials",
+    "prefix",
+]
 
 N = "__n"
+LEFT = "__left"
+"""How many elements there are, less those that were taken back; only where some may be."""
 HOLD = "__hold"
 LATEST = "__latest"
 
@@ -46,6 +61,8 @@ def group(windowing: Windowing, rows: pl.DataFrame, by: Sequence[str], before: I
     if windowing.timestamp == "latest":
         wanted.append(pl.col(TIME).max().alias(LATEST))
     wanted += [pl.col(name).max().cast(pl.Int64).alias(expected_column(name)) for name in windowing.trigger.inputs]
+    if windowing.weighted:
+        wanted.append(pl.col(WEIGHT).cast(pl.Int64).sum().alias(LEFT))
     for name, aggregate in aggregates(windowing).items():
         wanted += aggregate.partial(prefix(name))
     return rows.group_by(by, maintain_order=True).agg(wanted)
@@ -60,6 +77,8 @@ def merging(windowing: Windowing) -> list[pl.Expr]:
         exprs.append(pl.col(HOLD).min())
     if windowing.timestamp == "latest":
         exprs.append(pl.col(LATEST).max())
+    if windowing.weighted:
+        exprs.append(pl.col(LEFT).sum())
     return exprs
 
 

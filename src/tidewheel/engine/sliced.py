@@ -18,7 +18,7 @@ import polars as pl
 from tidewheel.engine.judging import judge
 from tidewheel.engine.operator import RESULTS, Outputs, Store, Tick
 from tidewheel.engine.pane_columns import pane_frame
-from tidewheel.engine.partials import N, finished, merging, partials
+from tidewheel.engine.partials import LEFT, N, finished, merging, partials
 from tidewheel.engine.window_columns import END, SLICE, is_covering, last_end, slice_length
 from tidewheel.model.panes import END_OF_TIME, Timing
 from tidewheel.model.time import Duration, Instant
@@ -32,7 +32,9 @@ _MOST_PIECES = 8  # frames of one slice before they are merged into one
 _FEW = 8  # slices in a window: sharing their merges is not worth it
 _MANY = 32  # windows that are put together at once if they have few slices
 _LATE_PANES = "late"
-_ONE = pl.lit(1, pl.Int64).alias("__more")
+_MORE = "__more"
+_VOID = "__void"
+_BACK = "__back"
 
 
 def can_slice(windowing: Windowing) -> bool:
@@ -96,7 +98,7 @@ class SlicedOperator:
                 panes += self._late_panes(store, slices, rows, tick)
             slices.add(rows)
         if tick.watermark is not None and (tick.before is None or tick.watermark > tick.before):
-            panes += self._on_time_panes(slices, tick.before, tick.watermark)
+            panes += self._on_time_panes(store, slices, tick.before, tick.watermark)
             self._forget(store, slices, tick.before, tick.watermark)
         slices.save()
         return {RESULTS: pl.concat(panes)} if panes else {}
@@ -117,7 +119,9 @@ class SlicedOperator:
                 end += every
         return sorted(found)
 
-    def _on_time_panes(self, slices: _Slices, before: Instant | None, watermark: Instant) -> list[pl.DataFrame]:
+    def _on_time_panes(
+        self, store: Store, slices: _Slices, before: Instant | None, watermark: Instant
+    ) -> list[pl.DataFrame]:
         ends = self._ends(slices.starts(), before, watermark)
         length = self.windows.size // self._length
         # So many windows at a time that merging what they share, and giving each of them the rest, costs least.
@@ -126,6 +130,10 @@ class SlicedOperator:
         for first in range(0, len(ends), together):
             chosen = ends[first : first + together]
             merged = self._windows(slices, chosen)
+            if self.windowing.weighted:
+                # What is void has no pane: the next one is its first.
+                self._count(store, merged.filter(pl.col(LEFT) <= 0).with_columns(pl.lit(-1, pl.Int64).alias(_MORE)))
+                merged = merged.filter(pl.col(LEFT) > 0)
             last = pl.col(END) + self.windowing.lateness
             last = last.clip(upper_bound=END_OF_TIME) <= watermark
             panes.append(self._shown(merged, pl.lit(0, pl.Int64), pl.lit(Timing.ON_TIME.value), last))
@@ -180,31 +188,61 @@ class SlicedOperator:
         fresh = self._merge(_stacked(parts), by)
         touched = fresh.select(by)
         old = self._held(slices, ends, touched, fresh)
-        known = store.get(_LATE_PANES) if _LATE_PANES in store.names() else touched.head(0).with_columns(_ONE)
+        known = (
+            store.get(_LATE_PANES)
+            if _LATE_PANES in store.names()
+            else touched.head(0).with_columns(pl.lit(0, pl.Int64).alias(_MORE))
+        )
         assert known is not None
         had = old.select(*by, pl.lit(1, pl.Int64).alias("__had"))
         index = self._joined(self._joined(touched, had, "left"), known, "left").select(
-            *by, (pl.col("__had").fill_null(0) + pl.col("__more").fill_null(0)).alias("__index")
+            *by,
+            pl.col("__had").fill_null(0),
+            (pl.col("__had").fill_null(0) + pl.col(_MORE).fill_null(0)).alias("__index"),
         )
-        new = fresh
-        if self.windowing.mode != "delta" and old.height:
-            new = self._merge(pl.concat([old.select(fresh.columns), fresh]), by)
+        new = whole = fresh
+        if old.height and (self.windowing.mode != "delta" or self.windowing.weighted):
+            whole = self._merge(pl.concat([old.select(fresh.columns), fresh]), by)
+            new = fresh if self.windowing.mode == "delta" else whole
+        index = self._judged(index, old, whole)
         last = (pl.col(END) + lateness).clip(upper_bound=END_OF_TIME) <= tick.watermark
         timing = pl.when(pl.col("__index") == 0).then(pl.lit("ON_TIME")).otherwise(pl.lit("LATE"))
-        shown = self._shown(self._joined(new, index), pl.col("__index"), timing, last)
-        if self.windowing.mode == "retracting" and old.height:
+        shown = self._shown(self._joined(new, index.filter(~pl.col(_VOID))), pl.col("__index"), timing, last)
+        back = self._joined(old, index.filter(_BACK))
+        if back.height:
             was = pl.when(pl.col("__index") <= 1).then(pl.lit("ON_TIME")).otherwise(pl.lit("LATE"))
-            back = self._joined(old, index)
             taken = self._shown(back, pl.col("__index") - 1, was, pl.lit(False), retraction=True)
             falling = [False] * (2 + len(self.keys)) + [True]
             shown = pl.concat([taken, shown]).sort(
                 ["window_end", "window_start", *self.keys, "retraction"], descending=falling
             )
-        more = index.filter(pl.col("__index") > 0).select(*by, _ONE)
-        table = pl.concat([known.select(more.columns), more]).group_by(by, maintain_order=True).agg(pl.sum("__more"))
-        if table.height:
-            store.put(_LATE_PANES, table)
-        return [shown]
+        # A window that has held anything counts as shown once; the table has the rest.
+        self._count(store, index.with_columns((pl.col("__had") - pl.col(_VOID).cast(pl.Int64)).alias(_MORE)))
+        return [shown] if shown.height else []
+
+    def _judged(self, index: pl.DataFrame, old: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
+        """Which windows are void, so that there is no pane, and of which the last pane is taken back."""
+        mode = self.windowing.mode
+        if not self.windowing.weighted:
+            back = pl.lit(mode == "retracting") & (pl.col("__had") > 0)
+            return index.with_columns(pl.lit(False).alias(_VOID), back.alias(_BACK))
+        by = [END, *self.keys]
+        before, after = (frame.select(*by, pl.col(LEFT).alias(name)) for frame, name in ((old, _BACK), (whole, _VOID)))
+        index = self._joined(self._joined(index, before, "left"), after, "left")
+        void, held = pl.col(_VOID) <= 0, pl.col(_BACK).fill_null(0) > 0
+        if mode == "delta":
+            return index.with_columns(void & (pl.col("__index") == 0), pl.lit(False).alias(_BACK))
+        return index.with_columns(void, held if mode == "retracting" else held & void)
+
+    def _count(self, store: Store, more: pl.DataFrame) -> None:
+        """So many more panes than one were shown of these windows."""
+        by = [END, *self.keys]
+        more = more.filter(pl.col(_MORE) != 0).select(*by, _MORE)
+        if not more.height:
+            return
+        known = store.get(_LATE_PANES) if _LATE_PANES in store.names() else None
+        parts = [more] if known is None else [known.select(more.columns), more]
+        store.put(_LATE_PANES, pl.concat(parts).group_by(by, maintain_order=True).agg(pl.sum(_MORE)))
 
     def _held(
         self, slices: _Slices, ends: Sequence[Instant], touched: pl.DataFrame, fresh: pl.DataFrame

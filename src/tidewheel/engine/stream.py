@@ -451,7 +451,7 @@ class KeyedStream:
             raise DefinitionError(
                 f"{what!r}: a stage before it has an output {min(twice)!r}, too; give it another name"
             )
-        retracting = what.mode == "retracting" if isinstance(what, Windowing) else source.retracting
+        retracting = what.takes_back if isinstance(what, Windowing) else source.retracting
         schema = result_schema(stage)
         return Result(source.input, (*source.stages, stage), (), schema, retracting)
 
@@ -532,6 +532,7 @@ class WindowedStream:
             early_windows=self.early_windows,
             timestamp=self.timestamp,
             allow_loss=self.allow_loss,
+            weighted=source.retracting,
         )
         _check_columns(windowing, keyed)
         kept = {name: unmerged(given, keyed.stream.schema) for name, given in aggregates.items()}

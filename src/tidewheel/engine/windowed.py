@@ -14,7 +14,7 @@ import polars as pl
 from tidewheel.engine.judging import judge, with_verdict
 from tidewheel.engine.operator import LATE, RESULTS, Outputs, Store, Tick
 from tidewheel.engine.pane_columns import pane_frame
-from tidewheel.engine.partials import HOLD, LATEST, N, finished, group, merging, partial_columns, partials
+from tidewheel.engine.partials import HOLD, LATEST, LEFT, N, finished, group, merging, partial_columns, partials
 from tidewheel.engine.trigger_columns import NEVER_DUE, Arrays, Moment, compile_trigger, expected_column
 from tidewheel.engine.window_columns import END, SLICE, START, TIME, is_covering, last_end, merged, sliced, to_windows
 from tidewheel.engine.window_segments import SEGMENT, is_spread, segments
@@ -30,8 +30,10 @@ _PAST = "__past"
 _FINISHED = "__finished"
 _UNREPORTED = "__unreported"
 _SHOWN = "__shown."  # the values of the last pane
-_SHOWN_TIMING = "__shown_timing"
+_SHOWN_TIMING = "__shown_timing"  # null if it was taken back, and none followed
 _SHOWN_TIME = "__shown_time"
+_TOLD = "__told"  # in deltas of windows that may be void: has a pane had anything of it, or of what merged into it?
+_VOID = "__void"
 _HINTS = "hints"
 _PENDING = "pending"
 _ROW = "__row"
@@ -47,6 +49,9 @@ class WindowedOperator:
         # Whether an event still finds its window open is known here only: such events come as they are.
         self.takes_rows = windowing.trigger.finishes
         self._retracting = windowing.mode == "retracting"
+        # Without retractions before each pane the last one is still taken back if nothing is left of its window.
+        self._remembers = windowing.takes_back
+        self._notes_told = windowing.weighted and windowing.mode == "delta"
         self._merging = windowing.windows.merging
         # Windows that merge hold more than a slice, and the earliest event in time is one that was not late.
         self.late_by_slice = not self.takes_rows and not self._merging and windowing.timestamp != "earliest"
@@ -191,7 +196,7 @@ class WindowedOperator:
             rows = rows.hstack(merged(self.windowing.windows, rows, self.keys))
             same = (pl.col(START) == pl.col("__mstart")) & (pl.col(END) == pl.col("__mend"))
             kept &= same
-            if self._retracting:
+            if self._remembers:
                 pending = self._waiting(waiting, rows, same)
             by = [*self.keys, "__mstart", "__mend"]
         carried = [_INDEX, _PAST, *(name for name in rows.columns if name.startswith("__shown"))]
@@ -204,6 +209,7 @@ class WindowedOperator:
             *(pl.col(name).filter(kept).first() for name in carried),
             *(getattr(pl.col(column.name), column.merge)() for column in self._trigger.columns()),
             *(pl.col(expected_column(name)).max() for name in self.windowing.trigger.inputs),
+            *([pl.col(_TOLD).max()] if self._notes_told else []),
         ]
         combined = rows.group_by(by, maintain_order=True).agg(aggregations)
         if self._merging:
@@ -214,8 +220,9 @@ class WindowedOperator:
         integers = [N, "__old", _INDEX, _PAST, _FINISHED, _UNREPORTED]
         integers += [column.name for column in self._trigger.columns()]
         integers += [expected_column(name) for name in self.windowing.trigger.inputs]
+        integers += [_TOLD] if self._notes_told else []
         columns: dict[str, pl.DataType] = dict.fromkeys(integers, pl.Int64())
-        if self._retracting:
+        if self._remembers:
             results = rows.head(0).select(finished(self.windowing)).schema
             columns |= {_SHOWN + name: kind for name, kind in results.items()}
             columns |= {_SHOWN_TIMING: pl.String(), _SHOWN_TIME: pl.Int64()}
@@ -223,7 +230,7 @@ class WindowedOperator:
 
     def _waiting(self, before: pl.DataFrame | None, rows: pl.DataFrame, same: pl.Expr) -> pl.DataFrame | None:
         """What must be taken back before a merged window comes out: the panes of the windows that are in it now."""
-        gone = rows.filter(pl.col("__old").is_not_null() & ~same & (pl.col(_INDEX) > 0))
+        gone = rows.filter(pl.col("__old").is_not_null() & ~same & pl.col(_SHOWN_TIMING).is_not_null())
         shown = [name for name in rows.columns if name.startswith("__shown")]
         columns = [*self.keys, "__mstart", "__mend", START, END, _INDEX, *shown]
         parts = [gone.select(columns)]
@@ -307,7 +314,9 @@ class WindowedOperator:
         if spec.early_windows == "next":
             fires &= passed | self._is_next(rows, ~done & ~passed)
         # A window that closes shows what no pane has shown, whatever its trigger is waiting for.
-        shown = fires | (~done & over & ((unreported > 0) | self._owes(rows, pending)))
+        owes = self._owes(rows, pending)
+        shown = fires | (~done & over & ((unreported > 0) | owes))
+        void = shown & self._is_void(rows)
         ended = self._trigger.on_fire(state, shown, at)
         timing = np.where(passed, np.where(past, Timing.LATE.value, Timing.ON_TIME.value), Timing.EARLY.value)
         panes, current = None, None
@@ -316,6 +325,7 @@ class WindowedOperator:
                 pl.Series("pane_index", index[shown], pl.Int64),
                 pl.Series("pane_timing", timing[shown], pl.String),
                 pl.Series("pane_last", (ended | over)[shown], pl.Boolean),
+                pl.Series(_VOID, void[shown], pl.Boolean),
             )
             current = self._panes(chosen)
             panes = self._with_retractions(chosen, current, pending)
@@ -324,8 +334,9 @@ class WindowedOperator:
                 pending = pending.join(
                     mine, on=[*self.keys, "__mstart", "__mend"], how="anti", nulls_equal=True, maintain_order="left"
                 )
-        index[shown] += 1
-        past |= shown & passed
+        unseen = void & (index == 0) & ~owes  # nobody has seen anything of it: as if it had never been
+        index[shown & ~void] += 1
+        past |= shown & ~void & passed
         done |= ended
         unreported[shown] = 0
         for column in self._trigger.columns():
@@ -342,11 +353,23 @@ class WindowedOperator:
             pl.Series("__due", np.where(done, NEVER_DUE, self._trigger.due(state))),
             *(pl.Series(column.name, state[column.name]) for column in self._trigger.columns()),
         )
-        if self._retracting and current is not None:
-            rows = self._remember(rows, shown, current)
+        if self._notes_told:
+            rows = rows.with_columns(pl.col(_TOLD).fill_null(0) | pl.Series((shown & ~void).astype(np.int64)))
+        if self._remembers and current is not None:
+            rows = self._remember(rows, shown, void, current)
         keep = np.ones_like(done) if tick.watermark is None else closes > tick.watermark
-        rows = rows.filter(pl.Series(keep)).drop(N, "__old")
+        rows = rows.filter(pl.Series(keep & ~unseen)).drop(N, "__old")
         return rows, panes, pending
+
+    def _is_void(self, rows: pl.DataFrame) -> np.ndarray:
+        """For each window: was all of it taken back? In deltas that is of interest only if none has shown any of it."""
+        if not self.windowing.weighted:
+            return np.zeros(rows.height, np.bool_)
+        void = pl.col(LEFT) <= 0
+        if self._notes_told:
+            void &= pl.col(_TOLD).fill_null(0) == 0
+        result: np.ndarray = rows.select(void)[LEFT].to_numpy()
+        return result
 
     def _owes(self, rows: pl.DataFrame, pending: pl.DataFrame | None) -> np.ndarray:
         """For each window: are there panes of others, merged into it, to be taken back?"""
@@ -403,15 +426,16 @@ class WindowedOperator:
     ) -> pl.DataFrame:
         names = list(self.windowing.aggregates)
         place = pl.int_range(pl.len(), dtype=pl.Int64).alias("__place")
-        parts = [current.with_columns(place, pl.lit(2).alias("__turn"))]
-        if self._retracting:
-            again = chosen.with_columns(place).filter(pl.col("pane_index") > 0)
+        parts = [current.with_columns(place, pl.lit(2).alias("__turn")).filter(~chosen[_VOID])]
+        if self._remembers:
+            chosen = chosen.with_columns(place).filter(pl.lit(self._retracting) | pl.col(_VOID))
+            again = chosen.filter(pl.col(_SHOWN_TIMING).is_not_null())
             if again.height:
                 parts.append(self._taken_back(again, pl.col("pane_index") - 1, names, turn=1))
             if pending is not None:
                 owners = chosen.select(
-                    *self.keys, pl.col(START).alias("__mstart"), pl.col(END).alias("__mend")
-                ).with_columns(place)
+                    *self.keys, pl.col(START).alias("__mstart"), pl.col(END).alias("__mend"), "__place"
+                )
                 gone = pending.join(
                     owners, on=[*self.keys, "__mstart", "__mend"], nulls_equal=True, maintain_order="left"
                 )
@@ -442,14 +466,15 @@ class WindowedOperator:
             for name in partial_columns(self.windowing, rows)
         )
 
-    def _remember(self, rows: pl.DataFrame, shown: np.ndarray, current: pl.DataFrame) -> pl.DataFrame:
-        """What the last pane of each window showed: the next one takes it back."""
+    def _remember(self, rows: pl.DataFrame, shown: np.ndarray, void: np.ndarray, current: pl.DataFrame) -> pl.DataFrame:
+        """What the last pane of each window showed: the next one takes it back. Of void windows it is taken back."""
         places = np.cumsum(shown) - 1
         index = pl.Series(np.where(shown, places, 0))
         mask = pl.Series(shown)
         names = {_SHOWN + name: name for name in self.windowing.aggregates}
         names |= {_SHOWN_TIMING: "pane_timing", _SHOWN_TIME: "__event"}
-        return rows.with_columns(
+        rows = rows.with_columns(
             pl.when(mask).then(current[source].gather(index)).otherwise(pl.col(name)).alias(name)
             for name, source in names.items()
         )
+        return rows.with_columns(pl.when(~pl.Series(void)).then(pl.col(name)).alias(name) for name in names)

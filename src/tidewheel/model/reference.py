@@ -23,6 +23,7 @@ from tidewheel.model.panes import (
     verdict,
 )
 from tidewheel.model.reference_count import CountWindows
+from tidewheel.model.retractable import WEIGHT
 from tidewheel.model.time import Instant
 from tidewheel.model.triggers import State
 from tidewheel.model.windowing import Windowing
@@ -203,6 +204,7 @@ class Reference:
     def _fire(self, before: Instant | None, clock: Instant, touched: set[tuple[Key, Window]]) -> list[Pane]:
         now = self._watermark
         panes: list[Pane] = []
+        gone: set[tuple[Key, Window]] = set()
         ordered = self._ordered()
         next_end = self._next_ends(now)
         for window, key, live in ordered:
@@ -223,17 +225,22 @@ class Reference:
             if self.windowing.early_windows == "next" and not passed and window.end != next_end[key]:
                 fires = False
             if fires or (closing and (live.fresh or live.waiting)):
+                if self._is_void(live) and not live.panes and not live.waiting:
+                    gone.add((key, window))  # nobody has seen anything of it
+                    continue
                 live.finished = self.windowing.trigger.on_fire(
                     live.trigger, passed=passed, clock=clock, touched=is_touched
                 )
                 panes += self._pane(key, window, live, passed=passed, last=live.finished or closing)
                 if live.finished:
                     live.trigger = self.windowing.trigger.start()  # what a finished one has counted is over
-        for window, key, _ in ordered:
-            if now is not None and now >= self.windowing.closes_at(window):
-                del self._keys[key][window]
-                if not self._keys[key]:
-                    del self._keys[key]
+        over = {
+            (key, window) for window, key, _ in ordered if now is not None and now >= self.windowing.closes_at(window)
+        }
+        for key, window in over | gone:
+            del self._keys[key][window]
+            if not self._keys[key]:
+                del self._keys[key]
         return panes
 
     def _next_ends(self, now: Instant | None) -> dict[Key, Instant]:
@@ -245,8 +252,14 @@ class Reference:
         return found
 
     def _pane(self, key: Key, window: Window, live: _Live, *, passed: bool, last: bool) -> list[Pane]:
-        """The pane, after what it takes back."""
+        """The pane, after what it takes back; only that, if nothing is left in the window."""
         mode = self.windowing.mode
+        old = [*live.waiting, *([] if live.shown is None else [live.shown])]
+        taken_back = [replace(pane, retraction=True, last=False) for pane in old]
+        live.waiting, live.shown = [], None
+        if self._is_void(live):
+            live.fresh = []
+            return taken_back
         shown = live.fresh if mode == "delta" else live.elements
         timing = Timing.EARLY if not passed else Timing.LATE if live.past_end else Timing.ON_TIME
         pane = Pane(
@@ -259,13 +272,19 @@ class Reference:
             last=last,
             event_time=self._event_time(window, shown),
         )
-        taken_back = [*live.waiting, *([] if live.shown is None else [live.shown])]
         live.panes += 1
         live.past_end |= passed
         live.fresh = []
-        live.waiting = []
-        live.shown = pane if mode == "retracting" else None
-        return [*(replace(old, retraction=True, last=False) for old in taken_back), pane]
+        if self.windowing.takes_back:
+            live.shown = pane
+        return [*(taken_back if mode == "retracting" else []), pane]
+
+    def _is_void(self, live: _Live) -> bool:
+        """Was all of it taken back? If panes have what came since the last, only as long as there was none."""
+        if not self.windowing.weighted or (self.windowing.mode == "delta" and len(live.fresh) < len(live.elements)):
+            return False
+        left: int = sum(held.row[WEIGHT] for held in live.elements)
+        return left <= 0
 
     def _event_time(self, window: Window, shown: list[_Held]) -> Instant:
         if self.windowing.timestamp == "latest" and shown:

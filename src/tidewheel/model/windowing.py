@@ -45,7 +45,8 @@ class Windowing:
     mode: a pane has what came since the last ("delta"), everything ("value"), or everything after the last pane was
     taken back ("retracting"). lateness: how long after its end a window still takes elements. early_windows: which of
     a key's open windows may give early panes. timestamp: the event time of a pane. allow_loss: take triggers that
-    finish before all accepted elements are shown.
+    finish before all accepted elements are shown. weighted: elements have a weight (see `retractable`), and a window of
+    which all was taken back is as if it had never been.
     """
 
     windows: Windows
@@ -56,6 +57,7 @@ class Windowing:
     early_windows: EarlyWindows = "all"
     timestamp: Timestamp = "end"
     allow_loss: bool = False
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.windows, Windows):
@@ -79,6 +81,15 @@ class Windowing:
             self._check_count()
         elif not self.allow_loss:
             self._check_loss()
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether a result may be taken back: always before the next one, or when nothing is left of its window."""
+        if self.mode == "value" and self.weighted:
+            trigger, merging = self.trigger, self.windows.merging
+            once = self.lateness == 0 or (trigger.finishes and not trigger.fires_late and not merging)
+            return trigger.fires_early or not once
+        return self.mode == "retracting"
 
     def closes_at(self, window: Window) -> Instant:
         """The watermark at which a window gives its last pane and is forgotten: what comes after that is too late.
@@ -108,6 +119,7 @@ class Windowing:
             "mode": (self.mode, "value"),
             "early_windows": (self.early_windows, "all"),
             "timestamp": (self.timestamp, "end"),
+            "weighted": (self.weighted, False),
         }
         for name, (value, only) in given.items():
             if value != only:
@@ -138,4 +150,5 @@ class Windowing:
         options += [] if self.early_windows == "all" else [f"early_windows={self.early_windows!r}"]
         options += [] if self.timestamp == "end" else [f"timestamp={self.timestamp!r}"]
         options += ["allow_loss=True"] if self.allow_loss else []
+        options += ["weighted=True"] if self.weighted else []
         return f"Windowing({', '.join(options)})"
