@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 
 import polars as pl
+from google.protobuf.message import Message
 from job_checks import JOB_TOPICS
 from job_oracles import MINUTE
 from simulator_support import MORNING
@@ -23,14 +24,16 @@ END = 200 * MINUTE
 """So far after the last event a marker lets every window end."""
 
 _EVENTS = {topic: [event for event, home in EVENTS.items() if home.topic == topic] for topic in JOB_TOPICS}
+_NONE = pl.lit(False)
 _SPEEDS, _BRAKES = {20: 12.0, 21: 7.0, 22: 2.0, 23: 0.0}, {20: 0.0, 21: -5.0, 22: -5.0, 23: 0.0}
 """By the second: how a vehicle comes to a standstill."""
 
 
-def traffic(*, seconds: int, rate: float, seed: int) -> pl.DataFrame:
+def traffic(*, seconds: int, rate: float, seed: int, hold: pl.Expr = _NONE) -> pl.DataFrame:
     """What arrives in so many seconds of a morning, in its order. Each third vehicle has another one behind it, which
     does the same 25 seconds later: when the one halts the other comes near. Each fourth brakes hard now and then, and
-    of its events one in ten comes a minute late. Of the arrivals some come twice, as positions do anyway."""
+    of its events one in ten comes a minute late, as those to `hold` do. Of the arrivals some come twice, as positions
+    do anyway."""
     frame = Simulator(start=MORNING, seed=seed, rate=rate).advance(MORNING + seconds * 1_000_000).frame
     ongoing = frame.filter(pl.col("temporal") == "ongoing")
     later = pl.col("event_time", "arrival_time") + pl.duration(seconds=25)
@@ -40,7 +43,7 @@ def traffic(*, seconds: int, rate: float, seed: int) -> pl.DataFrame:
     )
     fourth = pl.col("vehicle") % 4 == 0
     second = pl.when(fourth & (pl.col("event") == "vp")).then(pl.col("event_time").dt.epoch("s") % 40)
-    held = fourth & (pl.col("event_time").dt.epoch("s") % 10 == 7)
+    held = (fourth & (pl.col("event_time").dt.epoch("s") % 10 == 7)) | hold
     return (
         pl.concat([ongoing, followers, twice])
         .with_columns(
@@ -65,14 +68,16 @@ class Uncertain:
                 raise ProviderError("broken", again=False, healthy=True)
 
 
-def fill(log: Log, *, seconds: int, rate: float, seed: int) -> None:
+def fill(
+    log: Log, *, seconds: int, rate: float, seed: int, blocks: tuple[int, int] = (50, 900), hold: pl.Expr = _NONE
+) -> None:
     """Such traffic in uneven blocks, and an end that lets every window close. Some final stops are answered, some are
     unknown, and for some the service is broken."""
-    came = traffic(seconds=seconds, rate=rate, seed=seed)
+    came = traffic(seconds=seconds, rate=rate, seed=seed, hold=hold)
     dice = random.Random(seed)
     start = 0
     while start < came.height:
-        block = came[start : start + dice.randrange(50, 900)]
+        block = came[start : start + dice.randrange(*blocks)]
         start += block.height
         for topic in JOB_TOPICS:
             mine = block.filter(pl.col("event").is_in(_EVENTS[topic]))
@@ -103,9 +108,9 @@ def events_in(log: Log, topics: Sequence[str] = JOB_TOPICS) -> pl.DataFrame:
     return pl.concat(frames, how="diagonal")
 
 
-def put(log: Log, topic: str, frame: pl.DataFrame) -> None:
+def put(log: Log, topic: str, frame: pl.DataFrame, *, message: type[Message] | None = None) -> None:
     """Append events as one block."""
-    message = TOPICS[topic]
+    message = message or TOPICS[topic]
     columns = frame.select(list(message.DESCRIPTOR.fields_by_name))
     times = frame["event_time"].to_arrow()
     values = encode_columns(message, columns, event_time=times, ingestion_time=frame["arrival_time"].to_arrow())
