@@ -182,15 +182,17 @@ def unordered(pane: Pane) -> Pane:
     return replace(pane, values={**pane.values, "values": sorted(pane.values["values"])})
 
 
-def frame_of(elements: Sequence[Element]) -> pl.DataFrame:
+def frame_of(elements: Sequence[Element], *, weighted: bool = False) -> pl.DataFrame:
     rows = {
         "event_time": pl.Series([element.time for element in elements], dtype=pl.Int64).cast(INSTANT),
         "key": [element.key[0] for element in elements],
         "value": [element.values["value"] for element in elements],
         "goal": [element.values["goal"] for element in elements],
     }
-    weights = [element.values.get(WEIGHT, 1) for element in elements]
-    return pl.DataFrame(rows, schema=SCHEMA).with_columns(pl.Series(WEIGHT, weights, pl.Int8))
+    frame = pl.DataFrame(rows, schema=SCHEMA)
+    if not weighted:
+        return frame
+    return frame.with_columns(pl.Series(WEIGHT, [element.values[WEIGHT] for element in elements], pl.Int8))
 
 
 def panes_of(frame: pl.DataFrame, names: Sequence[str]) -> list[Pane]:
@@ -230,7 +232,7 @@ def on_operator(
     before: int | None = None
     for elements, watermark, clock in script:
         after = watermark if before is None else before if watermark is None else max(before, watermark)
-        frame = prepared(stage, frame_of(elements))
+        frame = prepared(stage, frame_of(elements, weighted=windowing.weighted))
         good, rejected = operator.judge(frame, before)
         late = [] if rejected is None else [rejected]
         halves = []
