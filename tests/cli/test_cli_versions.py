@@ -50,7 +50,7 @@ def test_a_new_version_catches_up_beside_the_old_one_and_readers_are_switched_to
             return log.topic_info(POSITIONS).next_offsets[0] - log.committed(run).get((POSITIONS, 0), 0)
 
         eventually(lambda: lag("jobs") < 500, "the old version has done the history, and goes on")
-        with Running("run", jobs, "--least", 2, "--version", "v2", "--max-events-per-batch", 500, *here) as second:
+        with Running("run", jobs, "--least", 2, "--version", "v2", "--max-events-per-batch", 250, *here) as second:
             # Into topics of its own, over all of the history, in small batches: at first it is behind.
             eventually(lambda: count(f"{ROUTES}.v2"), "the new version has begun")
             said = inside("compare", ROUTES, f"{ROUTES}.v2", *here, code=1).stdout

@@ -79,7 +79,8 @@ def test_outside_of_a_batch_nothing_is_known():
 
 
 @pytest.mark.parametrize(
-    ("bound", "travel"), [(None, [1, 12, 25]), (0, []), (10, []), (20, [1]), (21, [1, 12]), (99, [1, 12, 25])]
+    ("bound", "travel"),
+    [(None, [1, 12, 25]), (0, []), (9, []), (10, [1]), (19, [1]), (20, [1, 12]), (99, [1, 12, 25])],
 )
 def test_only_rows_that_may_be_late_travel_beside_their_aggregates(spark, tmp_path, bound, travel):
     (tmp_path / "none").mkdir()
