@@ -232,7 +232,7 @@ def _at_once(
     if not len(details) or details.null_count:
         return None
     url, message = details.flatten()
-    if message.null_count or not pc.all(pc.equal(url, _TYPE_PREFIX + wanted)).as_py():
+    if message.null_count or not pc.all(pc.equal(url, (_TYPE_PREFIX + wanted).encode())).as_py():
         return None
     times = [name for name in ENVELOPE_COLUMNS if name in batch.schema.names]
     fields = [message.type.field(number).name for number in range(message.type.num_fields)]

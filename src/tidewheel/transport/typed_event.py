@@ -32,7 +32,8 @@ def typed_event(message: Any, files: FileDescriptorSet, only: frozenset[str] | N
         own.message_type.append(_part(message, only))
         carried = f".{_PACKAGE}.Message"
     details = own.message_type.add(name="Details")
-    details.field.add(name="type_url", number=1, type="TYPE_STRING", label="LABEL_OPTIONAL")
+    # As bytes: it is only compared, so nobody need look whether each is text.
+    details.field.add(name="type_url", number=1, type="TYPE_BYTES", label="LABEL_OPTIONAL")
     details.field.add(name="value", number=2, type="TYPE_MESSAGE", type_name=carried, label="LABEL_OPTIONAL")
     event = own.message_type.add(name="Event")
     for number, name in enumerate(_TIMES, start=1):
