@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from tidewheel.engine.run import Progress, Run
     from tidewheel.engine.session import session
     from tidewheel.engine.sql import sql
-    from tidewheel.engine.stream import KeyedStream, Stream, WindowedStream, stream
+    from tidewheel.engine.stream import KeyedStream, Stream, stream
+    from tidewheel.engine.windowed_stream import WindowedStream
     from tidewheel.model import aggregates as agg
     from tidewheel.model import triggers, windows
     from tidewheel.model.lookup import Lookup
@@ -102,7 +103,7 @@ _HOMES = {
     "reader_function": "engine.options",
     "KeyedStream": "engine.stream",
     "Stream": "engine.stream",
-    "WindowedStream": "engine.stream",
+    "WindowedStream": "engine.windowed_stream",
     "stream": "engine.stream",
     "Result": "engine.result",
     "Lookup": "model.lookup",

@@ -16,7 +16,8 @@ from tidewheel.bench.streams import BATCHES, TOPIC, Dataset, reading_type
 from tidewheel.engine.options import reader_function
 from tidewheel.engine.query import PARCELS, ReaderHalf, with_state
 from tidewheel.engine.result import Result
-from tidewheel.engine.stream import Stream, WindowedStream, stream
+from tidewheel.engine.stream import Stream, stream
+from tidewheel.engine.windowed_stream import WindowedStream
 from tidewheel.model import aggregates as agg
 from tidewheel.model import watermarks
 from tidewheel.model.windows import Windows

@@ -22,7 +22,8 @@ from tidewheel.bench.spark_bench import FEW, MANY, started_spark
 from tidewheel.bench.streams import BATCHES, Dataset
 from tidewheel.bench.window_bench import Bench
 from tidewheel.bench.window_queries import Measured, best, ours, windowed
-from tidewheel.engine.stream import WindowedStream, stream
+from tidewheel.engine.stream import stream
+from tidewheel.engine.windowed_stream import WindowedStream
 from tidewheel.model import aggregates as agg
 from tidewheel.model import triggers, watermarks
 from tidewheel.model.windows import fixed, sliding

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,21 +17,19 @@ from tidewheel.engine.input import FrameInput, LogInput
 from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.matched import Matched, PatternMatch
+from tidewheel.engine.windowed_stream import WindowedStream, unretracted
 from tidewheel.errors import DefinitionError
-from tidewheel.model.aggregate import Aggregate
 from tidewheel.model.deduplicate import deduplicate
 from tidewheel.model.lookup import Lookup
 from tidewheel.model.previous import previous
 from tidewheel.model.process import DataType, Process, ProcessFunction, StateColumn
 from tidewheel.model.repeats import Repeats
-from tidewheel.model.retractable import WEIGHT, retractable
+from tidewheel.model.retractable import WEIGHT
 from tidewheel.model.rowwise import check_rowwise
 from tidewheel.model.time import duration
-from tidewheel.model.triggers import Trigger, default
-from tidewheel.model.unmerged import unmerged
 from tidewheel.model.watermarks import Strategy
-from tidewheel.model.windowing import EarlyWindows, Mode, Timestamp, Windowing
-from tidewheel.model.windows import Count, Windows
+from tidewheel.model.windowing import Timestamp, Windowing
+from tidewheel.model.windows import Windows
 from tidewheel.patterns.matcher import Matcher
 from tidewheel.patterns.pattern import Pattern
 from tidewheel.transport.log import Log, Topic
@@ -39,7 +37,7 @@ from tidewheel.transport.log import Log, Topic
 if TYPE_CHECKING:
     from tidewheel.engine.result import Result
 
-__all__ = ["KeyedStream", "Stream", "WindowedStream", "stream"]
+__all__ = ["KeyedStream", "Stream", "stream"]
 
 _TIME = "event_time"
 _NONE_TAKEN_BACK = (
@@ -443,7 +441,7 @@ class KeyedStream:
             kind = "a pattern" if isinstance(what, Matched) else "a process function"
             kind = "a lookup" if isinstance(what, LookedUp) else kind
             raise DefinitionError(
-                f"{what!r}: the rows before it may be taken back, which {kind} cannot follow; {_unretracted(source)}"
+                f"{what!r}: the rows before it may be taken back, which {kind} cannot follow; {unretracted(source)}"
             )
         stage = Stage(source.ops, self.keys, what, dict(source.schema))
         twice = {name for before in source.stages for name in before.streams} & {*stage.streams}
@@ -454,121 +452,6 @@ class KeyedStream:
         retracting = what.takes_back if isinstance(what, Windowing) else source.retracting
         schema = result_schema(stage)
         return Result(source.input, (*source.stages, stage), (), schema, retracting)
-
-
-@dataclass(frozen=True)
-class WindowedStream:
-    """A stream cut into windows; `aggregate` says what is computed.
-
-    >>> import tidewheel as tw
-    >>> from tidewheel.testing import Script
-    >>> def counted(events):
-    ...     each = tw.triggers.after_watermark(early=tw.triggers.each_batch())
-    ...     return events.window(tw.windows.fixed("10 s")).trigger(each).accumulate("delta").aggregate(n=tw.agg.count())
-    >>> rows = Script().add(at="12:00:01", v=1).add(at="12:00:02", v=1).batch().add(at="12:00:03", v=1).end()
-    >>> [(pane["timing"], pane["n"]) for pane in rows.run(counted)]
-    [('EARLY', 2), ('ON_TIME', 1)]
-    """
-
-    keyed: KeyedStream
-    windows: Windows
-    lateness: int = 0
-    timestamp: Timestamp = "end"
-    when: Trigger = field(default_factory=default)
-    early_windows: EarlyWindows = "all"
-    allow_loss: bool = False
-    mode: Mode = "value"
-
-    def trigger(
-        self, trigger: Trigger, *, early_windows: EarlyWindows = "all", allow_loss: bool = False
-    ) -> WindowedStream:
-        """When results come: see `triggers`. With `early_windows="next"` only the open window that ends next gives
-        early results. A trigger that would lose rows is refused unless `allow_loss`."""
-        return replace(self, when=trigger, early_windows=early_windows, allow_loss=allow_loss)
-
-    def accumulate(self, mode: Mode) -> WindowedStream:
-        """How results of one window relate: each is what came since the last (`delta`), or everything (`value`), or
-        everything, after the last one was taken back (`retracting`)."""
-        return replace(self, mode=mode)
-
-    def aggregate(self, **aggregates: Aggregate) -> Result:
-        """What is computed: a column for each.
-
-        >>> import tempfile
-        >>> import tidewheel as tw
-        >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-        >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
-        >>> result = (
-        ...     tw.stream(log, "input.vehicle-position", type=VehiclePosition)
-        ...     .key_by("route")
-        ...     .window(tw.windows.fixed("1 min"), lateness="10 s")
-        ...     .trigger(tw.triggers.after_watermark(early=tw.triggers.every("5 s"), late=tw.triggers.each_batch()))
-        ...     .accumulate("retracting")
-        ...     .aggregate(vehicles=tw.agg.distinct("vehicle"), fastest=tw.agg.max("speed"))
-        ... )
-        >>> list(result.schema)[:5]
-        ['route', 'window_start', 'window_end', 'vehicles', 'fastest']
-        """
-        source = self.keyed.stream
-        if source.retracting and isinstance(self.windows, Count):
-            raise DefinitionError(
-                f"{self.windows!r}: the rows before it may be taken back, and windows of so many rows cannot follow; "
-                f"use windows of time, or {_unretracted(source)}"
-            )
-        if source.retracting:
-            weighted = dict(source.schema) | {WEIGHT: pl.Int8()}
-            instead = _unretracted(source)
-            aggregates = {name: retractable(given, weighted, instead=instead) for name, given in aggregates.items()}
-            weight = pl.when(pl.col("retraction")).then(-1).otherwise(1).cast(pl.Int8).alias(WEIGHT)
-            keyed = replace(self.keyed, stream=source._with(RowOp("with_columns", (weight,))))
-        else:
-            keyed = self.keyed
-        windowing = Windowing(
-            windows=self.windows,
-            aggregates=aggregates,
-            trigger=self.when,
-            mode=self.mode,
-            lateness=self.lateness,
-            early_windows=self.early_windows,
-            timestamp=self.timestamp,
-            allow_loss=self.allow_loss,
-            weighted=source.retracting,
-        )
-        _check_columns(windowing, keyed)
-        kept = {name: unmerged(given, keyed.stream.schema) for name, given in aggregates.items()}
-        return keyed._staged(replace(windowing, aggregates=kept))
-
-
-def _unretracted(source: Stream) -> str:
-    """How to have rows none of which is taken back."""
-    if any(isinstance(stage.what, Windowing) for stage in source.stages):
-        return (
-            'use accumulate("delta") in the window before it, or accumulate("value") with a trigger that gives one '
-            "result for each window"
-        )
-    return "say stream(..., retracting=False) if none of its rows has a retraction that is true"
-
-
-def _check_columns(windowing: Windowing, keyed: KeyedStream) -> None:
-    there = keyed.stream.schema
-    for name, aggregate in windowing.aggregates.items():
-        assert isinstance(aggregate, Aggregate)
-        for column in aggregate.columns:
-            if column not in there and column != WEIGHT:
-                raise DefinitionError(
-                    f"aggregate {name}: there is no column {column!r} for {aggregate!r}; there are {', '.join(there)}"
-                )
-        if name in keyed.keys:
-            raise DefinitionError(f"aggregate {name}: a key has that name already; give the aggregate another")
-        try:
-            aggregate.dtype(pl.Schema(there))
-        except pl.exceptions.PolarsError as error:
-            raise DefinitionError(f"aggregate {name}: {aggregate!r} cannot be computed: {error}") from None
-    for column in windowing.trigger.inputs:
-        if column not in there:
-            raise DefinitionError(
-                f"trigger: there is no column {column!r} for {windowing.trigger!r}; there are {', '.join(there)}"
-            )
 
 
 def _named(given: Mapping[str, Any]) -> list[pl.Expr]:

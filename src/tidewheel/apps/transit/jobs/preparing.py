@@ -6,7 +6,8 @@ from typing import Final, cast
 
 import polars as pl
 
-from tidewheel.engine.stream import KeyedStream, Stream, WindowedStream
+from tidewheel.engine.stream import KeyedStream, Stream
+from tidewheel.engine.windowed_stream import WindowedStream
 from tidewheel.model import triggers
 from tidewheel.model.geo import cell
 from tidewheel.model.time import Duration, duration
