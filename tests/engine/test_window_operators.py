@@ -95,6 +95,42 @@ def test_a_row_touches_few_of_many_windows(windows):
     assert store.rows < 20_000 // 16 * 3, "about a frame read, a frame written, and the list of frames"
 
 
+@pytest.mark.parametrize(
+    ("trigger", "lateness", "as_they_are"),
+    [
+        (tr.after_watermark(early=tr.each_batch()), 0, False),
+        (tr.after_watermark(early=tr.each_batch()), 3, True),
+        (tr.after_watermark(early=tr.each_batch(), late=tr.each_batch()), 3, False),
+        (tr.all_of(tr.after_watermark(), tr.after_count(2)), 0, False),
+        (tr.any_of(tr.after_watermark(), tr.after_count(2)), 0, True),
+        (tr.repeatedly(tr.any_of(tr.after_watermark(), tr.after_count(2))), 3, False),
+    ],
+)
+def test_rows_are_aggregated_before_the_shuffle_unless_a_window_may_finish_before_it_closes(
+    trigger, lateness, as_they_are
+):
+    windowing = Windowing(wn.fixed(5), AGGREGATES, trigger=trigger, lateness=lateness, allow_loss=True)
+    operator = WindowedOperator(windowing, ["key"])
+    rows = pl.DataFrame({"key": ["a"] * 3, "value": [1] * 3, "__time": [1, 2, 3]})
+    assert operator.first_half(rows, None).height == (3 if as_they_are else 1)
+
+
+FINISHING = st.sampled_from(
+    [
+        tr.after_watermark(early=tr.each_batch()),
+        tr.after_watermark(early=tr.repeatedly(tr.after_count(2))),
+        tr.all_of(tr.after_watermark(), tr.after_count(2)),
+        tr.or_finally(tr.repeatedly(tr.after_count(2)), tr.after_watermark()),
+    ]
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(windowing=windowings(triggers=FINISHING), script=scripts(), parts=st.integers(1, 3))
+def test_triggers_that_finish_with_the_watermark_give_the_panes_of_the_reference(windowing, script, parts):
+    assert on_operator(windowing, script, cut=lambda rows: parts) == on_reference(windowing, script)
+
+
 @settings(max_examples=100, deadline=None)
 @given(
     windowing=windowings(

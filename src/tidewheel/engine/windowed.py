@@ -46,8 +46,9 @@ class WindowedOperator:
         self.windowing = windowing
         self.keys = list(keys)
         self._trigger = compile_trigger(windowing.trigger)
-        # Whether an event still finds its window open is known here only: such events come as they are.
-        self.takes_rows = windowing.trigger.finishes
+        # Whether an event still finds its window open is known here only if that may have been finished before it is
+        # closed: such events come as they are.
+        self.takes_rows = windowing.trigger.finishes and (windowing.trigger.may_finish or windowing.lateness > 0)
         self._retracting = windowing.mode == "retracting"
         # Without retractions before each pane the last one is still taken back if nothing is left of its window.
         self._remembers = windowing.takes_back
