@@ -85,6 +85,12 @@ def test_what_grew_into_a_result_that_was_taken_back_does_not_come_again(log):
     assert table(log, topic) == {("b", 0, 5): 3}
 
 
+def test_a_last_result_that_another_row_replaced_does_not_come_again_when_a_larger_window_follows(log):
+    for kind in ("back", ""):
+        topic = put(log, [("a", 0, 10, "last")], [("a", 0, 10, kind), ("a", 0, 20)])
+        assert table(log, topic) == {("a", 0, 20): 2}
+
+
 def test_a_result_that_was_the_last_of_its_window_has_not_grown(log):
     counted = [("a", 1, 2, "last"), ("a", 1, 7, "last"), ("a", 2, 4), ("a", 0, 9)]
     assert table(log, put(log, counted)) == {("a", 1, 2): 0, ("a", 1, 7): 1, ("a", 0, 9): 3}

@@ -81,12 +81,13 @@ def final_table(log: Log, topic: str, *, nested: bool = False) -> FinalTable:
     """
     frames: list[pl.DataFrame] = []
     for frame in frames_of(log, topic):
-        frames.append(_latest(frame, nested))
+        # What has grown is let go only together with all that came before it, which it has replaced.
+        frames.append(_latest(frame, nested=True))
         if len(frames) > _MOST_FRAMES:
-            frames = [_latest(pl.concat(frames, how="diagonal"), nested)]
+            frames = [_latest(pl.concat(frames, how="diagonal"), nested=nested)]
     rows = pl.concat(frames, how="diagonal") if frames else pl.DataFrame(schema={KEY: pl.String})
     windowed = _windowed(rows)
-    rows = _latest(rows, nested)
+    rows = _latest(rows, nested=nested)
     if windowed and "retraction" in rows.columns:
         rows = rows.filter(~pl.col("retraction").fill_null(False))
     return FinalTable(topic, rows.drop(_COURSE, strict=False), windowed, _until(log, topic))
@@ -180,7 +181,7 @@ def _windowed(frame: pl.DataFrame) -> bool:
     return {*_WINDOW} <= {*frame.columns}
 
 
-def _latest(frame: pl.DataFrame, nested: bool) -> pl.DataFrame:
+def _latest(frame: pl.DataFrame, *, nested: bool) -> pl.DataFrame:
     """Without rows that later ones replace. Those that take back others stay: what had grown into what they take back
     does not come again."""
     if not _windowed(frame):
