@@ -9,12 +9,13 @@ import pyarrow as pa
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.transport import codec
 from tidewheel.transport.log import records
+from tidewheel.transport.registry import type_name
 
 START = 1_760_000_000_000_000
 """The event time of the first position."""
 
 
-def positions(numbers: range, *, journey: str = "journey") -> pa.RecordBatch:
+def positions(numbers: range, *, journey: str = "journey", typed: bool = True) -> pa.RecordBatch:
     """One position for each number: of the vehicle of that number, a second after the one before."""
     numbered = np.array(numbers)
     columns = pl.DataFrame(
@@ -30,4 +31,4 @@ def positions(numbers: range, *, journey: str = "journey") -> pa.RecordBatch:
     )
     times = pa.array(START + numbered * 1_000_000)
     values = codec.encode_columns(VehiclePosition, columns, event_time=times, ingestion_time=START)
-    return records(values, event_times=times)
+    return records(values, event_times=times, type=type_name(VehiclePosition) if typed else None)

@@ -57,6 +57,7 @@ def test_rows_become_events(spark, log, tmp_path):
     assert not seventh.HasField("ingestion_time")
     keys = [key for batch in log.read("out", 0, 0) for key in batch.records["key"].to_pylist()]
     assert b"1/7" in keys
+    assert {batch.type for batch in log.read("out", 0, 0)} == {CELL}
 
 
 def test_a_batch_that_is_run_again_is_written_once_and_has_the_same_bytes(spark, log, tmp_path):

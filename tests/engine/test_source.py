@@ -63,6 +63,20 @@ def test_a_topic_is_read_into_columns(spark, log):
     assert dict(frame.dtypes)["speed"] == "float"
 
 
+def test_blocks_whose_type_is_known_and_others_are_read_together(spark, log, tmp_path):
+    log.append("a", positions(range(5)))
+    log.append("a", positions(range(5, 10), typed=False))
+    strange = codec.encode(codec.pack(DeadLetter(reason="none"), event_time=START))
+    log.append("a", records([strange], type="tidewheel.v1.DeadLetter"))
+    log.append("a", positions(range(10, 15)))
+    for options in ({}, {"maxEventsPerBatch": 5}):
+        frame = reader(spark, log, stream=True, malformed="keep", **options)
+        rows, _ = collect_stream(frame, tmp_path / f"c{len(options)}")
+        assert sorted(row.vehicle for row in rows if row._error is None) == list(range(15))
+        (error,) = (row._error for row in rows if row._error is not None)
+        assert error == f"carries tidewheel.v1.DeadLetter, expected {POSITION}"
+
+
 def test_without_a_type_the_records_come_as_they_are(spark, log):
     log.append("a", records([b"\xff\x00", b""], keys=[b"k", None]))
     rows = reader(spark, log, of=None).orderBy("offset").collect()

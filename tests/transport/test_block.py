@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidewheel.errors import LogError
 from tidewheel.model.summary import Summary
-from tidewheel.transport.block import decode_header, decode_payload, encode_header, encode_payload
+from tidewheel.transport.block import decode_header, decode_payload, encode_header, encode_payload, type_in_header
 from tidewheel.transport.event_pb2 import BlockHeader
 from tidewheel.transport.log import FETCHED
 
@@ -63,6 +63,7 @@ def test_payloads_of_version_1_are_read(golden: str, offsets: list[int]) -> None
 
 def test_headers_of_version_1_are_read() -> None:
     assert decode_header(base64.b64decode(HEADER_1)) == SUMMARY
+    assert type_in_header(base64.b64decode(HEADER_1)) is None
 
 
 def test_a_header_of_a_newer_version_is_refused() -> None:
@@ -103,3 +104,4 @@ def test_payloads_come_back(content: list[tuple[bytes | None, bytes, int]], spar
 )
 def test_headers_come_back(summary: Summary) -> None:
     assert decode_header(encode_header(summary)) == summary
+    assert type_in_header(encode_header(summary, type="a.B")) == "a.B"

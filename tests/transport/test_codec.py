@@ -15,7 +15,7 @@ from tidewheel.apps.transit.transit_pb2 import Arrival, VehiclePosition
 from tidewheel.errors import DefinitionError, MalformedError, UnknownTypeError
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import DeadLetter, Event, Punctuation
-from tidewheel.transport.registry import TypeRegistry, types
+from tidewheel.transport.registry import TypeRegistry, type_name, types
 
 INSTANTS = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)  # the years 1 to 9999
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)
@@ -44,6 +44,7 @@ def packed(fields, event_time, ingestion_time):
     return codec.pack(message, event_time=event_time, ingestion_time=ingestion_time)
 
 
+KIND = type_name(VehiclePosition)
 COLUMNS = [*codec.ENVELOPE_COLUMNS, *types.schema(VehiclePosition).names]
 
 
@@ -93,6 +94,26 @@ def test_decoding_in_one_pass_or_with_care_gives_the_same(rows, bare):
     # A record that is none makes it look at each of them.
     careful = codec.decode_columns(VehiclePosition, pa.array([*values, b"\xff"], pa.binary())).columns
     assert at_once.equals(careful, check_metadata=True)
+    known = codec.decode_columns(VehiclePosition, pa.array(values, pa.binary()), carried=KIND)
+    assert known.columns.equals(careful, check_metadata=True)
+    assert not known.errors
+
+
+def test_events_of_a_known_type_are_decoded_without_looking_at_its_name_and_others_with():
+    named = codec.encode(codec.pack(VehiclePosition(vehicle=7), event_time=5))
+    strange = named.replace(b"VehiclePosition", b"VehicleXosition")
+    values = pa.array([named, strange], pa.binary())
+    assert codec.decode_columns(KIND, values, carried=KIND).columns["vehicle"].to_pylist() == [7, 7]
+    for carried in (None, "tidewheel.transit.v1.Other"):
+        decoded = codec.decode_columns(KIND, values, carried=carried)
+        assert decoded.columns["vehicle"].to_pylist() == [7]
+        assert [place for place, _ in decoded.errors] == [1]
+
+
+def test_a_malformed_event_is_found_among_those_of_a_known_type():
+    good = codec.encode(codec.pack(VehiclePosition(vehicle=7), event_time=5))
+    decoded = codec.decode_columns(KIND, pa.array([good, b"\xff", good], pa.binary()), carried=KIND)
+    assert (decoded.rows.to_pylist(), [place for place, _ in decoded.errors]) == ([0, 2], [1])
 
 
 @given(st.lists(EVENTS, min_size=1, max_size=10), st.frozensets(st.sampled_from(COLUMNS), min_size=1))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -104,6 +105,23 @@ class TestBlocks:
                     )
                 assert position <= log.topic_info("news").next_offsets[partition]
             assert sorted(seen) == list(range(len(times)))
+
+    def test_records_are_of_a_type_if_all_that_are_read_together_are(self, log: Log) -> None:
+        typed = {kind: records([b"x"] * 3, keys=[b"k"] * 3, type=kind) for kind in ("a.One", "a.Two")}
+        untyped = records([b"x"], keys=[b"k"])
+        log.append("news", typed["a.One"])
+        log.append("news", pa.concat_batches([typed["a.Two"], typed["a.Two"]]))
+        log.append("news", pa.concat_batches([typed["a.One"], typed["a.Two"]]))
+        log.append("news", pa.concat_batches([typed["a.One"], untyped]))
+        log.append("news", untyped)
+        found = {batch.records.column("offset")[0].as_py(): batch.type for batch in read(log, "news")}
+        at = offsets(read(log, "news"))
+        assert [found.get(at[place]) for place in (0, 3, 9, 15, 19)] in (
+            ["a.One", "a.Two", None, None, None],
+            [None] * 5,  # a log need not know
+        )
+        inside = next(iter(log.read("news", 0, at[1], limit=1)))
+        assert inside.type == found[at[0]]
 
     def test_as_many_as_fit_the_limit_but_at_least_one(self, log: Log) -> None:
         for _ in range(5):

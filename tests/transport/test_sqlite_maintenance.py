@@ -113,25 +113,27 @@ class TestCompaction:
 
     def test_the_times_of_a_compacted_block_are_those_of_all_that_was_appended(self, log: Log) -> None:
         log.create_topic("state", compact=True)
-        log.append("state", records([b"1", b"2"], keys=[b"a", b"b"], event_times=[100, 200]))
+        log.append("state", records([b"1", b"2"], keys=[b"a", b"b"], event_times=[100, 200], type="a.B"))
         log.append("state", records([b"3"], keys=[b"b"], event_times=[300]))
         (before, _), _ = log.blocks("state", 0, 0), log.maintain()
         (after, _) = log.blocks("state", 0, 0)
         assert (before.summary.count, after.summary.count) == (2, 1)
         assert after.summary.max_event_time == before.summary.max_event_time == 200
         assert after.summary.skew == before.summary.skew
+        assert [batch.type for batch in read(log, "state")] == ["a.B", None]
 
     def test_the_times_of_a_block_of_which_nothing_is_left_go_to_the_next(self, log: Log) -> None:
         log.create_topic("state", compact=True)
         log.append("state", records([b"1"], keys=[b"a"], event_times=[900], punctuations=[800]))
         log.append("state", records([b"2"], keys=[b"a"], event_times=[50], punctuations=[40]))
-        log.append("state", records([b"3"], keys=[b"b"], event_times=[300]))
+        log.append("state", records([b"3"], keys=[b"b"], event_times=[300], type="a.B"))
         log.append("state", records([b"4"], keys=[b"a"], event_times=[400], punctuations=[700]))
         before = merge(block.summary for block in log.blocks("state", 0, 0))
         log.maintain()
         blocks = log.blocks("state", 0, 0)
         after = merge(block.summary for block in blocks)
         assert [block.first_offset for block in blocks] == [2, 3]
+        assert [batch.type for batch in read(log, "state")] == ["a.B", None]
         for known in ("max_plausible", "min_event_time", "max_event_time"):
             assert getattr(after, known) == getattr(before, known) is not None
         assert max(after.punctuations) == 800

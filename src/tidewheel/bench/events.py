@@ -9,7 +9,7 @@ from tidewheel.apps.transit.simulator import Simulator
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.transport import codec
 from tidewheel.transport.log import records
-from tidewheel.transport.registry import types
+from tidewheel.transport.registry import type_name, types
 
 __all__ = ["TOPIC", "columns_of", "encoded", "positions"]
 
@@ -47,4 +47,4 @@ def encoded(columns: pa.RecordBatch) -> pa.RecordBatch:
         event_time=event_time,
         ingestion_time=columns.column("arrival_time"),
     )
-    return records(values, event_times=event_time)
+    return records(values, event_times=event_time, type=type_name(VehiclePosition))

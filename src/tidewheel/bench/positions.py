@@ -95,7 +95,7 @@ def position_dataset(folder: Path, events: int, vehicles: int) -> Dataset:
         for block in part.iter_slices(_BLOCK):
             times = block["event_time"].to_arrow()
             values = encode_columns(VehiclePosition, block.select(fields), event_time=times, ingestion_time=times)
-            log.append(TOPIC, records(values, event_times=times))
+            log.append(TOPIC, records(values, event_times=times, type=type_name(VehiclePosition)))
         write_file(folder / f"{name}.files", batch, part.select("event_time", "operator", "vehicle", "speed"))
     return Dataset(
         per_batch * BATCHES, vehicles, log, folder / f"{name}.files", TOPIC, type_name(VehiclePosition), _COLUMNS

@@ -67,11 +67,12 @@ def inside(group: str, data: Dataset, result: Result, *, buckets: int = 2, tasks
             first = batch * data.per_batch + task * share
             begin = time.process_time()
             end = first + share if task < tasks - 1 else (batch + 1) * data.per_batch
-            fetched = [part.records for part in data.log.read(data.topic, 0, first, end=end)]
+            fetched = list(data.log.read(data.topic, 0, first, end=end))
             spent["fetching from the log"] += time.process_time() - begin
             begin = time.process_time()
-            table = pa.concat_batches(fetched)
-            columns = decode_columns(data.kind, table.column("value"), only=half.columns.get(data.topic)).columns
+            table = pa.concat_batches([part.records for part in fetched])
+            only, carried = half.columns.get(data.topic), fetched[0].type
+            columns = decode_columns(data.kind, table.column("value"), only=only, carried=carried).columns
             for name in ("append_time", "key"):
                 columns = columns.append_column(f"_{name}", table.column(name))
             pieces.append(DecodedBatch(data.topic, 0, columns))

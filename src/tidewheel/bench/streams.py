@@ -110,7 +110,7 @@ def append(log: Log, frame: pl.DataFrame, *, block: int = _BLOCK) -> None:
     for part in frame.iter_slices(block):
         times = part["event_time"].cast(pl.Int64).to_arrow()
         values = encode_columns(reading_type(), part.select("key", "value"), event_time=times, ingestion_time=times)
-        log.append(TOPIC, records(values, event_times=times))
+        log.append(TOPIC, records(values, event_times=times, type=reading_type()))
 
 
 def dataset(folder: Path, events: int, keys: int) -> Dataset:

@@ -70,7 +70,7 @@ def _records(frame: pl.DataFrame, target: ParcelTarget, address: str, clock: Ins
     keys = pa.repeat(pa.scalar(_ALL, pa.binary()), frame.height) if target.marked else None
     if target.key:
         keys = pc.binary_join_element_wise(*(_part(frame[name]) for name in target.key), b"/")
-    return records(values, keys=keys, event_times=event_time)
+    return records(values, keys=keys, event_times=event_time, type=target.type)
 
 
 def _part(column: pl.Series) -> pa.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -84,20 +84,25 @@ def _batch(log: Log, options: ReadOptions, batch: Batch, info: ReadInfo) -> Deco
 def _fetch(log: Log, pieces: Sequence[Piece]) -> Iterator[Batch]:
     """The records of each piece, in batches worth decoding at once."""
     for piece in pieces:
-        held: list[pa.RecordBatch] = []
+        held: list[Batch] = []
         count = 0
         for batch in log.read(piece.topic, piece.partition, piece.start, end=piece.end):
-            held.append(batch.records)
+            held.append(batch)
             count += batch.records.num_rows
             if count >= _AT_ONCE:
-                yield Batch(piece.topic, piece.partition, _concat(held))
+                yield _concat(held)
                 held, count = [], 0
         if held:
-            yield Batch(piece.topic, piece.partition, _concat(held))
+            yield _concat(held)
 
 
-def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+def _concat(batches: Sequence[Batch]) -> Batch:
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    types = {batch.type for batch in batches}
+    together = pa.concat_batches([batch.records for batch in batches])
+    return replace(first, records=together, type=first.type if len(types) == 1 else None)
 
 
 def _raw(batch: Batch) -> pa.RecordBatch:
@@ -121,7 +126,9 @@ def _decoded(
 ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
     """The events in columns, and their records."""
     name = options.types[batch.topic]
-    decoded = decode_columns(name, batch.records.column("value"), only=only, registry=registry_for(options.log, name))
+    registry = registry_for(options.log, name)
+    values = batch.records.column("value")
+    decoded = decode_columns(name, values, only=only, carried=batch.type, registry=registry)
     good = decoded.columns
     fetched = batch.records
     if decoded.errors or decoded.markers:

@@ -90,7 +90,7 @@ class _Sink:
         keys = columns.get("_key")
         if self._options.key:
             keys = pc.binary_join_element_wise(*(_part(columns[name]) for name in self._options.key), b"/")
-        return records(values, keys=keys, event_times=event_time), columns.get("_topic")
+        return records(values, keys=keys, event_times=event_time, type=self._options.type), columns.get("_topic")
 
     def _append(self, messages: list[WriterCommitMessage | None], batch_id: int | None) -> None:
         written = [message for message in messages if isinstance(message, _Written)]

@@ -242,7 +242,7 @@ def _records(given: _Given, bundle: Bundle) -> pa.RecordBatch:
             ingestion_time=frame["ingestion_time"].to_arrow(),
             registry=registry_for(given.log.address, given.message),
         )
-        parts.append(records(values, event_times=times))
+        parts.append(records(values, event_times=times, type=given.message))
     if bundle.watermark is not None or not bundle.rows:
         marker = encode(pack(Punctuation(), event_time=None))
         parts.append(records([marker], punctuations=[bundle.watermark]))

@@ -30,6 +30,7 @@ __all__ = [
     "drafts",
     "encode_header",
     "encode_payload",
+    "type_in_header",
 ]
 
 BLOCK_RECORDS = 10_000
@@ -68,6 +69,7 @@ class Draft:
     payload: bytes
     event_times: npt.NDArray[np.int64]
     punctuations: tuple[Instant, ...]
+    type: str | None
 
     def header(self, *, append_time: Instant, future_tolerance: Duration) -> bytes:
         """The header of the block when it is appended at this time."""
@@ -78,7 +80,8 @@ class Draft:
                 untimed=self.count - len(self.event_times),
                 future_tolerance=future_tolerance,
                 punctuations=self.punctuations,
-            )
+            ),
+            type=self.type,
         )
 
 
@@ -93,7 +96,16 @@ def drafts(batch: pa.RecordBatch) -> Iterator[Draft]:
             payload=encode_payload(part.column("key"), part.column("value")),
             event_times=times,
             punctuations=tuple(marks),
+            type=_common_type(part.column("type")),
         )
+
+
+def _common_type(types: pa.DictionaryArray) -> str | None:
+    """The type of all records, if they have the same."""
+    numbers = types.indices
+    if numbers.null_count or (numbers.to_numpy() != numbers[0].as_py()).any():
+        return None
+    return str(types[0].as_py())
 
 
 def _cuts(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
@@ -153,8 +165,8 @@ def decode_payload(payload: bytes, *, first_offset: int, append_time: Instant) -
     return pa.RecordBatch.from_arrays([offsets, times, batch.column("key"), batch.column("value")], schema=FETCHED)
 
 
-def encode_header(summary: Summary) -> bytes:
-    """The header that keeps this summary."""
+def encode_header(summary: Summary, *, type: str | None = None) -> bytes:  # as the field is called
+    """The header that keeps this summary, and the message type that all records carry if they carry one."""
     return BlockHeader(
         version=_VERSION,
         count=summary.count,
@@ -167,7 +179,13 @@ def encode_header(summary: Summary) -> bytes:
         skew_bins=summary.skew.keys(),
         skew_counts=summary.skew.values(),
         punctuations=summary.punctuations,
+        type=type or "",
     ).SerializeToString()
+
+
+def type_in_header(data: bytes) -> str | None:
+    """The message type that a header keeps."""
+    return BlockHeader.FromString(data).type or None
 
 
 def decode_header(data: bytes) -> Summary:

@@ -179,9 +179,11 @@ def decode_columns(
     values: pa.Array,
     *,
     only: frozenset[str] | None = None,
+    carried: str | None = None,
     registry: TypeRegistry = types,
 ) -> Decoded:
-    """Decode a batch of events that carry one type; with `only`, at least these columns."""
+    """Decode a batch of events that carry one type; with `only`, at least these columns. `carried`: the type that all
+    of them are known to carry, so that it need not be looked up in each (see `Batch.type`)."""
     wanted = type_name(of)
     handler = registry.handler(of)
     if isinstance(values, pa.ChunkedArray):
@@ -189,7 +191,7 @@ def decode_columns(
     taken = set(ENVELOPE_COLUMNS).intersection(registry.schema(of).names)
     if taken:
         raise DefinitionError(f"{wanted} has a field {', '.join(sorted(taken))}, which is the envelope's; rename it")
-    whole = _at_once(wanted, values, only, registry)
+    whole = _at_once(wanted, values, only, registry, named=carried != wanted)
     if whole is not None:
         return Decoded(whole, pa.array(np.arange(whole.num_rows)), ())
     envelopes = decode_envelopes(values, registry=registry)
@@ -221,18 +223,18 @@ def decode_columns(
 
 
 def _at_once(
-    wanted: str, values: pa.Array, only: frozenset[str] | None, registry: TypeRegistry
+    wanted: str, values: pa.Array, only: frozenset[str] | None, registry: TypeRegistry, *, named: bool
 ) -> pa.RecordBatch | None:
     """Envelopes and what they carry in one pass, if nothing is unusual about any of them."""
     try:
-        batch = registry.event_handler(wanted, only).array_to_record_batch(values)
+        batch = registry.event_handler(wanted, only, named=named).array_to_record_batch(values)
     except ValueError:  # malformed, another type, or JSON: to be told apart with more care
         return None
     details = batch.column("details")
     if not len(details) or details.null_count:
         return None
-    url, message = details.flatten()
-    if message.null_count or not pc.all(pc.equal(url, (_TYPE_PREFIX + wanted).encode())).as_py():
+    *urls, message = details.flatten()
+    if message.null_count or not all(pc.all(pc.equal(url, (_TYPE_PREFIX + wanted).encode())).as_py() for url in urls):
         return None
     times = [name for name in ENVELOPE_COLUMNS if name in batch.schema.names]
     fields = [message.type.field(number).name for number in range(message.type.num_fields)]

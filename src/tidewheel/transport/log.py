@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from tidewheel.errors import DefinitionError, TopicNotFoundError
@@ -45,10 +46,11 @@ RECORDS = pa.schema(
         pa.field("value", pa.binary(), nullable=False),
         pa.field("event_time", pa.timestamp("us", "UTC")),
         pa.field("punctuation", pa.timestamp("us", "UTC")),
+        pa.field("type", pa.dictionary(pa.int32(), pa.string())),
     ]
 )
-"""What is appended. `event_time` and `punctuation` (see `Punctuation`) only feed the block's header: they are in the
-value already."""
+"""What is appended. `event_time`, `punctuation` (see `Punctuation`) and `type` only feed the block's header: they are
+in the value already."""
 
 FETCHED = pa.schema(
     [
@@ -78,15 +80,18 @@ def records(
     keys: Sequence[bytes | None] | pa.Array | None = None,
     event_times: Sequence[Instant | None] | pa.Array | None = None,
     punctuations: Sequence[Instant | None] | pa.Array | None = None,
+    type: str | None = None,  # as the source's option is called
 ) -> pa.RecordBatch:
-    """Records ready to be appended.
+    """Records ready to be appended. `type`: the message type that all the values carry, if they are binary events of
+    one type: readers need not look at each of them then.
 
     >>> records([b"one", b"two"], keys=[b"a", None], event_times=[1, None]).num_rows
     2
     """
     count = len(values)
+    kinds = None if type is None else pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), [type])
     columns = []
-    for column, given in zip(RECORDS, (keys, values, event_times, punctuations), strict=True):
+    for column, given in zip(RECORDS, (keys, values, event_times, punctuations, kinds), strict=True):
         if given is None:
             columns.append(pa.nulls(count, column.type))
         elif isinstance(given, (pa.Array, pa.ChunkedArray)):
@@ -140,11 +145,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Records of one partition in the order of their offsets; `records` has the schema `FETCHED`."""
+    """Records of one partition in the order of their offsets; `records` has the schema `FETCHED`. `type`: the message
+    type that all of them carry as binary events, where the log knows it."""
 
     topic: str
     partition: int
     records: pa.RecordBatch
+    type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

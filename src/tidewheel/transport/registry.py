@@ -62,7 +62,7 @@ class TypeRegistry:
     def __init__(self, *, entry_point_group: str | None = None) -> None:
         self._classes: dict[str, type[Message]] = {}
         self._handlers: dict[str, Any] = {}
-        self._event_handlers: dict[str, dict[frozenset[str] | None, Any]] = {}
+        self._event_handlers: dict[str, dict[tuple[frozenset[str] | None, bool], Any]] = {}
         self._schemas: dict[str, pa.Schema] = {}
         self._definitions: dict[str, bytes] = {}
         self._group = entry_point_group
@@ -155,18 +155,21 @@ class TypeRegistry:
                 self._handlers[key] = pool.get_for_message(descriptor)
             return self._handlers[key]
 
-    def event_handler(self, name: str | type[Message], only: frozenset[str] | None = None) -> Any:
+    def event_handler(
+        self, name: str | type[Message], only: frozenset[str] | None = None, *, named: bool = True
+    ) -> Any:
         """The converter of whole events that carry this type, in one pass; with `only`, of these fields of the envelope
-        and the message alone, if they can be had alone."""
+        and the message alone, if they can be had alone. `named`: with the name of the type that each event has."""
         key = type_name(name)
         with self._lock:
             handlers = self._event_handlers.setdefault(key, {})
-            if only not in handlers:
+            if (only, named) not in handlers:
                 message = self.message_class(name).DESCRIPTOR
-                descriptor = typed_event(message, FileDescriptorSet.FromString(self.definition(key)), only)
+                files = FileDescriptorSet.FromString(self.definition(key))
+                descriptor = typed_event(message, files, only, named=named)
                 pool = ptars.HandlerPool([descriptor.file], config=_COLUMNS)
-                handlers[only] = pool.get_for_message(descriptor)
-            return handlers[only]
+                handlers[only, named] = pool.get_for_message(descriptor)
+            return handlers[only, named]
 
     def schema(self, name: str | type[Message]) -> pa.Schema:
         """The type's fields as Arrow columns."""

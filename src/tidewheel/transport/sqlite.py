@@ -198,7 +198,7 @@ class SqliteLog(Log):
             count = after - first if limit is None else min(after - first, limit)
             position = block.next_offset
             if count:
-                yield Batch(topic, partition, records.slice(first, count))
+                yield Batch(topic, partition, records.slice(first, count), block.type)
             if limit is not None:
                 limit -= count
 

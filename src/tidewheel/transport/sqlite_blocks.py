@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tidewheel.model.time import Instant
-from tidewheel.transport.block import decode_payload
+from tidewheel.transport.block import decode_payload, type_in_header
 
 __all__ = ["StoredBlock", "block_after", "headers_after", "remove_blocks"]
 
@@ -36,6 +36,11 @@ class StoredBlock(NamedTuple):
     def records(self) -> pa.RecordBatch:
         """Its records, with the schema `FETCHED`."""
         return decode_payload(self.data, first_offset=self.first_offset, append_time=self.append_time)
+
+    @property
+    def type(self) -> str | None:
+        """The message type that all of its records carry, if it is known."""
+        return type_in_header(self.header)
 
 
 def block_after(

@@ -18,7 +18,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from tidewheel.model.summary import merge
-from tidewheel.transport.block import decode_header, encode_header, encode_payload
+from tidewheel.transport.block import decode_header, encode_header, encode_payload, type_in_header
 from tidewheel.transport.sqlite_blocks import StoredBlock, block_after, remove_blocks
 from tidewheel.transport.sqlite_database import Database
 
@@ -96,7 +96,7 @@ def _rewrite(
     """Put a smaller block in the place of this one; False if it was changed by somebody else meanwhile."""
     kept = records.filter(keep)
     data = encode_payload(kept.column("key"), kept.column("value"), kept.column("offset"))
-    header = encode_header(replace(decode_header(block.header), count=kept.num_rows))
+    header = encode_header(replace(decode_header(block.header), count=kept.num_rows), type=block.type)
     with database.writing() as connection:
         same = connection.execute(
             "SELECT 1 FROM block WHERE topic = ? AND partition = ? AND first_offset = ? AND payload = ? AND header = ?",
@@ -144,5 +144,5 @@ def _hand_on(connection: sqlite3.Connection, topic: int, partition: int, block: 
     )
     connection.execute(
         "UPDATE block SET header = ? WHERE topic = ? AND partition = ? AND first_offset = ?",
-        (encode_header(told), topic, partition, first),
+        (encode_header(told, type=type_in_header(header)), topic, partition, first),
     )

@@ -18,8 +18,11 @@ _PACKAGE = "tidewheel.typed"
 _TIMES = ("event_time", "ingestion_time")
 
 
-def typed_event(message: Any, files: FileDescriptorSet, only: frozenset[str] | None = None) -> Descriptor:
-    """An event that carries this message, which the files define; with `only`, with these fields of both alone."""
+def typed_event(
+    message: Any, files: FileDescriptorSet, only: frozenset[str] | None = None, *, named: bool = True
+) -> Descriptor:
+    """An event that carries this message, which the files define; with `only`, with these fields of both alone.
+    `named`: with the name of the message's type."""
     pool = descriptor_pool.DescriptorPool()
     own = FileDescriptorProto(name="tidewheel/typed_event.proto", package=_PACKAGE, syntax="proto3")
     stamp = FileDescriptorProto()
@@ -32,8 +35,8 @@ def typed_event(message: Any, files: FileDescriptorSet, only: frozenset[str] | N
         own.message_type.append(_part(message, only))
         carried = f".{_PACKAGE}.Message"
     details = own.message_type.add(name="Details")
-    # As bytes: it is only compared, so nobody need look whether each is text.
-    details.field.add(name="type_url", number=1, type="TYPE_BYTES", label="LABEL_OPTIONAL")
+    if named:  # as bytes: it is only compared, so nobody need look whether each is text
+        details.field.add(name="type_url", number=1, type="TYPE_BYTES", label="LABEL_OPTIONAL")
     details.field.add(name="value", number=2, type="TYPE_MESSAGE", type_name=carried, label="LABEL_OPTIONAL")
     event = own.message_type.add(name="Event")
     for number, name in enumerate(_TIMES, start=1):

@@ -17,7 +17,7 @@ from tidewheel.apps.transit.hfp_topic import TopicInfo
 from tidewheel.model.time import Instant
 from tidewheel.transport import codec
 from tidewheel.transport.log import records
-from tidewheel.transport.registry import types
+from tidewheel.transport.registry import type_name, types
 
 __all__ = ["Row", "to_records"]
 
@@ -74,7 +74,7 @@ def to_records(message: type[ProtobufMessage], rows: Sequence[Row]) -> pa.Record
         [pa.array(column, schema.field(name).type) for name, column in columns.items()], names=list(columns)
     )
     values = codec.encode_columns(message, batch, event_time=event_time, ingestion_time=pa.array(received, pa.int64()))
-    return records(values, keys=told["key"], event_times=event_time)
+    return records(values, keys=told["key"], event_times=event_time, type=type_name(message))
 
 
 def _others(reported: Sequence[int | None], known: Sequence[int]) -> list[int | None]:

@@ -17,6 +17,7 @@ from tidewheel.ingest.processor import Processed
 from tidewheel.model.time import Instant, format_instant
 from tidewheel.transport import codec
 from tidewheel.transport.log import records
+from tidewheel.transport.registry import type_name
 
 __all__ = ["Chunk"]
 
@@ -66,7 +67,7 @@ class Chunk:
                     message, batch, event_time=event_time, ingestion_time=times(rows, "arrival")
                 )
                 keys = self._names.key.take(pa.array(rows["vehicle"]))
-                batches[topic] = records(values, keys=keys, event_times=event_time)
+                batches[topic] = records(values, keys=keys, event_times=event_time, type=type_name(message))
         return Processed(topics=batches, filtered=filtered)
 
     def messages(self) -> list[Message]:
