@@ -29,7 +29,7 @@ from tidewheel.transport.log import (
     TopicInfo,
     check_topic_name,
 )
-from tidewheel.transport.sqlite_blocks import block_after, headers_after
+from tidewheel.transport.sqlite_blocks import blocks_after, headers_after
 from tidewheel.transport.sqlite_database import Database
 from tidewheel.transport.sqlite_maintenance import Maintenance
 from tidewheel.transport.sqlite_producer import Appender, SqliteProducer
@@ -45,6 +45,7 @@ __all__ = ["SqliteLog"]
 
 _POLL_SECONDS = (0.02, 0.05)
 _END = 2**63 - 1
+_AHEAD = 1 << 20  # bytes that are fetched at a time
 
 
 class SqliteLog(Log):
@@ -183,24 +184,29 @@ class SqliteLog(Log):
     def _read(
         self, topic: str, partition: int, number: int, position: int, end: int, limit: int | None
     ) -> Iterator[Batch]:
+        ahead = 0  # who stops after the first block has read no more than that
         while position < end and limit != 0:
             with self._database.reading() as connection:
                 row = find_partition(connection, topic, partition)
                 if row.topic != number:
                     raise LogError(f"topic {topic!r} was deleted and made anew while it was read")
                 check_offset(row, topic, partition, position)
-                block = block_after(connection, number, partition, position, end)
-            if block is None:
+                blocks = blocks_after(connection, number, partition, position, end, size=ahead)
+            ahead = _AHEAD
+            for block in blocks:
+                records = block.records()
+                offsets = records.column("offset").to_numpy()
+                first, after = offsets.searchsorted([position, end]).tolist()
+                count = after - first if limit is None else min(after - first, limit)
+                position = block.next_offset
+                if count:
+                    yield Batch(topic, partition, records.slice(first, count), block.type)
+                if limit is not None:
+                    limit -= count
+                    if not limit:
+                        return
+            if not blocks:
                 return
-            records = block.records()
-            offsets = records.column("offset").to_numpy()
-            first, after = offsets.searchsorted([position, end]).tolist()
-            count = after - first if limit is None else min(after - first, limit)
-            position = block.next_offset
-            if count:
-                yield Batch(topic, partition, records.slice(first, count), block.type)
-            if limit is not None:
-                limit -= count
 
     def commit(self, group: str, positions: Positions) -> None:
         """Note how far a consumer group has come."""

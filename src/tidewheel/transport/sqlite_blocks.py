@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidewheel.model.time import Instant
 from tidewheel.transport.block import decode_payload, type_in_header
 
-__all__ = ["StoredBlock", "block_after", "headers_after", "remove_blocks"]
+__all__ = ["StoredBlock", "block_after", "blocks_after", "headers_after", "remove_blocks"]
 
 # The last block that begins at or before the position holds it, unless compaction has left a gap there.
 _FROM = """
@@ -47,12 +47,27 @@ def block_after(
     connection: sqlite3.Connection, topic: int, partition: int, position: int, end: int
 ) -> StoredBlock | None:
     """The first block that has a place for an offset at or after the position, if it begins before `end`."""
-    row = connection.execute(
+    return next(iter(blocks_after(connection, topic, partition, position, end, size=0)), None)
+
+
+def blocks_after(
+    connection: sqlite3.Connection, topic: int, partition: int, position: int, end: int, *, size: int
+) -> list[StoredBlock]:
+    """The blocks that have a place for an offset at or after the position and begin before `end`: the first, and as
+    many more as it takes to have so many bytes."""
+    rows = connection.execute(
         "SELECT first_offset, next_offset, append_time, header, payload, data "
-        f"FROM block JOIN payload ON payload.id = block.payload WHERE {_FROM} ORDER BY block.first_offset LIMIT 1",
+        f"FROM block JOIN payload ON payload.id = block.payload WHERE {_FROM} ORDER BY block.first_offset",
         {"topic": topic, "partition": partition, "position": position, "end": end},
-    ).fetchone()
-    return StoredBlock(*row) if row else None
+    )
+    found: list[StoredBlock] = []
+    for row in rows:
+        found.append(StoredBlock(*row))
+        size -= len(found[-1].data)
+        if size <= 0:
+            break
+    rows.close()
+    return found
 
 
 def headers_after(
