@@ -16,7 +16,7 @@ __all__ = ["from_bytes", "pack", "to_bytes", "unpack"]
 
 _VERSION = 1
 _HEAD = struct.Struct("<BI")
-_LARGE = 100_000
+_LARGE = 2_000_000  # bytes; below that compressing takes longer than carrying
 
 
 def to_bytes(frame: pl.DataFrame, *, compression: Literal["uncompressed", "lz4", "zstd"] = "uncompressed") -> bytes:

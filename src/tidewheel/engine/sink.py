@@ -26,7 +26,7 @@ from tidewheel.transport.type_topic import publish_types
 __all__ = ["BatchSink", "StreamSink"]
 
 _SPECIAL = (*ENVELOPE_COLUMNS, "_topic", "_key")
-_PACKED = pa.ipc.IpcWriteOptions(compression="zstd")
+_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass
