@@ -22,8 +22,10 @@ from tidewheel.model import aggregates as agg
 from tidewheel.model import watermarks
 from tidewheel.model.windows import Windows
 
-__all__ = ["Measured", "batches_of", "best", "drained", "last_batch", "ours", "parcels", "windowed"]
+__all__ = ["REPEAT", "Measured", "batches_of", "best", "drained", "last_batch", "ours", "parcels", "windowed"]
 
+REPEAT = 3
+"""How often each side is run."""
 _number = count()
 
 
@@ -110,7 +112,7 @@ def last_batch(query: Any) -> dict[str, Any] | None:
     return fields if fields is not None and "addBatch" in fields["durationMs"] else None
 
 
-def best(sides: Mapping[str, Callable[[], Measured]], *, repeat: int = 3) -> dict[str, Measured]:
+def best(sides: Mapping[str, Callable[[], Measured]], *, repeat: int = REPEAT) -> dict[str, Measured]:
     """Each side's fastest of a few runs, taken in turn, so that what disturbs the machine disturbs all of them, and all
     of them are as warm: Java compiles what is run often, and is done with it after some runs only."""
     found: dict[str, Measured] = {}

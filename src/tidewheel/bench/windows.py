@@ -2,8 +2,8 @@
 
 Both sides run in one warm session, with state in RocksDB and its changelog in the checkpoint, over the same events in
 eight batches, into a sink that does nothing. A time is the sum of the batches' `triggerExecution` without the first
-(which starts processes); of two runs in turn each side's faster counts. Spark gets the settings that suit it best. Ours
-hands the state operator's rows to the sink as they are.
+(which starts processes); of several runs in turn each side's fastest counts. Spark gets the settings that suit it best.
+Ours hands the state operator's rows to the sink as they are.
 """
 
 from __future__ import annotations
