@@ -166,7 +166,7 @@ def decode_payload(payload: bytes, *, first_offset: int, append_time: Instant) -
     return pa.RecordBatch.from_arrays([offsets, times, batch.column("key"), batch.column("value")], schema=FETCHED)
 
 
-def encode_header(summary: Summary, *, type: str | None = None) -> bytes:  # as the field is called
+def encode_header(summary: Summary, *, type: str | None = None) -> bytes:
     """The header that keeps this summary, and the message type that all records carry if they carry one."""
     return BlockHeader(
         version=_VERSION,

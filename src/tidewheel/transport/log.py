@@ -80,7 +80,7 @@ def records(
     keys: Sequence[bytes | None] | pa.Array | None = None,
     event_times: Sequence[Instant | None] | pa.Array | None = None,
     punctuations: Sequence[Instant | None] | pa.Array | None = None,
-    type: str | None = None,  # as the source's option is called
+    type: str | None = None,
 ) -> pa.RecordBatch:
     """Records ready to be appended. `type`: the message type that all the values carry, if they are binary events of
     one type: readers need not look at each of them then.
