@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_ARGS ?=
 TEST_ARGS ?=
-TEST_WORKERS ?= 2
+# Three keep two cores busy, since tests also wait; each may take 3 GB.
+TEST_WORKERS ?= $(shell awk '/^MemTotal/ { print ($$2 > 12000000) ? 3 : 2 }' /proc/meminfo 2>/dev/null || echo 2)
 BENCH_ARGS ?=
 CASES ?= ../shared/conformance
 
@@ -34,7 +35,7 @@ web: setup ## the page of the live map, when its sources changed (npm; Node.js f
 demo: setup web ## simulator, log, all jobs and the live map, until Ctrl-C (DEMO_ARGS="--for 30s")
 	@$(BIN)/tidewheel demo $(DEMO_ARGS)
 
-test: setup web ## all tests, two at a time (TEST_ARGS="-k name", TEST_WORKERS=4)
+test: setup web ## all tests, several at a time (TEST_ARGS="-k name", TEST_WORKERS=4)
 	@$(BIN)/python web/build.py test
 	@$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
 
