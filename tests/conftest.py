@@ -24,9 +24,10 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSeri
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first: what is left for the end is short, so no worker waits for another."""
-    slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    """Files with slow tests come first, then those with long ones. What is left for the end is short, so that no worker
+    waits for another."""
+    files = {kind: {item.path for item in items if item.get_closest_marker(kind)} for kind in ("slow", "long")}
+    items.sort(key=lambda item: (item.path not in files["slow"], item.path not in files["long"]))
 
 
 @pytest.fixture(scope="session")

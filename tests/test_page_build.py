@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "web"
 TOOLS = ROOT / "build" / "web-tools"

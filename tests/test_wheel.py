@@ -21,6 +21,8 @@ from tidewheel.serve.page import Page
 from tidewheel.transport import codec
 from tidewheel.transport.log import open_log, records
 
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = PurePosixPath("tidewheel/serve/page")
 NOT_OURS = (".git", ".venv", "node_modules", "build", "dist", "__pycache__", ".*_cache", ".hypothesis", "*.tw*")

@@ -11,6 +11,8 @@ from rich.console import Console
 from tidewheel.bench.figures import show, write
 from tidewheel.bench.foundation import measure
 
+pytestmark = pytest.mark.long
+
 EVENTS = 10_000
 
 

@@ -17,6 +17,8 @@ from tidewheel.bench.window_queries import parcels
 from tidewheel.engine.halves import Parcel
 from tidewheel.engine.operator import RESULTS
 
+pytestmark = pytest.mark.long
+
 EVENTS, VEHICLES = 32_000, 40
 SECOND = 1_000_000
 

@@ -7,6 +7,8 @@ import pytest
 from tidewheel.bench.__main__ import main
 from tidewheel.bench.serve import PARTS, measure
 
+pytestmark = pytest.mark.long
+
 
 @pytest.mark.slow
 def test_a_short_run_gives_every_figure(tmp_path):

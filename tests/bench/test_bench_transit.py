@@ -27,6 +27,8 @@ from tidewheel.engine.launch import run
 from tidewheel.model.time import instant
 from tidewheel.transport.log import open_log, records
 
+pytestmark = pytest.mark.long
+
 
 def sample(at: float, *, lag: int = 0, java: int = 0, rate: float = 700) -> Sample:
     return Sample(

@@ -16,6 +16,8 @@ from tidewheel.bench.window_queries import Measured, drained
 from tidewheel.bench.windows import PARTS
 from tidewheel.model import watermarks
 
+pytestmark = pytest.mark.long
+
 EVENTS = 8_000
 
 

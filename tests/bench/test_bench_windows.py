@@ -18,6 +18,8 @@ from tidewheel.engine.halves import Parcel
 from tidewheel.engine.operator import RESULTS
 from tidewheel.model.windows import fixed, sliding
 
+pytestmark = pytest.mark.long
+
 EVENTS = 8_000
 SPAN = 100_000_000
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from browser_support import Screen, centre
 from playwright.sync_api import expect
 from serve_support import CELLS, counts, stop_of, vehicles
 
 from tidewheel.model.time import now
 from tidewheel.serve import serve
+
+pytestmark = pytest.mark.long
 
 SECOND = 1_000_000
 HERE = CELLS["here"]

@@ -11,6 +11,8 @@ from serve_support import stop_of, vehicles
 
 from tidewheel.model.time import now
 
+pytestmark = pytest.mark.long
+
 SECOND = 1_000_000
 STOP = (24.9, 60.2)
 

@@ -10,6 +10,8 @@ from serve_support import CELLS, counts, hexadecimal, vehicles
 from tidewheel.model.time import now
 from tidewheel.serve import serve
 
+pytestmark = pytest.mark.long
+
 SECOND = 1_000_000
 HERE = CELLS["here"]
 PLACE = centre(HERE)

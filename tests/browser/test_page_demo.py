@@ -15,6 +15,8 @@ from tidewheel.model.time import Instant, now
 from tidewheel.transport import codec
 from tidewheel.transport.log import Log, open_log
 
+pytestmark = pytest.mark.long
+
 SECOND = 1_000_000
 STOP = (24.9414, 60.1719)
 SPEEDS = (14.0, 9.0, 4.0, 0.0)

@@ -9,6 +9,8 @@ from serve_support import CELLS, counts, hexadecimal, vehicles
 
 from tidewheel.model.time import now
 
+pytestmark = pytest.mark.long
+
 SECOND = 1_000_000
 HERE = CELLS["here"]
 THERE = neighbour(HERE)

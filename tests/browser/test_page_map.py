@@ -21,6 +21,8 @@ from tidewheel.apps.transit.lines import lines
 from tidewheel.apps.transit.transit_pb2 import CellFlow
 from tidewheel.model.time import now
 
+pytestmark = pytest.mark.long
+
 SECOND = 1_000_000
 HERE = CELLS["here"]
 THERE = neighbour(HERE)

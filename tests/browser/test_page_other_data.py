@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 import pyarrow as pa
+import pytest
 from browser_support import centre, far, near, neighbour
 from playwright.sync_api import expect
 from serve_support import CELLS, hexadecimal
@@ -14,6 +15,8 @@ from tidewheel.transport.dynamic import define_message
 from tidewheel.transport.log import Log, records
 from tidewheel.transport.registry import TypeRegistry
 from tidewheel.transport.type_topic import publish_types
+
+pytestmark = pytest.mark.long
 
 HERE = CELLS["here"]
 PLACE = centre(HERE)

@@ -9,6 +9,8 @@ from serve_support import CELLS, counts, hexadecimal, stop_of, vehicles
 
 from tidewheel.model.time import now
 
+pytestmark = pytest.mark.long
+
 SECOND = 1_000_000
 HERE = CELLS["here"]
 PLACE = centre(HERE)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from browser_support import centre
 from playwright.sync_api import expect
 from serve_support import CELLS, counts, hexadecimal, stop_of
 
 from tidewheel.model.time import now
+
+pytestmark = pytest.mark.long
 
 SECOND = 1_000_000
 HERE = CELLS["here"]
@@ -62,7 +65,10 @@ def test_a_past_that_plays_moves_on_and_becomes_live_when_it_has_caught_up(log, 
     shown.until("since => window.tidewheel.app.clock.now() > since + 4000", told)
     counts(log, {HERE: 9}, end=end + 5 * SECOND)
     shown.shows("vehicle-distribution", {KEY: 9})
+    since = shown.tell("() => window.tidewheel.app.clock.now()")
     shown.until("time => window.tidewheel.app.state.status.value.event_time >= time", (end + 4 * SECOND) // 1_000)
+    # Long enough to be seen when it is played, even if frames take their time.
+    shown.until("since => window.tidewheel.app.clock.now() > since + 4000", since)
     counts(log, {HERE: 5}, end=end + 60 * SECOND)
     shown.shows("vehicle-distribution", {KEY: 5})
 

@@ -13,6 +13,8 @@ from tidewheel.apps.transit.jobs import vehicle_cell as template
 from tidewheel.transport.final_table import final_table
 from tidewheel.transport.log import open_log
 
+pytestmark = pytest.mark.long
+
 SIMULATE = ["simulate", "--steady", "--speed", "max", "--start", "2026-03-02T06:15:00Z", "--rate", 300, "--for", "40s"]
 
 ALL = [getattr(jobs, name) for name in jobs.__all__]

@@ -8,6 +8,7 @@ import os
 import signal
 from collections import Counter
 
+import pytest
 import zstandard
 from cli_support import Running, eventually, lines, tidewheel
 from hfp_messages import hfp, topic
@@ -21,6 +22,8 @@ from tidewheel.model.time import format_instant, instant
 from tidewheel.transport import codec
 from tidewheel.transport.final_table import compare, final_table
 from tidewheel.transport.log import open_log
+
+pytestmark = pytest.mark.long
 
 BEGIN = instant("2026-03-02T06:15:00Z")
 SECOND = 1_000_000

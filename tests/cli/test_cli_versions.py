@@ -9,6 +9,8 @@ from cli_support import Running, eventually, lines, tidewheel
 
 from tidewheel.transport.log import open_log
 
+pytestmark = pytest.mark.long
+
 SIMULATE = ["simulate", "--rate", 60, "--steady"]
 JOBS = """
 import polars as pl

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,18 @@ CASES = load(FOLDER) if FOLDER.is_dir() else []
 PATTERNS = load_patterns(FOLDER) if FOLDER.is_dir() else []
 
 
+def each(runners: Mapping[str, object]) -> list[object]:
+    """Their names; Spark takes its time."""
+    return [pytest.param(name, marks=pytest.mark.long if name == "spark" else ()) for name in runners]
+
+
 @pytest.fixture(scope="module")
 def verdicts() -> Callable[[str], list[Verdict]]:
     """What a runner makes of all cases: they run together, once."""
     return functools.cache(lambda name: judge(CASES, RUNNERS[name]))
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("runner", each(RUNNERS))
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{case.file}-{case.name}" for case in CASES])
 def test_the_answer_is_as_the_case_says(number, runner, verdicts):
     assert verdicts(runner)[number].complaints == []
@@ -41,7 +46,7 @@ def test_a_runner_that_gives_nothing_is_found_out(shared):
     assert len(accused) > len(CASES) * 0.8
 
 
-@pytest.mark.parametrize("runner", RUNNERS)
+@pytest.mark.parametrize("runner", each(RUNNERS))
 def test_only_cases_that_say_why_are_answered_another_way(runner, shared, verdicts):
     assert sorted(verdict.case.name for verdict in verdicts(runner) if verdict.another_way) == [
         "aligned_delay",
@@ -137,7 +142,7 @@ def pattern_verdicts() -> Callable[[str], list[PatternVerdict]]:
     return functools.cache(lambda name: judge_patterns(PATTERNS, PATTERN_RUNNERS[name]))
 
 
-@pytest.mark.parametrize("runner", PATTERN_RUNNERS)
+@pytest.mark.parametrize("runner", each(PATTERN_RUNNERS))
 @pytest.mark.parametrize("number", range(len(PATTERNS)), ids=[f"{case.file}-{case.name}" for case in PATTERNS])
 def test_a_pattern_matches_as_the_case_says(number, runner, pattern_verdicts):
     assert pattern_verdicts(runner)[number].complaints == []

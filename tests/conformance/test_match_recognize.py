@@ -19,6 +19,7 @@ def test_the_rows_are_as_the_case_says(query):
     assert verdict.complaints == []
 
 
+@pytest.mark.long
 def test_the_rows_are_the_same_on_spark(shared, spark):
     verdicts = judge_queries(QUERIES, on_spark)
     assert [(verdict.case.name, verdict.complaints) for verdict in verdicts if not verdict.passed] == []
@@ -56,6 +57,7 @@ def test_a_query_is_compared_row_by_row_in_any_order(tmp_path, skip, expected, c
     assert len(verdict.complaints) == complaints
 
 
+@pytest.mark.long
 def test_faults_are_found_on_spark_too(tmp_path, spark):
     (tmp_path / "match_recognize").mkdir()
     for number, (skip, expected) in enumerate(

@@ -11,6 +11,8 @@ from orders import INPUT, put, read
 
 import tidewheel as tw
 
+pytestmark = pytest.mark.long
+
 ROWS = [(second + 0.5, "fi" if second % 3 else "se", (second * 37) % 23 - 5) for second in range(120)]
 PLUS = pl.col("amount") + 100
 UNLIKE = pl.col("amount") * 1_000_000_000 + pl.col("at")  # no two are equal

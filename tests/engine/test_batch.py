@@ -21,6 +21,8 @@ from tidewheel.transport import codec
 from tidewheel.transport.final_table import compare, final_table
 from tidewheel.transport.log import records
 
+pytestmark = pytest.mark.long
+
 POSITIONS, ARRIVALS = "input.vehicle-position", "input.arrival"
 SECONDS = 200
 

@@ -10,6 +10,8 @@ from orders import INPUT, put, rows
 
 import tidewheel as tw
 
+pytestmark = pytest.mark.long
+
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
 ORDERS = [(1, "fi", 5), (2, "se", 7), (3, "fi", 1), (12, "fi", 5), (2, "se", 7), (31, "fi", 1), (38, "se", 2)]
 

@@ -14,6 +14,8 @@ from tidewheel.model.panes import Element, Pane
 from tidewheel.model.reference import Reference
 from tidewheel.model.time import now
 
+pytestmark = pytest.mark.long
+
 SECOND = 1_000_000
 START = 1_760_000_000 * SECOND
 DELAY = 5 * SECOND

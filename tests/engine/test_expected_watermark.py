@@ -16,6 +16,8 @@ import tidewheel as tw
 from tidewheel.engine.expected_watermark import expect, expected
 from tidewheel.engine.halves import Dealer, Parcel, Rows
 
+pytestmark = pytest.mark.long
+
 SECOND = 1_000_000
 START = 1_760_000_000 * SECOND
 

@@ -135,6 +135,7 @@ with tw.open_log(sys.argv[1]) as log:
 """
 
 
+@pytest.mark.long
 def test_that_java_is_gone_is_told(log, tmp_path):
     log.append(INPUT, positions(range(10)))
     command = [sys.executable, "-c", JAVA_IS_KILLED, log.address, str(tmp_path / "c")]

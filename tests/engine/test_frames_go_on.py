@@ -9,6 +9,8 @@ from pyspark.errors import StreamingQueryException
 
 import tidewheel as tw
 
+pytestmark = pytest.mark.long
+
 SCHEMA = "at TIMESTAMP, country STRING, amount BIGINT"
 
 

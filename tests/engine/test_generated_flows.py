@@ -20,6 +20,8 @@ from tidewheel.testing import Script
 from tidewheel.testing.rows import MIDNIGHT
 from tidewheel.testing.running import run_on_spark
 
+pytestmark = pytest.mark.long
+
 # Spark's workers cannot import what is beside this file.
 cloudpickle.register_pickle_by_value(process_functions)
 

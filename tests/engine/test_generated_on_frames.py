@@ -41,6 +41,8 @@ from tidewheel.model.panes import END_OF_TIME, Element
 from tidewheel.model.reference import Reference
 from tidewheel.model.windowing import Windowing
 
+pytestmark = pytest.mark.long
+
 HOUR = 3_600_000_000
 START = 1_761_393_600_000_000  # 25 October 2025, 12:00 UTC; the clocks are changed in the following night
 DELAY = 4 * HOUR

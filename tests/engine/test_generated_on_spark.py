@@ -19,6 +19,8 @@ from tidewheel.engine.halves import METRICS
 from tidewheel.model import windows as wn
 from tidewheel.model.windowing import Windowing
 
+pytestmark = pytest.mark.long
+
 cloudpickle.register_pickle_by_value(sys.modules[windowing_cases.__name__])  # custom windows are functions of it
 
 Case = tuple[Windowing, list[Step]]

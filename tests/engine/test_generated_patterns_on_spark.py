@@ -25,6 +25,8 @@ from tidewheel.model.panes import END_OF_TIME
 from tidewheel.patterns.matcher import Matcher
 from tidewheel.patterns.reference import PatternReference
 
+pytestmark = pytest.mark.long
+
 SECOND = 1_000_000
 DELAY = 2 * SECOND
 FILES = 9

@@ -15,6 +15,8 @@ from tidewheel.transport.codec import decode_columns, encode_columns
 from tidewheel.transport.log import records
 from tidewheel.transport.sqlite import SqliteLog
 
+pytestmark = pytest.mark.long
+
 TOPIC = "input.vehicle-position"
 # When a block was appended, and when its messages were received: one was overtaken by others.
 BLOCKS = [(10.2, [9.9]), (11.1, [10.9, 11.0]), (11.4, [10.8, 11.3]), (30.0, [28.9])]

@@ -23,6 +23,8 @@ from tidewheel.model import windows as wn
 from tidewheel.model.panes import END_OF_TIME, Element, Pane, Window
 from tidewheel.model.windowing import Windowing
 
+pytestmark = pytest.mark.long
+
 FOR_EVER = END_OF_TIME
 GRIDS = [wn.fixed(10), wn.sliding(10, every=4), wn.sliding(12, every=4).staggered(), wn.global_()]
 SESSIONS = wn.session(gap=5)

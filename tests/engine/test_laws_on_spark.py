@@ -23,6 +23,8 @@ from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
 from tidewheel.model.panes import END_OF_TIME, Element, Pane, Window
 
+pytestmark = pytest.mark.long
+
 GAP = 5
 SESSIONS = wn.session(gap=GAP)
 MODES = ("delta", "value", "retracting")

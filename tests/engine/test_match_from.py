@@ -16,6 +16,8 @@ from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import DeadLetter, PatternDefinition
 from tidewheel.transport.log import records
 
+pytestmark = pytest.mark.long
+
 CONTROL = "control.patterns"
 UP = tw.pattern("low", pl.col("amount") < 3).followed_by("high", pl.col("amount") > 7)
 DOWN = tw.pattern("high", pl.col("amount") > 7).followed_by("low", pl.col("amount") < 3).within("10 s")

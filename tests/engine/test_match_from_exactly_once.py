@@ -23,6 +23,8 @@ from tidewheel.model.watermarks import Aside
 from tidewheel.transport.codec import decode_columns
 from tidewheel.transport.log import Log
 
+pytestmark = pytest.mark.long
+
 BLOCKS, BLOCK, PER_BATCH = 60, 100, 500
 KILLS = 1
 CONTROL = "control.patterns"

@@ -19,6 +19,8 @@ from tidewheel.patterns.pattern import pattern
 from tidewheel.patterns.reference import PatternReference
 from tidewheel.patterns.references import collect
 
+pytestmark = pytest.mark.long
+
 
 class PackedStore(MemoryStore):
     """Frames as they are after they were written and read."""

@@ -17,7 +17,7 @@ from tidewheel.engine.session import SETTINGS
 from tidewheel.transport import codec
 from tidewheel.transport.final_table import final_table
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 INPUT = "input.vehicle-position"
 COUNT = 50
@@ -29,7 +29,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 import tidewheel as tw
 
-spark = SparkSession.builder.master("local[2]").getOrCreate()
+spark = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "4").getOrCreate()
 log = tw.open_log(sys.argv[1])
 folder = Path(sys.argv[2])
 assert tw.session(spark) is spark

@@ -13,6 +13,8 @@ from orders import put_frame, read
 
 from tidewheel.patterns import Matcher
 
+pytestmark = pytest.mark.long
+
 EVENTS = 24_000
 BLOCK = 500
 KILLS = 2

@@ -18,6 +18,8 @@ from tidewheel.model.previous import previous
 from tidewheel.model.process import DATETIME, Process, Timer
 from tidewheel.model.process_reference import ProcessReference
 
+pytestmark = pytest.mark.long
+
 KEYS = ["a", "b", "c", "d", None]
 TTLS = [None, 4, 20]
 KINDS = {

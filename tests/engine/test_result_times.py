@@ -8,6 +8,7 @@ import sys
 from contextlib import closing
 
 import polars as pl
+import pytest
 from engine_data import positions
 from pyspark import cloudpickle
 from test_sink import CELL, values
@@ -18,6 +19,8 @@ from tidewheel.engine.batch import run_batch
 from tidewheel.engine.halves import CLOCK, Parcel
 from tidewheel.engine.parcel_sink import ParcelTarget, encoded
 from tidewheel.transport import codec
+
+pytestmark = pytest.mark.long
 
 INPUT = "input.vehicle-position"
 

@@ -15,6 +15,8 @@ import tidewheel as tw
 from tidewheel.apps.transit.transit_pb2 import FenceCrossing
 from tidewheel.errors import CheckpointError, DefinitionError
 
+pytestmark = pytest.mark.long
+
 UNTIL_SECOND = tw.watermarks.bounded("1 s", future=None)
 
 

@@ -26,6 +26,8 @@ from sql_cases import (
 import tidewheel as tw
 from tidewheel.errors import DefinitionError, StatementError
 
+pytestmark = pytest.mark.long
+
 MARK = tw.watermarks.bounded("4 s", future=None)
 STOPS_IN_ORDER = sorted(STOPS, key=repr)
 CLAUSE = "MATCH_RECOGNIZE (PARTITION BY operator, vehicle ORDER BY event_time {} DEFINE A AS speed >= 10, B AS acc < 0)"

@@ -15,6 +15,8 @@ import tidewheel as tw
 from tidewheel.model.process import DATETIME, Timer
 from tidewheel.model.process_reference import ProcessReference
 
+pytestmark = pytest.mark.long
+
 # Spark's workers cannot import this file.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 

@@ -12,6 +12,8 @@ from pyspark.sql import SparkSession
 import tidewheel as tw
 from tidewheel.transport.log import open_log
 
+pytestmark = pytest.mark.long
+
 EVENTS, BATCHES = 20_000, 3
 STOP = tw.pattern("much", pl.col("amount") > 15_000).followed_by("little", pl.col("amount") < 9_000).within("30 s")
 

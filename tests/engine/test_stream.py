@@ -12,6 +12,8 @@ from orders import INPUT, put, put_frame, read, rows
 import tidewheel as tw
 from tidewheel.errors import DefinitionError
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture
 def orders(log):

@@ -6,11 +6,14 @@ from __future__ import annotations
 import time
 
 import polars as pl
+import pytest
 from orders import INPUT, put, read, rows
 
 import tidewheel as tw
 from tidewheel.transport.codec import punctuation
 from tidewheel.transport.sqlite import SqliteLog
+
+pytestmark = pytest.mark.long
 
 
 def sums(stream):

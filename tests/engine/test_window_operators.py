@@ -35,6 +35,7 @@ UNALIGNED = st.one_of(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=150, deadline=None)
 @given(windowing=windowings(windows=UNALIGNED), script=scripts(), few=st.integers(0, 4))
 def test_windows_in_many_frames_give_the_panes_of_the_reference(windowing, script, few):
@@ -150,6 +151,7 @@ MIDDLE = agg.custom(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=200, deadline=None)
 @given(
     windowing=windowings(windows=WINDOWS.filter(lambda windows: not windows.merging)),

@@ -11,6 +11,8 @@ import pytest
 from driver_process import kill, launch, until_written, written
 from orders import put_frame, read
 
+pytestmark = pytest.mark.long
+
 EVENTS = 24_000
 BLOCK = 500
 KILLS = 2

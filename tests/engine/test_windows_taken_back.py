@@ -20,6 +20,8 @@ from tidewheel.model.panes import END_OF_TIME, Element, Pane, Window
 from tidewheel.model.retractable import WEIGHT, retractable
 from tidewheel.model.windowing import Windowing
 
+pytestmark = pytest.mark.long
+
 WEIGHTED = {name: retractable(given, SCHEMA | {WEIGHT: pl.Int8}) for name, given in AGGREGATES.items()}
 EAGER = tr.after_watermark(early=tr.each_batch(), late=tr.each_batch())
 LASTING = [

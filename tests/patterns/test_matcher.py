@@ -102,6 +102,7 @@ def shown(name: str, output: pl.DataFrame, stages: tuple[str, ...]) -> Counter[A
     return found
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     patterns() | patterns(gaps=True),

@@ -9,6 +9,8 @@ from serve_support import eventually, vehicles
 
 from tidewheel.serve.layer import Layer, Point
 
+pytestmark = pytest.mark.long
+
 FAST, SLOW = 960, 40
 FLEET = 700
 ROUNDS = 30

@@ -13,6 +13,8 @@ import pytest
 from cli_support import Running, eventually, map_address
 from many_clients import Crowd, assert_at_most_ten_a_second
 
+pytestmark = pytest.mark.long
+
 FAST, SLOW = 960, 40
 DEMO = ["demo", "--job", "vehicle-cell", "--port", 0, "--no-open"]
 QUEUE = 1 << 20

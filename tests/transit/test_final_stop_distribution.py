@@ -20,6 +20,8 @@ from tidewheel.apps.transit.simulator import Simulator
 from tidewheel.apps.transit.simulator.city import PLACES
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 
+pytestmark = pytest.mark.long
+
 S = 1_000_000
 KEY = ["route", "direction", "operating_day", "start"]
 SIZE, EVERY, LATENESS = 300, 5, 5

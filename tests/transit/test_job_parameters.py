@@ -11,6 +11,8 @@ from job_checks import TEN
 from tidewheel.cli import main
 from tidewheel.engine import launch
 
+pytestmark = pytest.mark.long
+
 SQUARE = [[24.0, 60.0], [25.0, 60.0], [25.0, 61.0], [24.0, 60.0]]
 GEOMETRY = {"type": "Polygon", "coordinates": [SQUARE]}
 FENCES = json.dumps(

@@ -34,6 +34,8 @@ from job_oracles import SECOND
 
 from tidewheel.apps.transit import jobs
 
+pytestmark = pytest.mark.long
+
 SEEDS = st.integers(0, 2**32)
 CUTS = st.sampled_from(["batches", "one batch"])
 MODES = st.sampled_from(["value", "delta", "retracting"])

@@ -15,6 +15,8 @@ from tidewheel.engine.batch import run_batch
 from tidewheel.transport.final_table import compare, final_table
 from tidewheel.transport.log import open_log
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def told(spark, tmp_path_factory):

@@ -18,6 +18,8 @@ from tidewheel.transport.final_table import compare, final_table
 from tidewheel.transport.log import Log, open_log
 from tidewheel.transport.registry import type_name
 
+pytestmark = pytest.mark.long
+
 SHOWN = "analytics.vehicle-distribution"
 """The topic whose results tell how far the jobs have come: it gets some in nearly every batch."""
 

@@ -7,6 +7,8 @@ from job_cases import run_job
 from job_checks import RECORDINGS, TEN, at_once, check_all, check_found, events_of, recording
 from job_traffic import events_in, fill
 
+pytestmark = pytest.mark.long
+
 
 def run_ten(given):
     return {job.name: run_job(job, given[topic]) for job in TEN for topic in job.reads}

@@ -23,6 +23,8 @@ from tidewheel.transport.log import Log, open_log
 from tidewheel.transport.registry import TypeRegistry, type_name
 from tidewheel.transport.type_topic import load_types
 
+pytestmark = pytest.mark.long
+
 WINDOWED = [job for job in TEN if "mode" in {parameter.name for parameter in job.parameters}]
 NEVER_LATE = tw.watermarks.bounded("2 h")
 DEFAULT = TEN[0].watermark

@@ -16,6 +16,8 @@ from tidewheel.engine.batch import run_batch
 from tidewheel.transport.final_table import compare, final_table, frames_of
 from tidewheel.transport.log import Log, open_log
 
+pytestmark = pytest.mark.long
+
 LATENESS = "90 s"
 OPTIONS = {
     "vehicle-distribution": {"lateness": LATENESS, "size": "20 s", "every": "10 s", "resolution": 11},

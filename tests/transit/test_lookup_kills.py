@@ -29,6 +29,8 @@ from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import LookupOutcome
 from tidewheel.transport.log import Log, records
 
+pytestmark = pytest.mark.long
+
 S = 1_000_000
 TOPIC = "input.vehicle-position"
 KEY = list(FINAL_STOP.keys)

@@ -6,11 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import polars as pl
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sql_support import recognise
 
 from tidewheel.patterns.sql import Recogniser, parse
+
+pytestmark = pytest.mark.long
 
 # A pattern is a nested tuple: ("var", name), ("seq", parts), ("alt", parts), ("perm", parts), ("rep", part, low, high,
 # greedy), ("empty",), ("start",), ("end",). What follows is the meaning of each, and nothing else.
