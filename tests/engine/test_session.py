@@ -56,6 +56,7 @@ def test_workers_import_pyspark_as_it_is_installed(spark):
     assert spark.sparkContext.parallelize([0], 1).map(place).collect() == [pyspark.__file__]
 
 
+@pytest.mark.long
 def test_workers_import_the_pyspark_of_a_home_that_was_chosen():
     code = (
         "from tidewheel.engine.session import session\n"
@@ -142,6 +143,7 @@ def start(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_spark_starts_with_an_archive_of_its_classes():
     archive = archive_of(find_java())
     if not (find_java().home / "lib" / "server" / "classes.jsa").is_file():
@@ -152,6 +154,7 @@ def test_spark_starts_with_an_archive_of_its_classes():
     assert (done.stdout, done.stderr) == (f"7\n{{{str(archive)!r}}}\n", "")
 
 
+@pytest.mark.long
 def test_an_archive_that_does_not_fit_is_no_matter(tmp_path):
     archive = tmp_path / "tidewheel" / archive_of(find_java()).name
     archive.parent.mkdir()
@@ -202,17 +205,30 @@ def test_java_is_not_started_from_a_folder_of_somebody_else(tmp_path, monkeypatc
         spark_home(java)
 
 
-def test_what_java_prints_is_passed_on_without_the_chatter(capfd):
-    chatter = (
-        r"Starting Streaming TransformWithStateInPandas Python worker.\n\n",
-        r"Streaming TransformWithStateX y\n\n",
-    )
-    lines = chatter[0] + r"hello\n\n" + chatter[1] + "end"
+def printed_by_java(text: str, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    """What is seen of this on both outputs."""
     others = {*threading.enumerate()}
     with without_chatter():
-        process = subprocess.Popen(["sh", "-c", 'printf "$0" >&2; printf "$0"', lines])
+        process = subprocess.Popen(["sh", "-c", 'printf %s "$0" >&2; printf %s "$0"', text])
     process.wait()
     for thread in {*threading.enumerate()} - others:
         thread.join(30)  # has passed on all that there was
-    shown = capfd.readouterr()
-    assert [shown.out, shown.err] == ["hello\n\nend"] * 2
+    return [*capfd.readouterr()]
+
+
+def test_what_java_prints_is_passed_on_without_the_chatter(capfd):
+    chatter = (
+        "Starting Streaming TransformWithStateInPandas Python worker.\n\n",
+        "Streaming TransformWithStateX y\n\n",
+    )
+    text = chatter[0] + "hello\n\n" + chatter[1] + "end"
+    assert printed_by_java(text, capfd) == ["hello\n\nend"] * 2
+
+
+def test_that_a_helper_of_spark_was_hung_up_on_is_not_worth_a_traceback(capfd):
+    begin = "Traceback (most recent call last):\n"
+    daemon = '  File "/x/pyspark/daemon.py", line 264, in manager\n    code = worker(sock)\n           ^^^^\n'
+    ours = '  File "/x/pyspark/worker.py", line 9, in main\n    f()\n'
+    hang_up = "BrokenPipeError: [Errno 32] Broken pipe\n"
+    kept = f"{begin}{daemon}ValueError: no\n{begin}{daemon}{ours}{hang_up}{hang_up}\n{begin}{daemon}"
+    assert printed_by_java(f"a\n{begin}{daemon}{hang_up}\nb\n{kept}", capfd) == [f"a\n\nb\n{kept}"] * 2

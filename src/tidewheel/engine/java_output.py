@@ -1,7 +1,7 @@
-"""What Spark's Java prints, without the chatter of its state operators.
+"""What Spark's Java prints, without the chatter of its helpers.
 
-Whenever a query with state starts, a helper of PySpark prints four paragraphs about itself, and there is no setting
-against it.
+Whenever a query with state starts, a helper of PySpark prints four paragraphs about itself; and those that are about to
+answer when Spark ends print that nobody listens any more. There is no setting against either.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from contextlib import contextmanager
 __all__ = ["without_chatter"]
 
 _CHATTER = (b"Starting Streaming TransformWithState", b"Streaming TransformWithState")
+_TRACEBACK = b"Traceback (most recent call last):"
+_HANG_UPS = (b"BrokenPipeError", b"ConnectionResetError", b"EOFError")
 
 
 @contextmanager
@@ -40,12 +42,22 @@ def _filtered(output: int) -> Iterator[None]:
 def _pass_on(reading: int, shown: int) -> None:
     with os.fdopen(reading, "rb", buffering=0) as lines, os.fdopen(shown, "wb", buffering=0) as out:
         dropped, held = False, b""
+        trace: list[bytes] = []
         while chunk := lines.read(65_536):
             *whole, held = (held + chunk).split(b"\n")
             for line in whole:
+                if line == _TRACEBACK or (trace and line.startswith(b"  ")):
+                    trace.append(line)
+                    continue
                 chatter = line.startswith(_CHATTER)
-                if not chatter and not (dropped and not line):  # each is followed by an empty line
-                    out.write(line + b"\n")
-                dropped = chatter
-        if held:
-            out.write(held)
+                hang_up = line.startswith(_HANG_UPS) and _of_a_helper(trace)
+                if not (chatter or hang_up or (dropped and not line)):  # chatter is followed by an empty line
+                    out.write(b"".join(each + b"\n" for each in (*trace, line)))
+                dropped, trace = chatter, []
+        out.write(b"".join(each + b"\n" for each in trace) + held)
+
+
+def _of_a_helper(trace: list[bytes]) -> bool:
+    """Does it tell of PySpark's daemon alone, and not of code that runs in it?"""
+    places = [line for line in trace if line.startswith(b"  File ")]
+    return bool(places) and all(b"/pyspark/daemon.py" in place for place in places)
