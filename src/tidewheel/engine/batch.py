@@ -28,7 +28,7 @@ from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.query import in_memory, row_parcels
 from tidewheel.engine.result import Result, arrow_of
 from tidewheel.engine.run import explained
-from tidewheel.engine.session import session
+from tidewheel.engine.session import check_reach, session
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.log import Log
 
@@ -71,6 +71,7 @@ def run_batch(
     held = None if archive is None else Archive(archive)
     outputs = prepared_targets(targets, log, topics if held is None and read is log else ())
     spark = session(spark)
+    check_reach(spark, log)
     # In a thread that has not used it, Spark finds no session, and with it not the format "tidewheel".
     spark.createDataFrame([], "nothing INT")
     try:

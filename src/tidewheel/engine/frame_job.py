@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.run import Run, Work, explained, java_pid
-from tidewheel.engine.session import session
+from tidewheel.engine.session import check_reach, session
 from tidewheel.engine.sink import StreamSink
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import now
@@ -66,6 +66,7 @@ def run_frame(
     if not reads:
         raise DefinitionError(f"run_frame {name}: name a topic to read, like reads={{'input.arrival': Arrival}}")
     spark = session(spark)
+    check_reach(spark, log)
     held = Checkpoint(checkpoint)
     types.register(*reads.values(), writes)
     publish_types(log, types, sorted({type_name(each) for each in (*reads.values(), writes)}))

@@ -40,7 +40,7 @@ from tidewheel.engine.query import (
     with_state,
 )
 from tidewheel.engine.run import Run, Work, explained, java_pid
-from tidewheel.engine.session import SETTINGS, session
+from tidewheel.engine.session import SETTINGS, check_reach, session
 from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.workers import Lasting
 from tidewheel.errors import DefinitionError, FlowError, SetupError
@@ -95,6 +95,7 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
         )
     if isinstance(source, LogInput):
         spark = session(spark)
+        check_reach(spark, source.log)
         _check_state_store(spark)
         number = _buckets(spark, buckets)
         parcels = from_log(spark, [result], [result], number, {})
@@ -143,6 +144,7 @@ def start_flows(
     topics = check(results, log)
     held = Checkpoint(checkpoint)
     spark = session(spark)
+    check_reach(spark, log)
     if not needs_no_state([result.flow() for result in results]):
         _check_state_store(spark)
     if buckets is None:  # those of another machine are as good

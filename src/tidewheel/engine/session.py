@@ -18,8 +18,10 @@ from tidewheel.engine.java import INSTALLED, find_java, spark_home
 from tidewheel.engine.java_output import without_chatter
 from tidewheel.engine.local_files import write_files_directly
 from tidewheel.engine.source import TidewheelSource
+from tidewheel.errors import SetupError
+from tidewheel.transport.log import Log
 
-__all__ = ["LOCAL_SETTINGS", "SETTINGS", "end_spark", "session"]
+__all__ = ["LOCAL_SETTINGS", "SETTINGS", "check_reach", "end_spark", "session"]
 
 SETTINGS: Mapping[str, str] = {
     # Larger Arrow batches: what is aggregated before a shuffle is aggregated per Arrow batch.
@@ -100,6 +102,16 @@ def session(
             write_files_directly(spark)
     spark.dataSource.register(TidewheelSource)
     return spark
+
+
+def check_reach(spark: SparkSession, log: Log) -> None:
+    """Refuse a log in a file where tasks run on other machines: they would not find it, or find another."""
+    master = str(spark.conf.get("spark.master"))
+    if "://" not in log.address and not re.match(r"local\b|spark://(localhost|127\.[0-9.]+)(:|$)", master):
+        raise SetupError(
+            f"the log {log.address} is a file on this machine, and Spark's master {master} runs tasks on others, which "
+            "do not have it; run Spark here (tidewheel.session(), or the master local[*])"
+        )
 
 
 def _collector() -> list[str]:

@@ -73,7 +73,8 @@ class SqliteLog(Log):
         self._clock = clock
         if not create and not Path(self.address).exists():
             raise LogError(
-                f"there is no log at {self.address}; check the path (a relative one begins where Spark started)"
+                f"there is no log at {self.address} on this machine; check the path (a relative one begins where Spark "
+                "started, and tasks on other machines do not see it)"
             )
         self._database = Database(Path(self.address), sync=sync)
         self.identity = self._database.identity
