@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sys
+import venv
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +38,28 @@ def test_a_missing_java_is_a_problem_with_a_way_out(tmp_path):
     assert "problem  Java: none that fits" in done.stdout
     assert "pip install 'tidewheel[java]'" in done.stdout
     assert "starts and runs a job" not in done.stdout
+
+
+def test_a_python_for_the_workers_that_lacks_tidewheel_is_a_problem_with_a_way_out(tmp_path):
+    bare = tmp_path / "bare"
+    venv.create(bare, with_pip=False, symlinks=True)
+    chosen = str(bare / "bin" / "python")
+    done = tidewheel("doctor", "--quick", "--json", "--log", tmp_path / "city.tw", code=1, PYSPARK_PYTHON=chosen)
+    found = findings(done)["Python of PYSPARK_PYTHON"]
+    assert found["level"] == "problem"
+    assert f"{chosen} does not run Tidewheel: ModuleNotFoundError" in found["found"]
+    assert found["mend"].startswith(f"unset PYSPARK_PYTHON, or set it to {sys.executable}")
+
+
+def test_a_python_for_the_workers_with_another_tidewheel_is_a_problem(tmp_path):
+    (tmp_path / "tidewheel.py").write_text("__version__ = '0.0.1'")
+    other = tmp_path / "other"
+    other.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path} exec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    done = tidewheel("doctor", "--quick", "--json", "--log", tmp_path / "city.tw", code=1, PYSPARK_PYTHON=str(other))
+    found = findings(done)["Python of PYSPARK_PYTHON"]
+    assert found["level"] == "problem"
+    assert re.search(r"tidewheel 0\.0\.1, while this is .*tidewheel \d", found["found"])
 
 
 def test_a_folder_that_is_not_there_is_a_problem(tmp_path):

@@ -48,9 +48,31 @@ Check = Callable[[Path], Sequence[Finding]]
 
 
 def check_python(_: Path) -> list[Finding]:
-    """The interpreter and this package."""
+    """The interpreter and this package; and the same of the Python that Spark's workers are told to take."""
     found = f"{sys.version.split()[0]} ({sys.executable}), tidewheel {__version__}"
-    return [Finding("ok", "Python", found)]
+    findings = [Finding("ok", "Python", found)]
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        chosen = os.environ.get(name)
+        if chosen and shutil.which(chosen) != sys.executable:
+            findings.append(_other_python(name, chosen, found))
+    return findings
+
+
+def _other_python(name: str, chosen: str, ours: str) -> Finding:
+    """Does it run the same?"""
+    what = f"Python of {name}"
+    program = "import sys, tidewheel; print(sys.version.split()[0], tidewheel.__version__)"
+    try:
+        told = subprocess.run([chosen, "-c", program], capture_output=True, text=True, timeout=60, check=True).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
+        mend = f"unset {name}, or set it to {sys.executable}: Spark's workers run Tidewheel, too"
+        return Finding("problem", what, f"{chosen} does not run Tidewheel: {said}", mend)
+    python, package = told.split()
+    found = f"{python} ({chosen}), tidewheel {package}"
+    if (python.split(".")[:2], package) == (sys.version.split()[0].split(".")[:2], __version__):
+        return Finding("ok", what, found)
+    return Finding("problem", what, f"{found}, while this is {ours}", f"unset {name}, or set it to {sys.executable}")
 
 
 def check_installation(_: Path) -> list[Finding]:
