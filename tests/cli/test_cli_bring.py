@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,50 +13,44 @@ from contextlib import suppress
 
 import pytest
 from cli_support import Running, eventually, lines, tidewheel
+from mqtt_support import free_port, mosquitto
 
+from tidewheel.ingest.message import Message
+from tidewheel.ingest.mqtt import Broker, MqttPublisher
 from tidewheel.ingest.pipeline import read_reports
+from tidewheel.ingest.recording import Recorded, read_recording
 from tidewheel.model.time import now
 from tidewheel.transport import codec
 from tidewheel.transport.log import open_log
 
-MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 SECOND = 1_000_000
 START = "2026-03-02T06:15:00Z"
+LAST = Message("/hfp/v2/deadrun/ongoing/vp/bus/0022/99999", b'{"VP":{"tst":"2026-03-02T06:16:00.000Z"}}', 0)
 SMALL = ["--rate", 50, "--steady", "--speed", "max", "--start", START]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
 def broker(tmp_path):
     """The port of a real broker."""
-    if MOSQUITTO is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("mosquitto is not installed, and CI must not do without these tests")
-        pytest.skip("mosquitto is not installed (apt-get install mosquitto)")
-    port = free_port()
-    process = subprocess.Popen([MOSQUITTO, "-p", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def listens():
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", port)) == 0
-
-    try:
-        eventually(listens, "mosquitto listens")
-        yield port
-    finally:
-        process.kill()
-        process.wait()
+    with mosquitto(tmp_path / "broker") as running:
+        yield running.port
 
 
 def totals(path):
     with open_log(path) as log:
         (report,) = read_reports(log)
         return report
+
+
+def subscribed(path) -> bool:
+    """Has a connector noted in the log that from now on it misses nothing?"""
+    with open_log(path) as log:
+        return bool(read_reports(log))
+
+
+def recorded(path):
+    """Topic and payload of all that is in a recording."""
+    return [(each.topic, each.payload) for each in read_recording(path) if isinstance(each, Recorded)]
 
 
 def contents(path):
@@ -159,23 +151,28 @@ def test_from_the_simulator_over_a_broker_into_log_and_recording(tmp_path, broke
             told = lines(tidewheel("simulate", "--mqtt", address, *SMALL, "--for", "1s", "--json"))
             return int(told[-1]["published"])
 
-        ingested, recorded = ingesting.objects(), recording_it.objects()
-        # What is published before both have subscribed is nobody's.
-        while not (next(ingested)["received"] and next(recorded)["received"]):
-            publish()
-        before = [next(objects)["received"] for objects in (ingested, recorded)]
+        eventually(lambda: log.exists() and subscribed(log), "it has subscribed to be brought messages")
+        statuses = recording_it.objects()
         published = publish()
-        assert published > 0
-        for objects, first in zip((ingested, recorded), before, strict=True):
-            while next(objects)["received"] < first + published:
-                pass
+        while not next(statuses)["received"]:  # what is published before it has subscribed is nobody's
+            published += publish()
+        once = publish()
+        assert publish() == once > 0
+        with MqttPublisher(Broker("127.0.0.1", broker)) as publisher:
+            publisher.publish([LAST])
+        published += 2 * once + 1
+        eventually(lambda: totals(log).received == published, "what is published is in the log, all of it")
+        eventually(lambda: recorded(recording)[-1:] == [(LAST.topic, LAST.payload)], "and so in the recording")
         brought = lines(ingesting.end(signal.SIGTERM))[-1]
         written = lines(recording_it.end(signal.SIGTERM))[-1]
-    assert brought["received"] == brought["topics"] + brought["filtered"] + brought["dead"]
-    assert brought["dead"] == 0
-    assert totals(log).received == brought["received"]
+    assert brought["received"] == brought["topics"] == published
+    assert any(b"deadrun" in value for value in contents(log)["input.vehicle-position"])
+    *earlier, _ = recorded(recording)
+    first, second = earlier[-2 * once : -once], earlier[-once:]
+    assert sorted(first) == sorted(second), "the same seed, the same messages"
+    assert len(first) == once
     again = lines(tidewheel("replay", recording, "--speed", "max", "--log", tmp_path / "again.tw", "--json"))[-1]
-    assert again["received"] == written["received"] > 0
+    assert again["received"] == written["received"] == len(earlier) + 1
     assert again["dead"] == 0
 
 

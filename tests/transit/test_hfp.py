@@ -180,14 +180,14 @@ def test_exact_repeats_and_the_order_of_a_topic_are_kept():
 def test_upcoming_journeys_are_filtered_unless_asked_for():
     message = hfp("vp", topic=topic(temporal="upcoming"))
     assert PROCESSOR.process([message]).filtered == {"upcoming": 1}
-    asked = HfpProcessor(upcoming=True)
+    asked = HfpProcessor(upcoming=True, deadruns=False)
     assert row(asked.process([message]))["temporal"] == "upcoming"
     assert asked.subscriptions == ("/hfp/v2/journey/ongoing/+/+/#", "/hfp/v2/journey/upcoming/+/+/#")
 
 
-def test_dead_runs_are_subscribed_to_on_request():
-    assert HfpProcessor().subscriptions == ("/hfp/v2/journey/ongoing/+/+/#",)
-    assert HfpProcessor(deadruns=True).subscriptions[1:] == ("/hfp/v2/deadrun/ongoing/+/+/#",)
+def test_dead_runs_are_subscribed_to_unless_they_are_not_wanted():
+    assert HfpProcessor().subscriptions == ("/hfp/v2/journey/ongoing/+/+/#", "/hfp/v2/deadrun/ongoing/+/+/#")
+    assert HfpProcessor(deadruns=False).subscriptions == ("/hfp/v2/journey/ongoing/+/+/#",)
 
 
 def test_subscriptions_can_be_given():
@@ -206,7 +206,8 @@ def test_processes_with_disjoint_parts_take_each_message_once():
         HfpProcessor(modes=others),
     ]
     messages = [
-        hfp(event, topic=topic(event, mode=mode, operator=operator))
+        hfp(event, topic=topic(event, mode=mode, operator=operator, **kind))
+        for kind in ({}, {"journey": "deadrun", "end": ""})
         for event in EVENTS
         for mode in MODES
         for operator in ("0006", "0022", "0040")

@@ -31,11 +31,11 @@ class HfpProcessor:
     Several processes can share the fleet, each with its own part by `modes`, `operators` (numbers) and `events` (event
     types, in small letters); messages that come all the same are filtered (`other-mode`, `other-operator`,
     `other-event`). Messages of journeys that have not begun are filtered (`upcoming`) unless asked for. Dead runs are
-    always processed; `deadruns` subscribes to them. `subscriptions` are MQTT filters to use instead of those of the
-    part.
+    always processed; without `deadruns` they are not subscribed to. `subscriptions` are MQTT filters to use instead of
+    those of the part.
 
-    >>> HfpProcessor(modes=["tram"], events=["vp", "ars"]).subscriptions
-    ('/hfp/v2/journey/ongoing/vp/tram/#', '/hfp/v2/journey/ongoing/ars/tram/#')
+    >>> HfpProcessor(modes=["tram"], events=["vp"]).subscriptions
+    ('/hfp/v2/journey/ongoing/vp/tram/#', '/hfp/v2/deadrun/ongoing/vp/tram/#')
     """
 
     name = "hfp"
@@ -47,7 +47,7 @@ class HfpProcessor:
         modes: Sequence[str] | None = None,
         operators: Sequence[int] | None = None,
         events: Sequence[str] | None = None,
-        deadruns: bool = False,
+        deadruns: bool = True,
         upcoming: bool = False,
         subscriptions: Sequence[str] | None = None,
     ) -> None:
