@@ -43,20 +43,16 @@ def reading(frame: pl.DataFrame, folder: Path, spark: SparkSession, *, repeat: i
         count = frame.height
         from_log = best_rate(count, lambda: _drain(log_frame), repeat=repeat)
         parquet = best_rate(count, lambda: _drain(spark.read.parquet(str(folder / "positions.parquet"))), repeat=repeat)
-        with open_log(folder / "few.tw") as few_log:
-            few = frame.head(count // 10)
-            for part in few.iter_slices(1_000):
-                few_log.append(TOPIC, encoded(columns_of(part)))
-            schema = ", ".join(f"{name} {kind}" for name, kind in log_frame.dtypes)
-            singly = (
-                spark.read.format("tidewheel")
-                .option("log", few_log.address)
-                .option("topics", TOPIC)
-                .option("transform", reader_function(_one_at_a_time))
-                .option("transformSchema", schema)
-                .load()
-            )
-            single = best_rate(few.height, lambda: _drain(singly), repeat=repeat)
+        schema = ", ".join(f"{name} {kind}" for name, kind in log_frame.dtypes)
+        singly = (
+            spark.read.format("tidewheel")
+            .option("log", log.address)
+            .option("topics", TOPIC)
+            .option("transform", reader_function(_one_at_a_time))
+            .option("transformSchema", schema)
+            .load()
+        )
+        single = best_rate(count, lambda: _drain(singly), repeat=repeat)
     group = "Reading all columns into a sink that does nothing"
     share = 100 * from_log / parquet
     return [
