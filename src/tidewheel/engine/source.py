@@ -26,7 +26,6 @@ from tidewheel.engine.offset import Offset
 from tidewheel.engine.options import ReadOptions
 from tidewheel.engine.planning import Piece, check_topics, first_offset, plan_batch, split
 from tidewheel.engine.reading import ReadInfo, read_pieces
-from tidewheel.engine.sink import BatchSink, StreamSink
 from tidewheel.engine.workers import shared_log
 from tidewheel.model.time import Instant, now
 from tidewheel.transport.log import Log, Partition
@@ -69,10 +68,15 @@ class TidewheelSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """For `df.write`."""
+        # Not at the top: every query starts processes that only plan, and need not import how rows are written.
+        from tidewheel.engine.sink import BatchSink
+
         return BatchSink(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """For `df.writeStream`."""
+        from tidewheel.engine.sink import StreamSink
+
         return StreamSink(self.options, schema, overwrite=overwrite)
 
 
