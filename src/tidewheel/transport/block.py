@@ -59,6 +59,8 @@ def _beginning(schema: pa.Schema) -> bytes:
     return bytes(pa.ipc.MessageReader.open_stream(sink.getvalue()).read_next_message().serialize())
 
 
+_END_BYTES = 8
+"""How much an Arrow stream has behind its last message."""
 _BEGINNINGS = {schema: _beginning(schema) for schema in (_DENSE_SCHEMA, _SPARSE_SCHEMA)}
 
 
@@ -142,9 +144,9 @@ def encode_payload(keys: pa.Array, values: pa.Array, offsets: pa.Array | None = 
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as writer:
         writer.write_batch(batch)
-    messages = pa.ipc.MessageReader.open_stream(sink.getvalue())
-    messages.read_next_message()  # the schema
-    return bytes([_VERSION, flags]).ljust(_PREFIX_BYTES, b"\0") + memoryview(messages.read_next_message().serialize())
+    # A stream is the schema, which is always the same, the batch, and an end: the batch alone is kept.
+    message = memoryview(sink.getvalue())[len(_BEGINNINGS[batch.schema]) : -_END_BYTES]
+    return bytes([_VERSION, flags]).ljust(_PREFIX_BYTES, b"\0") + message
 
 
 def decode_payload(payload: bytes, *, first_offset: int, append_time: Instant) -> pa.RecordBatch:

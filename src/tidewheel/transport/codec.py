@@ -325,6 +325,8 @@ def _fitted(name: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBat
         raise DefinitionError(
             f"{name} has no field {', '.join(map(repr, strange))}; its fields: {', '.join(schema.names)}"
         )
+    if names == schema.names and batch.schema.types == schema.types:
+        return batch
     arrays = []
     for column in names:
         wanted = schema.field(column).type
