@@ -8,18 +8,22 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from importlib.metadata import entry_points
+from itertools import islice, repeat
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hfp_messages import BODY, STOP_TIMES, topic
+from ingest_support import dead_letters
 
 from tidewheel.apps.transit.hfp import HfpProcessor
 from tidewheel.apps.transit.topics import EVENTS, TOPICS
 from tidewheel.apps.transit.transit_pb2 import Arrival, VehiclePosition
 from tidewheel.errors import MalformedError
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.processor import Processor, Replayable
+from tidewheel.ingest.pipeline import Pipeline
+from tidewheel.ingest.processor import Processed, Processor, Replayable
 from tidewheel.ingest.recording import Recorded, read_recording
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import Event, Punctuation
@@ -165,32 +169,52 @@ def _processors() -> dict[str, Callable[[], Processor]]:
 
 
 @pytest.mark.parametrize("name", sorted(_processors()))
-def test_every_processor_accounts_for_every_fuzzed_message(name, messages):
+def test_every_processor_accounts_for_every_fuzzed_message(name, messages, log):
     processor = _processors()[name]()
-    outcomes: Counter[str] = Counter()
+    pipeline = Pipeline(log, processor)
     for batch_of in batches(messages):
-        processed = processor.process(batch_of)
-        assert processed.count == len(batch_of)
-        outcomes["filtered"] += sum(processed.filtered.values())
-        for dead in processed.dead:
-            assert dead.kind
-            assert dead.reason
-            outcomes[dead.kind] += 1
-        left = Counter(dead.message for dead in processed.dead)
-        assert left <= Counter(batch_of)
-        for topic_name, batch in processed.topics.items():
-            outcomes["topics"] += batch.num_rows
-            values = batch.column("value")
-            assert not codec.decode_envelopes(values).errors
-            if topic_name in TOPICS:
-                assert not codec.decode_columns(TOPICS[topic_name], values).errors
+        pipeline(batch_of)
         if isinstance(processor, Replayable):
             for message in batch_of[:50]:
                 processor.event_time(message)
                 processor.moved(message, by=123_456_789, copy=7)
-    assert sum(outcomes.values()) == len(messages)
-    assert outcomes["topics"] > len(messages) // 50  # or the fuzz would be too wild to reach what is behind the checks
-    assert len(outcomes) >= 4
+    report = pipeline.report()
+    assert report.received == len(messages)
+    assert report.received == sum(sum(part.values()) for part in (report.topics, report.filtered, report.dead))
+    assert "processor-failed" not in report.dead
+    assert len(report.dead) >= 2
+    # Or the fuzz would be too wild to reach what is behind the checks.
+    assert sum(report.topics.values()) > len(messages) // 50
+    for topic_name, count in report.topics.items():
+        values = pa.concat_arrays([batch.records["value"] for batch in log.read(topic_name, 0, 0)])
+        assert len(values) == count
+        assert not codec.decode_envelopes(values).errors
+        if topic_name in TOPICS:
+            assert not codec.decode_columns(TOPICS[topic_name], values).errors
+    letters = dead_letters(log, name)
+    assert len(letters) == sum(report.dead.values())
+    assert all(letter.reason for letter in letters)
+    came = Counter((message.topic.encode(errors="replace").decode(), message.payload) for message in messages)
+    assert Counter((letter.topic, letter.raw) for letter in letters) <= came
+
+
+@pytest.mark.parametrize("name", sorted(_processors()))
+def test_a_fuzzed_message_fares_among_others_as_it_does_alone(name, messages):
+    processor = _processors()[name]()
+    for batch_of in islice(batches(messages), 5):
+        alone = sum((_fates(processor.process([message])) for message in batch_of), Counter())
+        assert _fates(processor.process(batch_of)) == alone
+
+
+def _fates(processed: Processed) -> Counter[tuple[Any, ...]]:
+    """What became of messages, all of it."""
+    fates: Counter[tuple[Any, ...]] = Counter({("filtered", rule): n for rule, n in processed.filtered.items()})
+    fates.update((dead.message, dead.kind, dead.reason) for dead in processed.dead)
+    for topic_name, batch in processed.topics.items():
+        # Times as numbers: Python's have not room for all of them.
+        plain = [each.cast(pa.int64()) if pa.types.is_timestamp(each.type) else each for each in batch.columns]
+        fates.update(zip(repeat(topic_name), *(each.to_pylist() for each in plain), strict=False))
+    return fates
 
 
 def test_the_processor_finds_each_kind_of_fault():
