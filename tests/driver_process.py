@@ -45,7 +45,7 @@ def kill(driver: Driver, *, alone: bool) -> None:
         driver.send_signal(signal.SIGKILL)
     else:
         os.killpg(driver.pid, signal.SIGKILL)
-    driver.wait()
+    assert driver.wait() == -signal.SIGKILL, "it had ended before it was killed"
 
 
 def kill_worker(driver: Driver) -> bool:
