@@ -93,8 +93,14 @@ def merged(aggregates, chunks, joins, schema=SCHEMA) -> pl.DataFrame:
 
 
 def results(aggregate, chunks, joins, schema=SCHEMA) -> dict:
-    parts = merged([aggregate], chunks, joins, schema)
-    return dict(zip(parts["key"], finish([aggregate], parts)["x0"].to_list(), strict=True))
+    [found] = all_results([aggregate], chunks, joins, schema)
+    return found
+
+
+def all_results(aggregates, chunks, joins, schema=SCHEMA) -> list[dict]:
+    """Of each aggregate, its results by key; all of them in one go, which takes little longer than one."""
+    parts = merged(aggregates, chunks, joins, schema)
+    return [dict(zip(parts["key"], found.to_list(), strict=True)) for found in finish(aggregates, parts)]
 
 
 def close(value):

@@ -6,7 +6,7 @@ import pickle
 
 import polars as pl
 import pytest
-from aggregate_support import ELEMENTS, SCHEMA, assert_as_of, close, finish, merged, over_nothing, results
+from aggregate_support import ELEMENTS, SCHEMA, all_results, assert_as_of, close, finish, merged, over_nothing, results
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,8 +58,8 @@ def test_what_was_taken_back_leaves_no_trace(case):
     chunks, joins, live = case
     assert_as_of(AGGREGATES, chunks, joins, WEIGHTED)
     unordered = [one for one in AGGREGATES if one.aggregate.function in ("count", "sum", "min", "max", "distinct")]
-    for one in unordered:
-        for key, value in results(one, chunks, joins, WEIGHTED).items():
+    for one, found in zip(unordered, all_results(unordered, chunks, joins, WEIGHTED), strict=True):
+        for key, value in found.items():
             assert value == close(one.aggregate.of([row for row in live if row["key"] == key]))
 
 
@@ -67,8 +67,8 @@ def test_what_was_taken_back_leaves_no_trace(case):
 @given(case=retracted())
 def test_counts_and_sums_of_parts_add_up(case):
     chunks, _, live = case
-    for one in AGGREGATES:
-        parts = [results(one, [chunk], [], WEIGHTED) for chunk in chunks]
+    by_chunk = [all_results(AGGREGATES, [chunk], [], WEIGHTED) for chunk in chunks]
+    for one, *parts in zip(AGGREGATES, *by_chunk, strict=True):
         for chunk, found in zip(chunks, parts, strict=True):
             for key, value in found.items():
                 assert value == close(one.of([row for row in chunk if row["key"] == key]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -223,7 +224,7 @@ def test_definitions_that_were_meddled_with_are_refused_or_are_patterns(data):
             if isinstance(place, dict) and data.draw(st.booleans()):
                 del place[step]
             else:
-                place[step] = data.draw(junk)
+                place[step] = copy.deepcopy(data.draw(junk))  # or one would be in another, and in itself
             break
     try:
         pattern, measures = pattern_from_json(json.dumps(fields))

@@ -56,6 +56,21 @@ class TestRetention:
         log.maintain()
         assert log.topic_info("news").count == sum(part[-1].summary.count for part in blocks)
 
+    def test_of_two_limits_the_tighter_one_holds(self, log: Log) -> None:
+        for number in range(8):
+            log.append("news", records([b"%d" % number] * 10))
+        blocks = log.blocks("news", 0, 0)
+        time = blocks[-1].summary.append_time + 1_000_000
+        by_size = sum(block.size for block in blocks[-4:])
+        by_age = [time - block.summary.append_time for block in blocks]
+        for size, age, kept in (
+            (by_size, by_age[0], 4),
+            (by_size + blocks[3].size, by_age[6], sum(each <= by_age[6] for each in by_age)),
+        ):
+            log.create_topic("news", retention=Retention(age=age, size=size))
+            log.maintain(now=time)
+            assert log.blocks("news", 0, log.position("news", 0, "earliest")) == blocks[-kept:]
+
     def test_reading_what_has_left_is_an_error_and_not_silence(self, log: Log) -> None:
         for _ in range(3):
             log.append("news", records([b"x"] * 10))
