@@ -232,3 +232,12 @@ def test_that_a_helper_of_spark_was_hung_up_on_is_not_worth_a_traceback(capfd):
     hang_up = "BrokenPipeError: [Errno 32] Broken pipe\n"
     kept = f"{begin}{daemon}ValueError: no\n{begin}{daemon}{ours}{hang_up}{hang_up}\n{begin}{daemon}"
     assert printed_by_java(f"a\n{begin}{daemon}{hang_up}\nb\n{kept}", capfd) == [f"a\n\nb\n{kept}"] * 2
+
+
+@pytest.mark.parametrize(("error", "told"), [(EOFError, False), (ValueError, True)])
+def test_that_java_hangs_up_is_not_worth_a_traceback(error, told, spark, capfd):
+    try:
+        raise error
+    except error:
+        spark.sparkContext._accumulatorServer.handle_error(None, ("127.0.0.1", 1))
+    assert (error.__name__ in capfd.readouterr().err) == told

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.resources import files
+from typing import Any
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -98,10 +99,23 @@ def session(
         threads = os.environ.get("POLARS_MAX_THREADS", chosen["spark.executorEnv.POLARS_MAX_THREADS"])
         with _environment(**started_with, POLARS_MAX_THREADS=threads), without_chatter():
             spark = builder.getOrCreate()
+        _end_quietly(spark.sparkContext)
         if master.startswith("local"):
             write_files_directly(spark)
     spark.dataSource.register(TidewheelSource)
     return spark
+
+
+def _end_quietly(context: SparkContext) -> None:
+    """When Spark stops, Java may hang up before PySpark's server of accumulators has been told, which would print a
+    traceback about it."""
+    server = context._accumulatorServer
+
+    def tell(request: Any, client: Any) -> None:
+        if not isinstance(sys.exc_info()[1], EOFError):
+            type(server).handle_error(server, request, client)
+
+    server.handle_error = tell  # type: ignore[assignment, method-assign]
 
 
 def check_reach(spark: SparkSession, log: Log) -> None:
