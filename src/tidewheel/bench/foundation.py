@@ -34,7 +34,7 @@ def measure(
     yield simulating(folder, seconds=seconds, repeat=repeat)
     frame = positions(events)
     say("appending to the log")
-    yield log.appends(frame.head(events // 5), folder, repeat=repeat)
+    yield log.appends(frame.head(events // 10), folder, repeat=repeat)
     yield log.room(frame, folder)
     say("reading with Spark")
     running = engine or session()
