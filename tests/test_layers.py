@@ -82,6 +82,11 @@ def test_importing_the_package_does_not_import_spark():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_a_process_that_only_plans_does_not_import_what_rows_are_computed_with():
+    code = "import sys, tidewheel.engine.source; sys.exit('polars' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_every_module_says_what_it_is_for():
     for path in MODULES:
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import pickle
 import sys
 from datetime import datetime, timedelta, timezone
 
@@ -239,6 +241,14 @@ def test_a_function_runs_inside_the_reader_and_sees_the_batch_s_time(spark, log,
         (10, START + 9_000_000, START + 19_000_000),
     ]
     assert rows[0].clock <= rows[1].clock
+
+
+def test_a_function_inside_the_reader_is_loaded_only_there():
+    broken = base64.b64encode(b"not a function").decode()
+    options = ReadOptions.of({"log": "city.tw", "topics": "a", "transform": broken, "transformSchema": "n INT"})
+    assert options.schema() == "n INT"
+    with pytest.raises(pickle.UnpicklingError):
+        options.transform  # noqa: B018
 
 
 def test_records_that_left_before_they_were_read_are_an_error_not_a_gap(spark, log, tmp_path):

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
@@ -127,7 +128,7 @@ class ReadOptions:
     stop_file: str | None = None
     lanes_file: str | None = None
     first_file: str | None = None
-    transform: Callable[[Iterator[Any], Any], Iterator[pa.RecordBatch]] | None = None
+    function: str | None = None
     transform_schema: str | None = None
 
     NAMES: ClassVar[str] = (
@@ -158,8 +159,8 @@ class ReadOptions:
         group = options.get("group")
         if malformed == "dead" and not group:
             raise DefinitionError("'malformed' = dead needs the option 'group', which names the topic dead.<group>")
-        transform = options.get("transform")
-        if transform and not options.get("transformSchema"):
+        function = options.get("transform")
+        if function and not options.get("transformSchema"):
             raise DefinitionError("'transform' needs 'transformSchema': the columns that the function gives, as DDL")
         result = cls(
             log=log,
@@ -178,15 +179,20 @@ class ReadOptions:
             stop_file=options.get("stopFile"),
             lanes_file=options.get("lanesFile"),
             first_file=options.get("firstFile"),
-            transform=cloudpickle.loads(base64.b64decode(transform)) if transform else None,
+            function=function,
             transform_schema=options.get("transformSchema"),
         )
         distinct = set(result.types.values())
-        if result.transform is None and len(distinct) > 1:
+        if function is None and len(distinct) > 1:
             raise DefinitionError(
                 f"topics of different types ({', '.join(sorted(distinct))}) cannot be one DataFrame; read them apart"
             )
         return result
+
+    @cached_property
+    def transform(self) -> Callable[[Iterator[Any], Any], Iterator[pa.RecordBatch]] | None:
+        """The function that runs inside the reader. Only there: processes that plan need not import what it needs."""
+        return cloudpickle.loads(base64.b64decode(self.function)) if self.function else None
 
     def schema(self) -> StructType | str:
         """The columns that come out."""

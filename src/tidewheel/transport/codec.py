@@ -10,10 +10,9 @@ import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf import json_format
@@ -25,6 +24,9 @@ from tidewheel.model.time import Instant
 from tidewheel.transport.event_pb2 import Event, Punctuation
 from tidewheel.transport.log import records
 from tidewheel.transport.registry import TypeRegistry, type_name, types
+
+if TYPE_CHECKING:
+    import polars as pl
 
 __all__ = [
     "ENVELOPE_COLUMNS",
@@ -106,6 +108,7 @@ def encode_columns(
 ) -> pa.Array:
     """Events from columns named like the message's fields; nulls and missing columns are unset fields.
 
+    >>> import polars as pl
     >>> from tidewheel.transport.event_pb2 import DeadLetter
     >>> values = encode_columns(DeadLetter, pl.DataFrame({"reason": ["too long"]}), event_time=pa.array([0]))
     >>> decode_columns(DeadLetter, values).columns["reason"].to_pylist()
@@ -308,13 +311,13 @@ def _type_names(url: pa.Array) -> pa.Array:
 
 
 def _as_batch(columns: pa.RecordBatch | pl.DataFrame) -> pa.RecordBatch:
-    if isinstance(columns, pl.DataFrame):
-        table = columns.to_arrow().combine_chunks()
-        return pa.RecordBatch.from_arrays(
-            [column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for column in table.columns],
-            names=table.column_names,
-        )
-    return columns
+    if isinstance(columns, pa.RecordBatch):
+        return columns
+    table = columns.to_arrow().combine_chunks()
+    return pa.RecordBatch.from_arrays(
+        [column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for column in table.columns],
+        names=table.column_names,
+    )
 
 
 def _fitted(name: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
