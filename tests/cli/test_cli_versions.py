@@ -38,7 +38,7 @@ def test_a_new_version_catches_up_beside_the_old_one_and_readers_are_switched_to
     path, jobs = tmp_path / "city.tw", tmp_path / "jobs.py"
     jobs.write_text(JOBS, encoding="utf-8")
     here = ["--log", path]
-    tidewheel(*SIMULATE, "--speed", "max", "--for", "1min", *here)
+    tidewheel(*SIMULATE, "--speed", "max", "--for", "30s", *here)
     with (
         open_log(path) as log,
         Running(*SIMULATE, *here) as events,
