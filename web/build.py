@@ -81,7 +81,8 @@ def pip(*names: str) -> Path:
         if not list(TOOLS.glob(f"{name.replace('-', '_')}-*.dist-info")):
             print(f"Getting {name} for the page ...", flush=True)
             install = [python_with_pip(), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
-            run([*install, "--target", str(TOOLS), "--constraint", str(ROOT / "constraints.txt"), name], PYTHONPATH="")
+            install += ["--target", str(TOOLS), "--constraint", str(ROOT / "constraints.txt"), name]
+            run(install, PYTHONPATH="", PIP_ROOT_USER_ACTION="ignore")  # who runs it is no matter for such a folder
     return TOOLS
 
 

@@ -29,6 +29,7 @@ def open_and_tell(address: str, pipe: Connection) -> None:
 
 def write_numbers(address: str, name: str, appends: int) -> None:
     """Append numbered records under a name, to a topic with keys and to one without."""
+    sqlite_database._CHECKPOINT_BYTES = 500_000  # so that all of them write over the journal, again and again
     choose = random.Random(name)
     with open_log(address) as log:
         producer = log.producer(name)
