@@ -108,10 +108,10 @@ def tail(
             try:
                 now = topic if as_is else Aliases(opened).topic(name)
                 if now != topic:
-                    say(f"{name} stands for {now} now")
                     topic, info = now, opened.topic_info(now)
                     numbers = range(info.partitions) if partition is None else [partition]
                     ends = {(topic, each): opened.position(topic, each, "latest") for each in numbers}
+                    say(f"{name} stands for {now} now")  # whoever reads that is shown all that comes from now on
                 elif (found := opened.topic_info(topic)).id != info.id:
                     say(f"{topic} was deleted and made anew: from its beginning")
                     info = found
