@@ -7,7 +7,7 @@ SQLite's own checkpoints run beside the writers of other connections, and up to 
 transaction (https://sqlite.org/wal.html#walresetbug). They are switched off here; `Database` checkpoints in a mode
 that locks writers out.
 
-The journal is written over then, not cut: a commit that need not make a file longer is durable in less than half the
+The journal is written over then, not cut: a commit that need not make a file longer is durable in about half the
 time.
 """
 
