@@ -7,12 +7,12 @@ conditions: for each stage, a function of an event and the events taken so far.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidewheel.patterns.pattern import Pattern
-from tidewheel.patterns.stage import Group, Part, Stage
+from tidewheel.patterns.stage import Group, Part, Stage, stages_of
 
 Event = Mapping[str, Any]
 TakenSoFar = list[tuple[str, Event]]
@@ -21,7 +21,7 @@ Meaning = Callable[[Event, TakenSoFar], bool]
 
 @dataclass(frozen=True)
 class Meanings:
-    """What stages take, what ends their loops, and in which column an event must differ from those taken."""
+    """What stages take, and what ends loops, by the name of the stage or of the group (see `group_name`)."""
 
     takes: Mapping[str, Meaning]
     ends: Mapping[str, Meaning] = field(default_factory=dict)
@@ -29,10 +29,16 @@ class Meanings:
 
 @dataclass(frozen=True)
 class Leaving:
-    """A greedy loop that is left before it is full, or left out."""
+    """A greedy loop that is left before it is full, or left out. ends: what ends it."""
 
     stage: str
     other_key: str | None
+    ends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """An optional part that is left out."""
 
 
 @dataclass(frozen=True)
@@ -46,17 +52,27 @@ class Never:
 
 @dataclass(frozen=True)
 class Take:
-    """nevers, greedy: what must hold since the take before."""
+    """first: of its loop. ends: what ends the loops that it is in, and whether each has begun before."""
 
     stage: str
     contiguity: str
     first: bool
     gap: int | None
     other_key: str | None
-    between: tuple[Never | Leaving, ...] = ()
+    ends: tuple[tuple[str, bool], ...] = ()
+
+    def ended_by(self, event: Event, taken: TakenSoFar, meanings: Meanings) -> list[bool]:
+        """For each loop that the event ends, whether it has begun."""
+        return [begun for name, begun in self.ends if meanings.ends[name](event, taken)]
 
 
-Word = tuple[Take | Never | Leaving, ...]
+Between = Never | Leaving | LeftOut
+Word = tuple[Take | Between, ...]
+
+
+def group_name(group: Group) -> str:
+    """A group goes by the name of its first stage."""
+    return f"group of {next(stages_of((group,))).name}"
 
 
 @dataclass(frozen=True)
@@ -121,7 +137,7 @@ def _part(part: Part, gap: int | None, length: int, contiguity: str, nevers: tup
         return
     quantifier = part.quantifier
     if quantifier.optional:
-        yield (Leaving(part.name, part.other_key),) if isinstance(part, Stage) and quantifier.greedy else ()
+        yield (*_left(part), LeftOut())
     # A group whose stages may all be left out needs no events.
     most = length if quantifier.most is None else min(quantifier.most, max(length, quantifier.least))
     for count in range(quantifier.least, most + 1):
@@ -143,18 +159,37 @@ def _repeated(
             own = part.within or quantifier.within or gap
             if number == 0 and quantifier.optional:
                 own = part.within or gap
-            iterations.append([(*inside, Take(part.name, joint, number == 0, own, part.other_key))])
+            ends = () if quantifier.until is None else ((part.name, number > 0),)
+            iterations.append([(*inside, Take(part.name, joint, number == 0, own, part.other_key, ends))])
         else:
             iterations.append([inside + word for word in _group(part, gap, length, joint)])
-    left: Word = ()
-    if isinstance(part, Stage) and quantifier.greedy and count != quantifier.most:
-        left = (Leaving(part.name, part.other_key),)
+    left = () if count == quantifier.most else _left(part)
     written: list[Word] = [()]
     for options in iterations:
         longer = (word + one for word in written for one in options)
         written = [word for word in longer if _size(word) <= length]
     for word in written:
-        yield word + left
+        whole = word + left
+        yield whole if isinstance(part, Stage) or quantifier.until is None else _ended(whole, group_name(part))
+
+
+def _left(part: Part) -> Word:
+    if isinstance(part, Group) or not part.quantifier.greedy:
+        return ()
+    return (Leaving(part.name, part.other_key, () if part.quantifier.until is None else (part.name,)),)
+
+
+def _ended(word: Word, name: str) -> Word:
+    """A loop of a group that an event ends: nothing in it takes such an event, nor, once it has begun, any later."""
+    begun = False
+    found: list[Take | Between] = []
+    for step in word:
+        if isinstance(step, Leaving):
+            step = replace(step, ends=(*step.ends, name))
+        elif isinstance(step, Take):
+            step, begun = replace(step, ends=(*step.ends, (name, begun))), True
+        found.append(step)
+    return tuple(found)
 
 
 def _group(group: Group, gap: int | None, length: int, joint: str) -> Iterator[Word]:
@@ -180,7 +215,9 @@ def _completed(
     if taken is None:
         return None
     between = list(itertools.takewhile(lambda step: not isinstance(step, Take), reversed(word)))[::-1]
-    return _ending(between, numbers[-1], taken, events[numbers[0]]["time"], pattern, meanings, events, until)
+    return _ending(
+        at_the_end(between), numbers[-1], taken, events[numbers[0]]["time"], pattern, meanings, events, until
+    )
 
 
 def taken_by(
@@ -191,7 +228,7 @@ def taken_by(
         return None
     taken: TakenSoFar = []
     left = list(numbers)
-    between: list[Never | Leaving] = []
+    between: list[Between] = []
     last: int | None = None
     for step in word:
         if not isinstance(step, Take):
@@ -209,7 +246,7 @@ def _fits(
     take: Take,
     number: int,
     last: int | None,
-    between: list[Never | Leaving],
+    between: list[Between],
     taken: TakenSoFar,
     meanings: Meanings,
     events: list[Event],
@@ -217,9 +254,8 @@ def _fits(
     def satisfies(event: Event) -> bool:
         return differs(event, take.other_key, taken) and meanings.takes[take.stage](event, taken)
 
-    ends = meanings.ends.get(take.stage, lambda event, before: False)
     event = events[number]
-    if not satisfies(event) or ends(event, taken):
+    if not satisfies(event) or take.ended_by(event, taken, meanings):
         return False
     if last is None:
         return True
@@ -228,7 +264,7 @@ def _fits(
         return False
     if take.contiguity == "followed_by" and any(satisfies(one) for one in passed):
         return False
-    if not take.first and any(ends(one, taken) for one in passed):
+    if any(any(take.ended_by(one, taken, meanings)) for one in passed):
         return False
     if take.gap is not None and event["time"] - events[last]["time"] >= take.gap:
         return False
@@ -241,8 +277,17 @@ def differs(event: Event, column: str | None, taken: TakenSoFar) -> bool:
     return event[column] is not None and all(one[column] != event[column] for _, one in taken)
 
 
+def at_the_end(between: Sequence[Between]) -> list[Between]:
+    """What is waited for after the last take. What must not follow until a stage takes an event, where only stages come
+    that may be left out and are, says nothing."""
+    left_out = max((place for place, step in enumerate(between) if isinstance(step, LeftOut)), default=-1)
+    if any(isinstance(step, Never) and not step.next for step in between[left_out + 1 :]):
+        return list(between)
+    return [step for step in between if not isinstance(step, Never) or step.next]
+
+
 def is_broken(
-    between: list[Never | Leaving],
+    between: Sequence[Between],
     passed: list[Event],
     following: Event | None,
     seen: list[Event],
@@ -250,11 +295,12 @@ def is_broken(
     meanings: Meanings,
 ) -> bool:
     for one in between:
+        if isinstance(one, LeftOut):
+            continue
         holds = meanings.takes[one.stage]
         if isinstance(one, Leaving):
-            ends = meanings.ends.get(one.stage, lambda event, before: False)
             for event in seen:
-                if ends(event, taken):
+                if any(meanings.ends[name](event, taken) for name in one.ends):
                     break
                 if differs(event, one.other_key, taken) and holds(event, taken):
                     return True
@@ -267,7 +313,7 @@ def is_broken(
 
 
 def _ending(
-    between: list[Never | Leaving],
+    between: Sequence[Between],
     last: int,
     taken: TakenSoFar,
     began: int,

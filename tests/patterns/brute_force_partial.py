@@ -12,6 +12,7 @@ from tests.patterns.brute_force import (
     Take,
     TakenSoFar,
     Word,
+    at_the_end,
     differs,
     is_broken,
     taken_by,
@@ -55,14 +56,19 @@ def partial_matches(
     found = []
     for word, onward in ways.items():
         stages = tuple(step.stage for step in word if isinstance(step, Take))
-        accepts = any(not any(isinstance(step, Never | Take) for step in way) for way in onward)
-        goes_on = [way for way in onward if any(isinstance(step, Never | Take) for step in way)]
+        goes_on = [way for way in onward if _waits(way)]
+        accepts = len(goes_on) < len(onward)
         for numbers in itertools.combinations(range(len(events)), len(stages)) if goes_on else ():
             taken = taken_by(word, numbers, pattern, meanings, events)
             if taken is not None:
                 over, by_time = _over(goes_on, numbers, taken, pattern, meanings, events, until)
                 found.append(Partial(stages, numbers, over, by_time and not accepts))
     return found
+
+
+def _waits(way: Word) -> bool:
+    """Whether it waits for an event to take, or for what must not come at the end."""
+    return isinstance(way[-1], Take) or any(isinstance(step, Never) for step in at_the_end(way)) if way else False
 
 
 def least_size(parts: tuple[Part, ...]) -> int:
@@ -95,7 +101,7 @@ def _over(
     for way in ways:
         limits = [] if pattern.window is None else [began + pattern.window]
         take = way[-1] if isinstance(way[-1], Take) else None
-        nevers = [step for step in way if isinstance(step, Never)]
+        nevers = [step for step in (way if take else at_the_end(way)) if isinstance(step, Never)]
         gaps = [take.gap] if take is not None else [one.within for one in nevers]
         limits += [events[last]["time"] + gap for gap in gaps if gap is not None]
         deadline = min(limits, default=until + 1)
@@ -118,8 +124,7 @@ def _closed_by(
     way: Word, take: Take | None, last: int, taken: TakenSoFar, meanings: Meanings, events: list[Event]
 ) -> int | None:
     """The event that closes a way on, if one does."""
-    between = [step for step in way if not isinstance(step, Take)]
-    ends = meanings.ends.get(take.stage if take else "", lambda event, before: False)
+    between = [step for step in way if not isinstance(step, Take)] if take else at_the_end(way)
     for number in range(last + 1, len(events)):
         event = events[number]
         if take is None:
@@ -128,7 +133,7 @@ def _closed_by(
             satisfies = differs(event, take.other_key, taken) and meanings.takes[take.stage](event, taken)
             stopped = take.contiguity == "next"
             stopped |= take.contiguity == "followed_by" and satisfies
-            stopped |= not take.first and ends(event, taken)
+            stopped |= any(take.ended_by(event, taken, meanings))
         seen = events[last + 1 : number + 1]
         if stopped or is_broken(between, seen, seen[0], seen, taken, meanings):
             return number

@@ -7,10 +7,11 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from tests.patterns.brute_force import Event, Meaning, Meanings, TakenSoFar
+from tests.patterns.brute_force import Event, Meaning, Meanings, TakenSoFar, group_name
 from tidewheel.patterns.pattern import Pattern, all_of, any_of, pattern
 from tidewheel.patterns.references import count, first, last, previous
 from tidewheel.patterns.references import sum as total
+from tidewheel.patterns.stage import Group
 
 SCHEMA = {"name": pl.String(), "x": pl.Int64(), "who": pl.String()}
 
@@ -183,11 +184,12 @@ class Building:
                 built = self.draw(st.sampled_from([built.consecutive, built.combinations]))()
             if stage is not None and self.draw(st.integers(0, 2)) == 0:
                 built = built.greedy()
-            if stage is not None and self.draw(st.integers(0, 3)) == 0:
+            if self.draw(st.integers(0, 3)) == 0:
                 expression, meaning = self.condition(stage)
                 if expression is not None:
                     built = built.until(expression)
-                    self.ends[stage] = meaning
+                    ended = built.parts[-1]
+                    self.ends[group_name(ended) if isinstance(ended, Group) else ended.name] = meaning
         if self.draw(st.integers(0, 3)) == 0:
             built = built.optional()
         return built
@@ -208,7 +210,7 @@ def patterns(draw: Any, *, window: bool | None = None, unit: int = 1, gaps: bool
     limit of their own."""
     building = Building(draw, unit, gaps)
     built = building.sequence(draw(st.integers(1, 3)))
-    ending = draw(st.sampled_from(["none"] * 4 + ["not_next", "not_followed_by", "gap"]))
+    ending = draw(st.sampled_from(["none"] * 4 + ["not_next", "not_followed_by", "optional", "gap"]))
     limited = draw(st.booleans()) if window is None else window
     if ending in ("not_next", "not_followed_by"):
         name = building.name()
@@ -217,6 +219,13 @@ def patterns(draw: Any, *, window: bool | None = None, unit: int = 1, gaps: bool
         if ending == "not_followed_by" and (not limited or draw(st.booleans())):
             options["within"] = building.span(5)
         built = getattr(built, ending)(name, expression, **options)
+    if ending == "optional":  # and something that must not come on the way to it
+        name = building.name()
+        expression, building.takes[name] = building.condition(None)
+        built = built.not_followed_by(name, expression)
+        name = building.name()
+        expression, building.takes[name] = building.condition(name)
+        built = building.quantified(built.followed_by(name, expression), name).optional()
     if limited:
         built = built.within(building.span(8))
     if ending == "gap":

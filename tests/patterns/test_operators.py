@@ -113,6 +113,68 @@ def test_an_event_that_must_not_come_between_optional_stages_counts_until_one_is
     assert found(built, "abd") == []
 
 
+@pytest.mark.parametrize(
+    ("letters", "matches"),
+    [
+        ("a", ["0"]),  # complete at once: what must not come is about the way to the optional stage
+        ("abc", ["0"]),
+        ("acbc", ["0", "0 1"]),
+        ("axc", ["0", "0 2"]),
+    ],
+)
+def test_what_must_not_come_before_an_optional_last_stage_is_about_the_way_to_it(letters, matches):
+    built = A.not_followed_by("b", is_("b")).followed_by("c", is_("c")).optional()
+    assert found(built, letters, until=1) == matches
+    assert found(built.within("1 min"), letters, until=1) == matches
+    group = A.not_followed_by("b", is_("b")).followed_by(pattern("c", is_("c"))).optional()
+    assert found(group, letters, until=1) == matches
+
+
+def test_a_match_without_its_optional_last_stage_is_complete_with_its_event():
+    built = A.not_followed_by("b", is_("b")).followed_by("c", is_("c")).optional().within("5 s")
+    harness = harness_of(built, "axc")
+    assert harness.completed_at == [0, 2 * SECOND]
+    assert harness.timed_out == []
+    harness.advance(100 * SECOND)
+    assert harness.timed_out == []
+
+
+def test_several_optional_stages_may_follow_what_must_not_come():
+    built = A.not_followed_by("b", is_("b")).followed_by("c", is_("c")).optional().followed_by("d", is_("d")).optional()
+    assert found(built, "abd") == ["0"]
+    assert found(built, "acbd") == ["0", "0 1", "0 1 3"]
+    waits = built.not_followed_by("e", is_("e"), within="3 s")
+    assert found(waits, "axxx") == ["0"]
+    assert found(waits, "abxx") == found(waits, "aexx") == []
+
+
+def test_what_must_not_come_next_counts_before_an_optional_last_stage_too():
+    built = A.not_next("b", is_("b")).followed_by("c", is_("c")).optional()
+    assert found(built, "ab") == []
+    assert found(built, "axc") == ["0", "0 2"]
+
+
+@pytest.mark.parametrize(
+    ("times", "matches"),
+    [
+        ([0, 1, 2], ["0", "0 1", "0 1 2"]),
+        ([0, 1, 3], ["0", "0 1"]),
+        ([0, 3, 4], ["0"]),
+    ],
+)
+def test_an_event_just_at_the_end_of_the_time_is_out_after_what_must_not_come(times, matches):
+    built = A.not_followed_by("b", is_("b")).followed_by("c", is_("c")).times(1, 2).optional().within("3 s")
+    assert found(built, "acc", times=times) == matches
+    must = A.not_followed_by("b", is_("b")).followed_by("c", is_("c")).times(1, 2).within("3 s")
+    assert found(must, "acc", times=times) == matches[1:]
+
+
+@pytest.mark.parametrize(("times", "matches"), [([0, 1, 2, 3], ["0 1 2"]), ([0, 1, 2, 2], []), ([0, 1, 3, 3], [])])
+def test_at_the_end_of_the_time_nothing_is_too_late_for_what_was_taken_before(times, matches):
+    built = A.followed_by("c", is_("c")).times(2).not_followed_by("b", is_("b")).within("3 s")
+    assert found(built, "accb", times=times) == matches
+
+
 # Quantifiers ------------------------------------------------------------------------------------------------
 
 
@@ -169,6 +231,57 @@ def test_until_ends_a_loop_and_is_not_taken():
 
 def test_until_may_speak_of_the_events_taken():
     assert found(A.one_or_more().until(total("a.x") >= 1), "aaa") == ["0", "0 1", "1", "2"]
+
+
+PAIRS = A.followed_by(pattern("b", is_("b")).followed_by("c", is_("c"))).one_or_more()
+
+
+@pytest.mark.parametrize(
+    ("letters", "matches"),
+    [
+        ("abcubcd", ["0 1 2 6"]),  # no iteration begins after it
+        ("abcbucd", ["0 1 2 6"]),  # the one that has begun is left incomplete
+        ("abucd", []),
+        ("aubcd", ["0 2 3 4"]),  # before the first iteration there is no loop to end
+        ("abcbcd", ["0 1 2 3 4 5", "0 1 2 5"]),
+    ],
+)
+def test_until_ends_the_loop_of_a_group(letters, matches):
+    assert found(PAIRS.until(is_("u")).followed_by("d", is_("d")), letters) == matches
+
+
+def test_what_ends_the_loop_of_a_group_is_not_taken_by_any_of_its_stages():
+    ended = PAIRS.until(pl.col("x") == 4).followed_by("d", is_("cd"))
+    assert found(ended, "abcbc") == ["0 1 2 4"]
+    assert found(PAIRS.followed_by("d", is_("cd")), "abcbc") == ["0 1 2 4"]
+    assert found(PAIRS.until(pl.col("x") == 1), "abbc") == []
+    begins = pattern(pattern("a", is_("a")).next("b", is_("b"))).one_or_more()
+    assert found(begins.until(pl.col("x") == 2), "ababab") == ["0 1", "4 5"]
+
+
+def test_until_of_a_group_and_of_a_stage_in_it_both_count():
+    loop = pattern("b", is_("b")).one_or_more().consecutive().until(pl.col("x") == 2)
+    built = A.followed_by(loop).times(1, 3).until(is_("u"))
+    assert found(built, "abbb") == ["0 1"]
+    assert found(built, "axxb") == ["0 3"]
+    assert found(built, "abub") == ["0 1"]
+
+
+def test_a_group_ends_a_greedy_loop_in_it():
+    inside = pattern("b", is_("b")).one_or_more().greedy()
+    built = A.followed_by(inside).one_or_more().until(is_("u")).followed_by("c", is_("bc"))
+    assert found(built, "abub") == ["0 1 3"]  # the loop is over, so the next stage may take what it could have taken
+
+
+def test_until_of_a_group_may_speak_of_the_events_taken():
+    assert found(PAIRS.until(count("b") == 2).followed_by("d", is_("d")), "abcbcbcd") == ["0 1 2 7"]
+
+
+@pytest.mark.parametrize("choice", [any_of, all_of])
+def test_until_ends_loops_of_choices(choice):
+    built = A.followed_by(choice(pattern("b", is_("b")), pattern("c", is_("c")))).one_or_more().until(is_("u"))
+    before = ["0 1", "0 1 2", "0 2"] if choice is any_of else ["0 1 2"]
+    assert found(built, "abcubc") == before
 
 
 # Groups -----------------------------------------------------------------------------------------------------

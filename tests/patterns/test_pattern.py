@@ -24,6 +24,7 @@ WRITTEN = [
     "pattern('a').followed_by('b', ~pl.col('x') & (pl.col('y') | pl.col('z').is_null()), within='1 min')",
     "pattern('a').followed_by(pattern('b').next('c')).times(2)",
     "any_of(pattern('a'), pattern('b').next('c')).one_or_more()",
+    "pattern('a').followed_by(pattern('b').next('c')).one_or_more().until(pl.col('count(b)') > 2).optional()",
     "pattern('z').followed_by(all_of(pattern('a'), pattern('b')).consecutive()).optional()",
     "pattern('a').next('b', pl.col('first(a.x)') < pl.col('x'), other_key='vehicle')",
     "pattern('a').not_followed_by('b', 'is_b', within='5 s')",
@@ -134,7 +135,11 @@ MALFORMED = {
     "consecutive on one event": (lambda: pattern("a").consecutive(), "takes one event"),
     "combinations on one event": (lambda: pattern("a").combinations(), "takes one event"),
     "greedy on a group": (lambda: pattern(pattern("a")).one_or_more().greedy(), "for a stage, not for a group"),
-    "until on a group": (lambda: pattern(pattern("a")).one_or_more().until("x"), "for a stage, not for a group"),
+    "until on a group that comes once": (lambda: pattern(pattern("a")).until("x"), "the group takes one event"),
+    "until on a group that speaks of a later stage": (
+        lambda: pattern(pattern("a")).one_or_more().until(count("b") > 1).next("b"),
+        "until of a group: .* speaks of a stage 'b'",
+    ),
     "a limit on a group's loop": (lambda: pattern(pattern("a")).one_or_more(within=3), "for a stage, not for a group"),
     "two limits": (lambda: pattern("a").next("b", within=3).times(2, within=3), "two limits"),
     "a quantifier on what must not come": (lambda: pattern("a").not_next("b").one_or_more(), "has no quantifier"),
@@ -186,8 +191,8 @@ MALFORMED = {
 INCOMPLETE = {
     "what must not come first": (lambda: pattern(pattern("a").not_next("b")).next("c"), "a group cannot end"),
     "an endless wait": (lambda: pattern("a").not_followed_by("b"), "waited for for ever"),
-    "an endless wait before what may be left out": (
-        lambda: pattern("a").not_followed_by("b").next("c").optional(),
+    "an endless wait after what may be left out": (
+        lambda: pattern("a").next("c").optional().not_followed_by("b").not_next("d"),
         "waited for for ever",
     ),
     "a limit in the middle": (

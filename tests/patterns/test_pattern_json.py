@@ -64,6 +64,7 @@ def test_the_format_of_version_1_does_not_change():
         tw.pattern("a", "is_a").not_next("b", "is_b").followed_by("c", "is_c").not_followed_by("d", "is_d", within=5),
         tw.pattern(tw.pattern("a", "is_a").next("b", "is_b")).at_least(3).next("c", "is_c", other_key="vehicle"),
         tw.any_of(tw.pattern("a", "is_a"), tw.pattern("b", "is_b").times(2)).optional().next("c", "is_c"),
+        tw.pattern(tw.pattern("a", "is_a").next("b", "is_b")).one_or_more().until(pl.col("x") > 3).next("c", "is_c"),
         tw.pattern("x", "is_x").next(tw.all_of(tw.pattern("a", "is_a"), tw.pattern("b", "is_b")).consecutive()),
         tw.pattern("a", "is_a").times(1, within="1 s").next("b", "is_b"),
         tw.pattern("a", "is_a").followed_by("b", "is_b").select("first"),

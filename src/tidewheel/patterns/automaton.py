@@ -188,10 +188,10 @@ class Automaton:
             return True
         if way.target != FINAL and way.gap is not None and time - run.last_time >= way.gap:
             return True
-        for guard, until, lifted in way.guards:
+        for guard, untils, lifted in way.guards:
             if run.released & lifted:
                 continue
-            if until is not None and holds(until):
+            if any(holds(until) for until in untils):
                 run.released |= lifted
             elif holds(guard):
                 return True
@@ -200,14 +200,14 @@ class Automaton:
                 self._complete(run.path, run.start, time, event)
                 return True
             return any(holds(question) for question in way.stops)
-        ended = way.until is not None and holds(way.until)
+        ended = [closes for until, closes in way.untils if holds(until)]
         fits = holds(way.test)
         if fits and not ended:
             self._take(run, way.target, event, time)
         return (
             way.strict
             or (fits and not way.any)
-            or (ended and way.until_closes)
+            or any(ended)
             or (bool(way.stops) and any(holds(question) for question in way.stops))
         )
 

@@ -12,7 +12,7 @@ from tidewheel.errors import DefinitionError
 from tidewheel.model.time import Duration
 from tidewheel.patterns.policy import ALL, AfterMatch, Missing, Policy
 from tidewheel.patterns.references import reference_of, references_in, resolve, stages_named_in
-from tidewheel.patterns.stage import Group, Part, Stage, stages_of
+from tidewheel.patterns.stage import Condition, Group, Part, Stage, stages_of
 
 SKIPS = ("skip none", "skip to next", "skip past last", "skip to first", "skip to last")
 MOST_IN_ANY_ORDER = 6
@@ -65,7 +65,7 @@ def check_change(name: str, part: Part) -> None:
             f"Put {name} on the stage before it."
         )
     if isinstance(part, Group):
-        if name in ("greedy", "until"):
+        if name == "greedy":
             raise DefinitionError(f"{name} is for a stage, not for a group; put it on the stages inside")
         if part.kind == "all_of" and name in ("consecutive", "combinations"):
             return
@@ -108,15 +108,20 @@ def _check_references(parts: tuple[Part, ...], before: list[str], own: set[str] 
             for sequence in part.sequences:
                 _check_references(sequence, before + inside if comes_back else before, own)
             before = before + inside
+            _check_condition(part.quantifier.until, before, own, "until of a group")
             continue
         known = before if part.forbids else [*before, part.name]
         for condition in (part.condition, part.quantifier.until):
-            if condition is not None:
-                foreign = [] if own is None else sorted(stages_named_in(condition.expression) - own)
-                resolve([condition.expression], [*dict.fromkeys(known), *foreign], what=f"stage {part.name!r}")
+            _check_condition(condition, known, own, f"stage {part.name!r}")
         if part.quantifier.within is not None and part.within is not None:
             raise DefinitionError(f"stage {part.name!r} has two limits, of the stage and of the loop; leave one out")
         before = known
+
+
+def _check_condition(condition: Condition | None, known: list[str], own: set[str] | None, what: str) -> None:
+    if condition is not None:
+        foreign = [] if own is None else sorted(stages_named_in(condition.expression) - own)
+        resolve([condition.expression], [*dict.fromkeys(known), *foreign], what=what)
 
 
 def check_choice(kind: str, patterns: tuple[Any, ...]) -> None:
@@ -215,11 +220,11 @@ def check_whole(parts: tuple[Part, ...], window: Duration | None) -> None:
     for place, part in enumerate(parts):
         if not isinstance(part, Stage) or not part.forbids:
             continue
-        trailing = all(may_be_skipped(later) for later in parts[place + 1 :])
+        trailing = all(isinstance(later, Stage) and later.forbids for later in parts[place + 1 :])
         if part.contiguity == "followed_by" and trailing and window is None and part.within is None:
             raise DefinitionError(
-                f"nothing that must follow comes after not_followed_by({part.name!r}), so it would be waited for for "
-                'ever. Say for how long: .within("10 s") on the pattern, or within= on the stage.'
+                f"no stage comes after not_followed_by({part.name!r}), so it would be waited for for ever. Say for how "
+                'long: .within("10 s") on the pattern, or within= on the stage.'
             )
         if part.within is not None and place != last:
             raise DefinitionError(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import Duration
 from tidewheel.patterns.pattern import Pattern
-from tidewheel.patterns.program import FINAL, MOST_EDGES, Edge, Guard, Position, Program, Test
+from tidewheel.patterns.program import FINAL, MOST_EDGES, Edge, Guard, Position, Program, Test, Until
 from tidewheel.patterns.stage import Condition, Contiguity, Group, Part, Stage
 
 __all__ = ["compile_pattern"]
@@ -24,13 +24,34 @@ _NOWHERE = -3
 
 @dataclass(frozen=True, slots=True)
 class _Loose:
-    """A loose end: a position, and what must hold until the next stage takes an event."""
+    """A loose end: a position, and what must hold until the next stage takes an event.
+
+    passed: how many of the stops are on the way to a part that was left out. If no other stage takes an event, there
+    was no such way, and they say nothing.
+    """
 
     source: int
     stops: tuple[int, ...] = ()
+    passed: int = 0
     not_next: tuple[int, ...] = ()
     guards: tuple[Guard, ...] = ()
     due: Duration | None = None
+
+    def past(self, guards: tuple[Guard, ...] = ()) -> _Loose:
+        """The end if an optional part is left out."""
+        return replace(self, passed=len(self.stops), guards=self.guards + guards)
+
+
+@dataclass(frozen=True, slots=True)
+class _Loop:
+    """A loop that an event ends. first: its first position; placeholders: those made later are inside, too."""
+
+    until: int
+    first: int
+    placeholders: int
+
+    def contains(self, source: int) -> bool:
+        return source >= self.first or source < self.placeholders
 
 
 def compile_pattern(pattern: Pattern) -> Program:
@@ -52,19 +73,21 @@ class _Compiler:
     edges: dict[int, list[Edge]] = field(default_factory=dict)
     accepts: set[int] = field(default_factory=set)
     placeholders: int = _NOWHERE
+    loops: tuple[_Loop, ...] = ()
 
     def program(self) -> Program:
         ends = self._sequence(self.pattern.parts, [_Loose(_START)], "followed_by")
         for end in dict.fromkeys(ends):
             if end.source == _START:
                 continue  # a match has at least one event
-            if end.stops or end.not_next:
+            stops = end.stops if len(end.stops) > end.passed else ()
+            if stops or end.not_next:
                 self.edges.setdefault(end.source, []).append(
                     Edge(
                         FINAL,
                         self._test(None),
-                        "next" if not end.stops else "followed_by",
-                        stops=end.stops,
+                        "next" if not stops else "followed_by",
+                        stops=stops,
                         not_next=end.not_next,
                         guards=end.guards,
                         gap=end.due,
@@ -93,19 +116,22 @@ class _Compiler:
     def _test(self, condition: Condition | None, other_key: str | None = None) -> int:
         return self.tests.setdefault(Test(condition, other_key), len(self.tests))
 
-    def _until(self, part: Stage) -> int | None:
-        return None if part.quantifier.until is None else self._test(part.quantifier.until)
-
     def _sequence(self, parts: tuple[Part, ...], loose: list[_Loose], head: Contiguity) -> list[_Loose]:
         """head: the contiguity of the first part."""
         for place, part in enumerate(parts):
             contiguity = head if place == 0 else part.contiguity
-            if isinstance(part, Group):
-                loose = self._group(part, loose, contiguity, self._nots(parts[place + 1 :]))
-            elif part.forbids:
+            if isinstance(part, Stage) and part.forbids:
                 loose = [self._forbid(part, end) for end in loose]
+                continue
+            nots, around = self._nots(parts[place + 1 :]), self.loops
+            if part.quantifier.until is not None:
+                until = self._test(part.quantifier.until)
+                self.loops = (*around, _Loop(until, len(self.names), self.placeholders))
+            if isinstance(part, Group):
+                loose = self._group(part, loose, contiguity, nots)
             else:
-                loose = self._stage(part, loose, contiguity, self._nots(parts[place + 1 :]))
+                loose = self._stage(part, loose, contiguity, nots)
+            self.loops = around
         return loose
 
     def _nots(self, later: tuple[Part, ...]) -> _Loose:
@@ -125,17 +151,16 @@ class _Compiler:
 
     def _stage(self, part: Stage, loose: list[_Loose], contiguity: Contiguity, nots: _Loose) -> list[_Loose]:
         quantifier = part.quantifier
-        until = self._until(part)
         test = self._test(part.condition, part.other_key)
         every = part.within or quantifier.within or self.pattern.gap
         # A loop's own limit is for its neighbours; before the first it counts only if the stage must come.
         first_gap = part.within or self.pattern.gap if quantifier.optional else every
 
         position = self._position(part.name)
-        self._tie(loose, Edge(position, test, contiguity, until=until, gap=first_gap))
-        guard = (Guard(test, until),) if quantifier.greedy else ()
-        ends = [replace(end, guards=end.guards + guard) for end in loose] if quantifier.optional else []
-        inner = Edge(position, test, quantifier.inner, until=until, until_closes=True, gap=every)
+        self._tie(loose, Edge(position, test, contiguity, gap=first_gap))
+        guard = (Guard(test, tuple(loop.until for loop in self.loops)),) if quantifier.greedy else ()
+        ends = [end.past(guard) for end in loose] if quantifier.optional else []
+        inner = Edge(position, test, quantifier.inner, gap=every)
         taken = 1
         while True:
             may_leave = taken >= quantifier.least
@@ -154,7 +179,7 @@ class _Compiler:
 
     def _group(self, group: Group, loose: list[_Loose], contiguity: Contiguity, nots: _Loose) -> list[_Loose]:
         quantifier = group.quantifier
-        ends = list(loose) if quantifier.optional else []
+        ends = [end.past() for end in loose] if quantifier.optional else []
         taken = 0
         while True:
             if quantifier.most is None and taken == quantifier.least:
@@ -177,7 +202,8 @@ class _Compiler:
         heads = self.edges.pop(placeholder, [])
         ends = [end for end in ends if end.source != placeholder]
         for head in heads:
-            self._tie([_again(end, nots, True) for end in ends], head)
+            for end in _different([_again(end, nots, True) for end in ends]):
+                self._link(end, head)
         return ends
 
     def _once(self, group: Group, loose: list[_Loose], contiguity: Contiguity) -> list[_Loose]:
@@ -202,15 +228,23 @@ class _Compiler:
         return len(self.names) - 1
 
     def _tie(self, loose: list[_Loose], edge: Edge) -> None:
-        # An optional part with nothing in it may be left out in two ways, which are the same.
-        for end in dict.fromkeys(loose):
-            tied = replace(
-                edge,
-                stops=end.stops + edge.stops,
-                not_next=end.not_next + edge.not_next,
-                guards=end.guards + edge.guards,
-            )
-            self.edges.setdefault(end.source, []).append(tied)
+        for end in _different(loose):
+            untils = tuple(Until(loop.until, loop.contains(end.source)) for loop in self.loops)
+            self._link(end, replace(edge, untils=untils))
+
+    def _link(self, end: _Loose, edge: Edge) -> None:
+        linked = replace(
+            edge,
+            stops=end.stops + edge.stops,
+            not_next=end.not_next + edge.not_next,
+            guards=end.guards + edge.guards,
+        )
+        self.edges.setdefault(end.source, []).append(linked)
+
+
+def _different(loose: list[_Loose]) -> list[_Loose]:
+    """Each end once: an optional part with nothing in it may be left out in two ways, which are the same."""
+    return list(dict.fromkeys(replace(end, passed=0) for end in loose))
 
 
 def _again(end: _Loose, nots: _Loose, may_leave: bool) -> _Loose:

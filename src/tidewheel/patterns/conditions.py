@@ -122,8 +122,8 @@ class Conditions:
         """With nothing taken yet, references are known, so a start is a question to the event alone."""
         test = program.tests[edge.test]
         parts = [] if test.condition is None else [test.condition.expression]
-        if edge.until is not None:
-            until = program.tests[edge.until].condition
+        for one in edge.untils:
+            until = program.tests[one.test].condition
             assert until is not None
             parts.append(~until.expression.fill_null(False))
         return self._bit(functools.reduce(operator.and_, parts)) if parts else ALWAYS

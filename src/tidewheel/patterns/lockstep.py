@@ -46,13 +46,10 @@ def can_be_followed(machine: Machine, position: int) -> bool:
 
 
 def _is_simple(way: Way) -> bool:
-    asked: list[Question | None] = [way.until, *way.not_next]
-    asked += [one for guard, until, _ in way.guards for one in (guard, until)]
+    asked: list[Question] = [*way.ends, *way.not_next]
+    asked += [one for guard, untils, _ in way.guards for one in (guard, *untils)]
     return (
-        way.strict
-        and way.gap is None
-        and way.target != FINAL
-        and all(question is None or question.function is None for question in asked)
+        way.strict and way.gap is None and way.target != FINAL and all(question.function is None for question in asked)
     )
 
 
@@ -118,12 +115,11 @@ def _step(machine: Machine, bits: Numbers, origin: Numbers, path: Numbers, reach
 def _takes(way: Way, bits: Numbers) -> Truths:
     """Whether an event that comes next takes the way, as far as columns can tell."""
     found: Truths = (bits & way.test.mask) != 0
-    for question in (way.until, *way.not_next):
-        if question is not None:
-            found &= (bits & question.mask) == 0
-    for guard, until, _ in way.guards:
+    for question in (*way.ends, *way.not_next):
+        found &= (bits & question.mask) == 0
+    for guard, untils, _ in way.guards:
         keeps = (bits & guard.mask) != 0
-        if until is not None:
+        for until in untils:
             keeps &= (bits & until.mask) == 0
         found &= ~keeps
     return found

@@ -33,7 +33,8 @@ class Question:
 class Way:
     """An edge as it is run; `bit` marks it as open. plain: nothing but its test matters.
 
-    guards: what closes it, what lifts that, and the bit that marks it as lifted.
+    untils: what it does not take, and whether that closes it. guards: what closes it, what lifts that, and the bit that
+    marks it as lifted.
     """
 
     bit: int
@@ -41,36 +42,36 @@ class Way:
     test: Question
     strict: bool
     any: bool
-    until: Question | None
-    until_closes: bool
+    untils: tuple[tuple[Question, bool], ...]
     stops: tuple[Question, ...]
     not_next: tuple[Question, ...]
-    guards: tuple[tuple[Question, Question | None, int], ...]
+    guards: tuple[tuple[Question, tuple[Question, ...], int], ...]
     gap: Duration | None
     plain: bool
 
     @property
     def _guarding(self) -> list[Question]:
-        return [one for guard, until, _ in self.guards for one in (guard, until) if one is not None]
+        return [one for guard, untils, _ in self.guards for one in (guard, *untils)]
+
+    @property
+    def ends(self) -> list[Question]:
+        """The events that end a loop it leads into or goes on in."""
+        return [until for until, _ in self.untils]
 
     @property
     def later(self) -> int:
         """The bits of events that may do something to the edge, if it stays open beyond the next event."""
         if self.strict:
             return 0
-        asked = [*self.stops, *self._guarding]
+        asked = [*self.stops, *self._guarding, *self.ends]
         if self.target != FINAL:
             asked.append(self.test)
-        if self.until is not None:
-            asked.append(self.until)
         return _union(asked)
 
     @property
     def first(self) -> int:
         """The bits of events that may do something to the edge, if they come right after the last one taken."""
-        asked = [*self.not_next, *self.stops, *self._guarding]
-        if self.until is not None:
-            asked.append(self.until)
+        asked = [*self.not_next, *self.stops, *self._guarding, *self.ends]
         # At the end of a pattern, what is not the event that must not come next completes the match.
         return _union([*asked, self.test] if self.target != FINAL or self.strict else asked)
 
@@ -167,9 +168,8 @@ def _ways(position: Position, questions: list[Question]) -> tuple[Way, ...]:
 
 
 def _way(number: int, edge: Edge, questions: list[Question], lifted: Iterator[int]) -> Way:
-    until = None if edge.until is None else questions[edge.until]
     guards = tuple(
-        (questions[guard.test], None if guard.until is None else questions[guard.until], next(lifted))
+        (questions[guard.test], tuple(questions[until] for until in guard.untils), next(lifted))
         for guard in edge.guards
     )
     return Way(
@@ -178,11 +178,10 @@ def _way(number: int, edge: Edge, questions: list[Question], lifted: Iterator[in
         test=questions[edge.test],
         strict=edge.contiguity == "next",
         any=edge.contiguity == "followed_by_any",
-        until=until,
-        until_closes=edge.until_closes,
+        untils=tuple((questions[until.test], until.closes) for until in edge.untils),
         stops=tuple(questions[test] for test in edge.stops),
         not_next=tuple(questions[test] for test in edge.not_next),
         guards=guards,
         gap=edge.gap,
-        plain=until is None and not (edge.stops or edge.not_next or guards or edge.gap) and edge.target != FINAL,
+        plain=not (edge.untils or edge.stops or edge.not_next or guards or edge.gap) and edge.target != FINAL,
     )

@@ -22,7 +22,7 @@ from tidewheel.patterns.matching import Matching, Outputs
 from tidewheel.patterns.measures import Measures
 from tidewheel.patterns.pattern import Pattern
 from tidewheel.patterns.references import resolve
-from tidewheel.patterns.stage import stages_of
+from tidewheel.patterns.stage import conditions_of, stages_of
 
 __all__ = ["Matcher"]
 
@@ -123,12 +123,7 @@ class Matcher:
 
     def _matching(self, schema: dict[str, pl.DataType]) -> Matching:
         machine = Machine(self._program, schema)  # type: ignore[attr-defined]
-        asked = [
-            condition.expression
-            for stage in stages_of(self.pattern.parts)
-            for condition in (stage.condition, stage.quantifier.until)
-            if condition is not None
-        ]
+        asked = [condition.expression for condition in conditions_of(self.pattern.parts)]
         references = resolve([*asked, *self.measures.values()], self.pattern.stages, what="pattern")
         others = [stage.other_key for stage in stages_of(self.pattern.parts)]
         looked_back_at = [reference.column for reference in references.values()] + others

@@ -14,7 +14,7 @@ from tidewheel.model.time import Duration, duration
 from tidewheel.patterns import checks, writing
 from tidewheel.patterns.policy import ALL, AfterMatch, Missing, Policy, Select
 from tidewheel.patterns.references import references_in, resolve
-from tidewheel.patterns.stage import Condition, Contiguity, Group, Part, Quantifier, Stage, stages_of
+from tidewheel.patterns.stage import Condition, Contiguity, Group, Part, Quantifier, Stage, conditions_of, stages_of
 
 __all__ = ["Pattern", "all_of", "any_of", "pattern"]
 
@@ -123,6 +123,8 @@ class Pattern:
     def not_followed_by(self, stage: str, condition: Given = None, *, within: Time | None = None) -> Pattern:
         """No such event until the next stage takes one; at the end of a pattern, until `within` has passed.
 
+        If only optional stages follow, it is about the way to them: a match without them is complete at once.
+
         >>> pattern("a", "is_a").not_followed_by("b", "is_b").within("10 s")
         pattern('a', 'is_a').not_followed_by('b', 'is_b').within('10 s')
         """
@@ -167,7 +169,10 @@ class Pattern:
         return self._change("combinations", inner="followed_by_any")
 
     def until(self, condition: Given) -> Pattern:
-        """An event that ends the latest loop, and is not taken by it."""
+        """An event that ends the latest loop, of a stage or a group, and is not taken by it.
+
+        It leaves an iteration of a group that has begun incomplete; those before it count.
+        """
         if condition is None:
             raise DefinitionError('until: expected a condition like until(pl.col("speed") < 1), got None')
         return self._change("until", until=_condition(condition, "until"))
@@ -232,7 +237,8 @@ class Pattern:
                 found.update(dict.fromkeys(self._columns_in(expression)))
             if stage.other_key is not None:
                 found[stage.other_key] = None
-        for expression in (measures or {}).values():
+        until = (condition.expression for condition in conditions_of(self.parts))  # of groups, too
+        for expression in (*until, *(measures or {}).values()):
             found.update(dict.fromkeys(self._columns_in(expression)))
         return tuple(found)
 

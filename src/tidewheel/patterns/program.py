@@ -12,7 +12,7 @@ from tidewheel.model.time import Duration
 from tidewheel.patterns.policy import Policy
 from tidewheel.patterns.stage import Condition, Contiguity
 
-__all__ = ["FINAL", "MOST_EDGES", "Edge", "Guard", "Position", "Program", "Test"]
+__all__ = ["FINAL", "MOST_EDGES", "Edge", "Guard", "Position", "Program", "Test", "Until"]
 
 FINAL = -1
 """The target of an edge that takes no event: it waits for what must not come at the end of a pattern."""
@@ -31,25 +31,32 @@ class Test:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A greedy loop keeps what it could take: such an event closes the edge, unless `until` has ended the loop."""
+    """A greedy loop keeps what it could take: such an event closes the edge, unless one of `untils` ended the loop."""
 
     test: int
-    until: int | None
+    untils: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """What ends a loop that the edge leads into or goes on in; closes: the loop has begun, so this closes the edge."""
+
+    test: int
+    closes: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
     """The way to a position. Tests are numbers in the program's list.
 
-    until: an event that the loop does not take, and that closes the edge if `until_closes`. stops: close the edge.
-    not_next: closes the edge if the first event after the last one taken is such a one. gap: how long it is open.
+    untils: events that the edge does not take. stops: close the edge. not_next: closes the edge if the first event
+    after the last one taken is such a one. gap: how long it is open.
     """
 
     target: int
     test: int
     contiguity: Contiguity
-    until: int | None = None
-    until_closes: bool = False
+    untils: tuple[Until, ...] = ()
     stops: tuple[int, ...] = ()
     not_next: tuple[int, ...] = ()
     guards: tuple[Guard, ...] = ()

@@ -11,7 +11,8 @@ import polars as pl
 from tidewheel.model.time import Duration
 from tidewheel.patterns.expressions import source
 
-__all__ = ["ONCE", "Condition", "Contiguity", "Group", "Kind", "Part", "Quantifier", "Stage", "stages_of"]
+__all__ = ["ONCE", "Condition", "Contiguity", "Group", "Kind", "Part", "Quantifier", "Stage"]
+__all__ += ["conditions_of", "stages_of"]
 
 Contiguity = Literal["next", "followed_by", "followed_by_any"]
 """What may lie between an event and the one taken before it: nothing; nothing that could have been taken; anything."""
@@ -83,6 +84,15 @@ class Group:
 
 
 Part = Stage | Group
+
+
+def conditions_of(parts: tuple[Part, ...]) -> Iterator[Condition]:
+    """All conditions of stages, and those that end loops."""
+    for part in parts:
+        own = (part.condition,) if isinstance(part, Stage) else ()
+        yield from (condition for condition in (*own, part.quantifier.until) if condition is not None)
+        for sequence in () if isinstance(part, Stage) else part.sequences:
+            yield from conditions_of(sequence)
 
 
 def stages_of(parts: tuple[Part, ...]) -> Iterator[Stage]:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sql_support import recogniser
-from test_sql_generated import DEFINES, PATTERNS, _defined, text
+from test_sql_generated import DEFINES, PATTERNS, SEARCHES, _defined, text
 
 from tidewheel.errors import CheckpointError
 from tidewheel.model.panes import END_OF_TIME
@@ -78,10 +78,11 @@ SHAPES = [
     st.sampled_from(SHAPES),
     st.sampled_from(["PAST LAST ROW", "TO NEXT ROW"]),
     st.sampled_from(["", "WITHIN INTERVAL '3' SECOND"]),
+    SEARCHES,
 )
-def test_any_batches_give_the_rows_of_one(pattern, define, rows, cuts, shape, skip, within):
+def test_any_batches_give_the_rows_of_one(pattern, define, rows, cuts, shape, skip, within, search):
     conditions = ", ".join(f"{name} AS {condition}" for name, condition in _defined(pattern, define).items())
-    one = made(f"{shape} AFTER MATCH SKIP {skip} PATTERN ({text(pattern)}) {within} DEFINE {conditions}")
+    one = made(f"{shape} AFTER MATCH SKIP {skip} {search} PATTERN ({text(pattern)}) {within} DEFINE {conditions}")
     frame = events(*rows)
     assert stepped(one, frame, cuts) == sorted(one.run(frame).rows(), key=repr)
 
@@ -160,6 +161,19 @@ def test_numbers_go_on_and_the_start_of_a_partition_comes_once():
     rows, state = one.step(state, events(("b", 1, 1)), 2 * SECOND)
     rows, state = one.step(state, events(("a", 2, 1), ("a", 3, 2)), 4 * SECOND)
     assert rows.rows() == [("a", 2)]
+
+
+def test_a_partition_whose_first_rows_did_not_match_stays_without_matches():
+    one = made("MEASURES count(*) AS n INITIAL PATTERN (A B?) DEFINE A AS value = 1, B AS value = 2")
+    rows, state = one.step({}, events(("a", 0, 1), ("b", 0, 0)), 1 * SECOND)
+    assert rows.rows() == []
+    rows, state = one.step(state, events(("a", 1, 2), ("a", 2, 1), ("b", 2, 1)), 3 * SECOND)
+    assert rows.rows() == [("a", 2)]
+    rows, state = one.step(state, events(("a", 3, 3), ("b", 3, 1)), 4 * SECOND)
+    assert rows.rows() == [("a", 1)]
+    rows, state = one.step(state, events(("a", 4, 1), ("a", 5, 0)), 6 * SECOND)
+    assert rows.rows() == []
+    assert not len(state["rows"])
 
 
 def test_without_partitions_state_is_kept_through_empty_batches():

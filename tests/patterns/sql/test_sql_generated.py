@@ -42,10 +42,24 @@ CONDITIONS: dict[str, Callable[[list[int | None], int, int, Way, int], bool | No
         or (_total(values[start : row + 1]) == 0 and any(value is not None for value in values[start : row + 1]))
     ),
     "PREV(CLASSIFIER()) = 'A'": lambda values, start, row, way, number: len(way) > 1 and way[-2] == "A",
+    "array_join(array_agg(CLASSIFIER()), '') <> 'AB'": lambda values, start, row, way, number: "".join(way) != "AB",
+    "max_by(CLASSIFIER(), value) = 'A'": lambda values, start, row, way, number: _greatest(values, start, way) == "A",
+    "cardinality(min(value, 2)) < 2": lambda values, start, row, way, number: (
+        sum(value is not None for value in values[start : row + 1]) == 1
+    ),
+    "map_agg(CLASSIFIER(), value)['A'] = 1": lambda values, start, row, way, number: (
+        "A" in way and values[start + way.index("A")] == 1
+    ),
     "MATCH_NUMBER() < 3 AND value IS NOT NULL": lambda values, start, row, way, number: (
         number < 3 and values[row] is not None
     ),
 }
+
+
+def _greatest(values: list[int | None], start: int, way: Way) -> str | None:
+    """The variable of the first of the rows with the greatest value."""
+    known = [(values[start + place], -place, label) for place, label in enumerate(way)]
+    return max((one for one in known if one[0] is not None), default=(0, 0, None))[2]
 
 
 def _total(values: list[int | None]) -> int:
@@ -165,13 +179,17 @@ class BruteForce:
             yield from branch
 
 
-def brute_force(pattern: Node, define: dict[str, str], values: list[int | None], skip: str) -> list[tuple[Any, ...]]:
+def brute_force(
+    pattern: Node, define: dict[str, str], values: list[int | None], skip: str, search: str = ""
+) -> list[tuple[Any, ...]]:
     """Rows as ALL ROWS PER MATCH gives them: id, number, label."""
     found: list[tuple[Any, ...]] = []
     start, number = 0, 0
     matcher = BruteForce(pattern, define, values)
     while start < len(values):
         way = next(matcher.ways(start, number + 1), None)
+        if way is None and search == "INITIAL":
+            break
         if way is None:
             start += 1
             continue
@@ -217,6 +235,7 @@ def _compound(inner: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
 
 PATTERNS = st.recursive(LEAVES, _compound, max_leaves=5).filter(lambda node: "'var'" in repr(node))
 VALUES = st.lists(st.one_of(st.none(), st.integers(0, 3)), min_size=0, max_size=6)
+SEARCHES = st.sampled_from(["", "SEEK", "INITIAL"])
 DEFINES = st.dictionaries(st.sampled_from("ABC"), st.sampled_from(sorted(CONDITIONS)), min_size=0, max_size=3)
 
 
@@ -234,17 +253,17 @@ def _known(condition: str, names: set[str]) -> str:
 
 
 @settings(max_examples=600, deadline=None)
-@given(PATTERNS, DEFINES, VALUES, st.sampled_from(["PAST LAST ROW", "TO NEXT ROW"]))
-def test_the_preferred_match_is_the_first_of_all_ways(pattern, define, values, skip):
+@given(PATTERNS, DEFINES, VALUES, st.sampled_from(["PAST LAST ROW", "TO NEXT ROW"]), SEARCHES)
+def test_the_preferred_match_is_the_first_of_all_ways(pattern, define, values, skip, search):
     define = _defined(pattern, define)
     clause = (
         f"ORDER BY id MEASURES MATCH_NUMBER() AS n, CLASSIFIER() AS label ALL ROWS PER MATCH "
-        f"AFTER MATCH SKIP {skip} PATTERN ({text(pattern)}) "
+        f"AFTER MATCH SKIP {skip} {search} PATTERN ({text(pattern)}) "
         f"DEFINE {', '.join(f'{name} AS {condition}' for name, condition in define.items())}"
     )
     frame = pl.DataFrame({"id": range(1, len(values) + 1), "value": values}, schema={"id": pl.Int64, "value": pl.Int64})
     got = [(row, number, label) for row, number, label, _ in recognise(clause, frame)]
-    assert got == brute_force(pattern, define, values, skip)
+    assert got == brute_force(pattern, define, values, skip, search)
 
 
 @settings(max_examples=150, deadline=None)

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 import polars as pl
 import pytest
-from sql_support import labels, numbers, recognise, recogniser
+from sql_support import labels, numbers, recognise, recogniser, statement
 
 from tidewheel.errors import MatchError
+from tidewheel.patterns.sql import parse
 
 
 def test_rows_follow_each_other_without_a_gap():
@@ -122,6 +123,39 @@ def test_the_search_goes_on_where_the_statement_says(skip, starts):
         "DEFINE B AS value = 2, C AS value = 3"
     )
     assert [start for (start,) in recognise(clause, numbers(1, 2, 3, 3, 1, 3))] == starts
+
+
+@pytest.mark.parametrize(
+    ("search", "found"),
+    [("", ["AB", "A", "AB"]), ("SEEK", ["AB", "A", "AB"]), ("INITIAL", ["AB", "A"])],
+)
+def test_an_initial_match_begins_where_the_search_stands(search, found):
+    assert labels("A B?", "A AS value = 1, B AS value = 2", [1, 2, 1, 0, 1, 2], search) == found
+    assert labels("A B?", "A AS value = 1, B AS value = 2", [0, 1, 2], search) == (
+        [] if search == "INITIAL" else ["AB"]
+    )
+
+
+def test_after_an_initial_match_that_is_not_found_all_rows_are_unmatched():
+    clause = (
+        "ORDER BY id MEASURES CLASSIFIER() AS c ALL ROWS PER MATCH WITH UNMATCHED ROWS AFTER MATCH SKIP PAST LAST ROW "
+        "INITIAL PATTERN (A) DEFINE A AS value = 1"
+    )
+    assert [row[1] for row in recognise(clause, numbers(1, 1, 0, 1))] == ["A", "A", None, None]
+
+
+def test_initial_is_for_each_partition():
+    frame = pl.DataFrame({"k": [1, 1, 2, 2], "id": [1, 2, 1, 2], "value": [1, 0, 0, 1]})
+    clause = "PARTITION BY k ORDER BY id MEASURES A.id AS i INITIAL PATTERN (A) DEFINE A AS value = 1"
+    assert recognise(clause, frame) == [(1, 1)]
+
+
+def test_a_clause_is_written_as_before_unless_it_is_initial():
+    clause = "ORDER BY id MEASURES id AS i {} PATTERN (A) DEFINE A AS true"
+    plain, seek, initial = (parse(statement(clause.format(word))).clause for word in ("", "SEEK", "INITIAL"))
+    assert repr(plain) == repr(seek)
+    assert "initial" not in repr(plain)
+    assert repr(initial) == f"{repr(plain)[:-1]}, initial=True)"
 
 
 def test_skipping_to_a_row_that_is_not_there_is_an_error():

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sql_support import numbers, recognise
+from sql_support import numbers, recognise, recogniser
 
+from tidewheel.errors import StatementError
 from tidewheel.patterns.sql import measuring
 
 DEFINE = "DEFINE A AS value < 3, B AS value >= 3"
@@ -67,6 +69,23 @@ def all_rows(measure: str, values: list[Any] = VALUES) -> list[Any]:
         ("string_agg(CLASSIFIER(), '-')", "A-B-A-B", ["A", "A-B", "A-B-A", "A-B-A-B"]),
         ("max_by(id, value)", 4, [1, 2, 2, 4]),
         ("min_by(B.id, B.value)", 2, [None, 2, 2, 2]),
+        ("array_join(array_agg(CLASSIFIER()), '-')", "A-B-A-B", ["A", "A-B", "A-B-A", "A-B-A-B"]),
+        ("concat_ws('+', array_agg(B.value), 'x', value)", "4+6+x+6", ["x+1", "4+x+4", "4+x+2", "4+6+x+6"]),
+        ("cardinality(array_agg(B.value))", 2, [None, 1, 1, 2]),
+        ("min(value, 2)", [1, 2], [[1], [1, 4], [1, 2], [1, 2]]),
+        ("max(B.value, 3)", [6, 4], [None, [4], [4], [6, 4]]),
+        ("FINAL max(value, 1)", [6], [[6], [6], [6], [6]]),
+        ("min_by(id, value, 2)", [1, 3], [[1], [1, 2], [1, 3], [1, 3]]),
+        ("max_by(CLASSIFIER(), value, 2)", ["B", "B"], [["A"], ["B", "A"], ["B", "A"], ["B", "B"]]),
+        ("max_by(id, CLASSIFIER())", 2, [1, 2, 2, 2]),
+        ("map_keys(map_agg(CLASSIFIER(), value))", ["A", "B"], [["A"], ["A", "B"], ["A", "B"], ["A", "B"]]),
+        ("map_values(map_agg(CLASSIFIER(), value))", [1, 4], [[1], [1, 4], [1, 4], [1, 4]]),
+        ("map_agg(CLASSIFIER(), value)['B']", 4, [None, 4, 4, 4]),
+        ("element_at(map_agg(id, value), 3)", 2, [None, None, 2, 2]),
+        ("map_contains_key(map_agg(B.id, B.value), id)", True, [None, True, False, True]),
+        ("reverse(slice(array_agg(value), 2, 2))", [2, 4], [[], [4], [2, 4], [2, 4]]),
+        ("array_sort(array_distinct(array_agg(value % 2)))", [0, 1], [[1], [0, 1], [0, 1], [0, 1]]),
+        ("contains(array_agg(value), 2)", True, [False, False, True, True]),
         ("count(DISTINCT CLASSIFIER())", 2, [1, 2, 2, 2]),
         ("sum(value) FILTER (WHERE value > 1)", 12, [None, 4, 6, 12]),
         ("count(*) FILTER (WHERE value > 1)", 3, [0, 1, 2, 3]),
@@ -93,6 +112,11 @@ def test_measures_are_final_for_one_row_and_running_for_all(measure, last, each)
         ("array_agg(value)", None),
         ("MATCH_NUMBER()", 1),
         ("collect_list(value)", []),
+        ("array_join(array_agg(value), '-')", None),
+        ("concat_ws('-', array_agg(value))", ""),
+        ("map_agg(id, value)", None),
+        ("max(value, 2)", None),
+        ("min_by(id, value, 2)", None),
         ("PREV(value)", None),
         ("coalesce(sum(value), 7)", 7),
     ],
@@ -116,6 +140,17 @@ def test_nulls_count_where_they_count():
     assert running("max(value)") == [1, 1, 2]
     assert running("array_agg(value)") == [[1], [1, None], [1, None, 2]]
     assert running("collect_list(value)") == [[1], [1], [1, 2]]
+    assert running("array_join(array_agg(value), ',')") == ["1", "1", "1,2"]
+    assert running("array_join(array_agg(value), ',', '?')") == ["1", "1,?", "1,?,2"]
+    assert running("concat_ws(',', array_agg(value), 'z')") == ["1,z", "1,z", "1,2,z"]
+    assert running("max(value, 2)") == [[1], [1], [2, 1]]
+    assert running("max_by(id, value, 2)") == [[1], [1], [3, 1]]
+    assert running("map_agg(value, id)")[2] == [{"key": 1, "value": 1}, {"key": 2, "value": 3}]
+
+
+def test_of_a_key_that_comes_again_a_map_has_the_first_value():
+    clause = "ORDER BY id MEASURES map_agg(value, id) AS m PATTERN (A+) DEFINE A AS true"
+    assert recognise(clause, numbers(7, 8, 7)) == [([{"key": 7, "value": 1}, {"key": 8, "value": 2}],)]
 
 
 def test_the_columns_of_the_result_are_in_the_order_of_the_standard():
@@ -123,6 +158,17 @@ def test_the_columns_of_the_result_are_in_the_order_of_the_standard():
     clause = "PARTITION BY k ORDER BY at MEASURES v + 1 AS m {} PATTERN (A) DEFINE A AS true"
     assert recognise(clause.format(""), frame) == [(3, 2)]
     assert recognise(clause.format("ALL ROWS PER MATCH"), frame) == [(3, 2, 2, 1)]
+
+
+def test_a_column_of_the_order_that_was_named_before_comes_out_again_with_a_number():
+    frame = pl.DataFrame({"v": [1], "at": [2], "k": [3], "K_1": [4]})
+    clause = "PARTITION BY k ORDER BY at, K, at DESC MEASURES v + 1 AS m {} PATTERN (A) DEFINE A AS true"
+    made = recogniser(clause.format("ALL ROWS PER MATCH"), frame)
+    assert made.schema.names() == ["k", "at", "k_2", "at_1", "m", "v", "K_1"]
+    assert made.run(frame).rows() == [(3, 2, 3, 2, 2, 1, 4)]
+    assert recogniser(clause.format(""), frame).schema.names() == ["k", "m"]
+    with pytest.raises(StatementError, match="has a column at_1 already"):
+        recogniser(clause.format("ALL ROWS PER MATCH").replace("AS m", "AS at_1"), frame)
 
 
 def test_names_of_columns_are_found_whatever_their_case():
@@ -136,8 +182,17 @@ AGGREGATES = {
     "min(v)": lambda values: min((value for value in values if value is not None), default=None),
     "max(v)": lambda values: max((value for value in values if value is not None), default=None),
     "array_agg(v)": lambda values: values or None,
+    "array_join(array_agg(v), ' ')": lambda values: " ".join(map(str, _known(values))) if values else None,
+    "min(v, 2)": lambda values: sorted(_known(values))[:2] or None,
+    "max(v, 3)": lambda values: sorted(_known(values), reverse=True)[:3] or None,
+    "max_by(v, v, 2)": lambda values: sorted(_known(values), reverse=True)[:2] or None,
+    "map_keys(map_agg(v, v))": lambda values: list(dict.fromkeys(_known(values))) or None,
     "count(DISTINCT v)": lambda values: len({value for value in values if value is not None}),
 }
+
+
+def _known(values: list[Any]) -> list[Any]:
+    return [value for value in values if value is not None]
 
 
 def _any(values: list[Any]) -> bool:
@@ -152,9 +207,11 @@ def _any(values: list[Any]) -> bool:
 )
 def test_aggregates_agree_with_plain_python(rows, aggregate, variable):
     frame = pl.DataFrame(rows, schema={"kind": pl.String, "v": pl.Int64}, orient="row")
-    call = aggregate.replace("(v)", f"({variable}v)").replace("DISTINCT v", f"DISTINCT {variable}v")
+    call = re.sub(r"\bv\b", f"{variable}v", aggregate)
+    name = re.findall(r"[a-z_]+", aggregate)[1 if "_agg(" in aggregate and not aggregate.startswith("array_agg") else 0]
+    final = call.replace(f"{name}(", f"FINAL {name}(")
     clause = (
-        f"MEASURES {call} AS running, FINAL {call} AS final ALL ROWS PER MATCH PATTERN ((A | B)+) "
+        f"MEASURES {call} AS running, {final} AS final ALL ROWS PER MATCH PATTERN ((A | B)+) "
         f"DEFINE A AS kind = 'a', B AS kind = 'b'"
     )
     mine = [
@@ -170,13 +227,14 @@ def test_aggregates_agree_with_plain_python(rows, aggregate, variable):
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(-5, 5)), min_size=1, max_size=9), st.sampled_from(sorted(AGGREGATES)))
 def test_aggregates_in_conditions_are_over_the_rows_so_far(values, aggregate):
-    call = "cardinality(array_agg(v))" if aggregate == "array_agg(v)" else aggregate
+    kind = AGGREGATES[aggregate]([1])
+    call = {list: f"cardinality({aggregate})", str: f"length({aggregate})"}.get(type(kind), aggregate)
     frame = pl.DataFrame({"v": values}, schema={"v": pl.Int64})
     found = recognise(f"MEASURES count(*) AS n PATTERN (^ A+) DEFINE A AS {call} BETWEEN -2 AND 3", frame)
     length = 0
     for upto in range(1, len(values) + 1):
         result = AGGREGATES[aggregate](values[:upto])
-        result = len(result) if isinstance(result, list) else result
+        result = len(result) if isinstance(result, list | str) else result
         if result is None or not -2 <= result <= 3:
             break
         length = upto

@@ -174,7 +174,13 @@ WRONG = [
     ("MEASURES abs(value, 1) AS v PATTERN (A) DEFINE A AS true", "ABS takes 1 argument, got 2", None),
     ("MEASURES sum(value) OVER () AS v PATTERN (A) DEFINE A AS true", "OVER is not for MATCH_RECOGNIZE", None),
     ("MEASURES (SELECT max(x) FROM u) AS v PATTERN (A) DEFINE A AS true", "sub-query over a table", None),
-    ("MEASURES max_by(value) AS v PATTERN (A) DEFINE A AS true", "max_by takes 2 arguments, got 1", None),
+    ("MEASURES max_by(value) AS v PATTERN (A) DEFINE A AS true", "max_by takes 2 or 3 arguments, got 1", None),
+    ("MEASURES max_by(value, id, id) AS v PATTERN (A) DEFINE A AS true", "max_by with a count takes a whole", "id"),
+    ("MEASURES min(value, 0) AS v PATTERN (A) DEFINE A AS true", "min with a count takes a whole number", "0"),
+    ("MEASURES map_agg(value) AS v PATTERN (A) DEFINE A AS true", "map_agg takes 2 arguments, got 1", None),
+    ("MEASURES map_keys(value) AS v PATTERN (A) DEFINE A AS true", "MAP_KEYS cannot take that: it takes an arr", None),
+    ("MEASURES map_agg(id, value)[id] AS v PATTERN (A) DEFINE A AS true", "a map must be a constant", None),
+    ("MEASURES array_join(array_agg(id)) AS v PATTERN (A) DEFINE A AS true", "ARRAY_JOIN takes 2 to 3", None),
     ("PATTERN (A) DEFINE A AS value", "a condition is true or false, this is Int64", "value"),
     ("PATTERN (A) DEFINE A AS value > ", "lacks an operand", ">"),
     ("PATTERN (A) DEFINE A AS ", "expected an expression", None),
@@ -197,7 +203,7 @@ WRONG = [
     (f"PATTERN (A) DEFINE A AS {'NOT ' * 3000} true", "nested too deep", None),
     ("ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN (A {- B -}) DEFINE A AS true", "do not go together", "ALL"),
     ("ALL ROWS PER MATCH SHOW PATTERN (A) DEFINE A AS true", "expected EMPTY MATCHES after SHOW", "PATTERN"),
-    ("SEEK PATTERN (A) DEFINE A AS true", "SEEK is for windows", "SEEK"),
+    ("INITIAL SEEK PATTERN (A) DEFINE A AS true", "expected PATTERN, got SEEK", "SEEK"),
     ("PATTERN (A) DEFINE A AS true)) x (", "cannot be read", None),
 ]
 

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from tidewheel.patterns.extremes import greater, lesser
+from tidewheel.patterns.sql.arrays import entries
 
 __all__ = ["AGGREGATES", "AggregateFunction", "Fold"]
 
@@ -26,12 +27,16 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """What an aggregate is: `of` columns of a group; `running` over a column that is null where rows do not count."""
+    """What an aggregate is: `of` columns of a group; `running` over a column that is null where rows do not count.
+
+    several: the same with a number as its last argument, which gives an array of so many.
+    """
 
     of: Columns
     arguments: tuple[int, int] = (1, 1)
     running: Callable[[pl.Expr], pl.Expr] | None = None
     fold: Fold | None = None
+    several: str | None = None
 
 
 def _widened(values: pl.Expr, dtype: pl.DataType | None = None) -> pl.Expr:
@@ -62,6 +67,20 @@ def _running_mean(values: pl.Expr) -> pl.Expr:
 def _by(values: pl.Expr, order: pl.Expr, *, descending: bool) -> pl.Expr:
     known = order.is_not_null()
     return values.filter(known).sort_by(order.filter(known), descending=descending, maintain_order=True).first()
+
+
+def _several(values: pl.Expr, count: int, *, descending: bool, dtype: pl.DataType | None) -> pl.Expr:
+    known = values.drop_nulls()
+    # What is not a number is no extreme, as where only one is asked for.
+    keys = [known.is_nan(), known] if dtype is not None and dtype.is_float() else [known]
+    ordered = known.sort_by(keys, descending=[False] * (len(keys) - 1) + [descending], maintain_order=True)
+    return _listed(ordered.head(count))
+
+
+def _several_by(values: pl.Expr, order: pl.Expr, count: int, *, descending: bool) -> pl.Expr:
+    known = order.is_not_null()
+    ordered = values.filter(known).sort_by(order.filter(known), descending=descending, maintain_order=True)
+    return _listed(ordered.head(count))
 
 
 def _joined(values: pl.Expr, separator: Any = None) -> pl.Expr:
@@ -97,11 +116,13 @@ _MIN = AggregateFunction(
     lambda values: values.min(),
     running=lambda values: values.cum_min().forward_fill(),
     fold=Fold(None, _best(lesser), lambda state: state),
+    several="SEVERAL MIN",
 )
 _MAX = AggregateFunction(
     lambda values: values.max(),
     running=lambda values: values.cum_max().forward_fill(),
     fold=Fold(None, _best(greater), lambda state: state),
+    several="SEVERAL MAX",
 )
 _ANY = AggregateFunction(
     lambda values: values.cast(pl.Int8).max().cast(pl.Boolean), fold=Fold(None, _best(lambda a, b: a or b), lambda s: s)
@@ -121,6 +142,10 @@ _COUNT_IF = AggregateFunction(
 _STD = AggregateFunction(lambda values: values.std())
 _VAR = AggregateFunction(lambda values: values.var())
 _TEXT = AggregateFunction(_joined, (1, 2))
+_MIN_BY = AggregateFunction(
+    lambda values, order: _by(values, order, descending=False), (2, 2), several="SEVERAL MIN_BY"
+)
+_MAX_BY = AggregateFunction(lambda values, order: _by(values, order, descending=True), (2, 2), several="SEVERAL MAX_BY")
 
 AGGREGATES: dict[str, AggregateFunction] = {
     "ANY_VALUE": _FIRST_KNOWN,
@@ -138,11 +163,16 @@ AGGREGATES: dict[str, AggregateFunction] = {
     "EVERY": _ALL,
     "LISTAGG": _TEXT,
     "MAX": _MAX,
-    "MAX_BY": AggregateFunction(lambda values, order: _by(values, order, descending=True), (2, 2)),
+    "MAP_AGG": AggregateFunction(entries, (2, 2)),
+    "MAX_BY": _MAX_BY,
     "MEAN": _MEAN,
     "MEDIAN": AggregateFunction(lambda values: values.median()),
     "MIN": _MIN,
-    "MIN_BY": AggregateFunction(lambda values, order: _by(values, order, descending=False), (2, 2)),
+    "MIN_BY": _MIN_BY,
+    "SEVERAL MAX": AggregateFunction(_several, (2, 2)),
+    "SEVERAL MAX_BY": AggregateFunction(_several_by, (3, 3)),
+    "SEVERAL MIN": AggregateFunction(_several, (2, 2)),
+    "SEVERAL MIN_BY": AggregateFunction(_several_by, (3, 3)),
     "STDDEV": _STD,
     "STDDEV_POP": AggregateFunction(lambda values: values.std(ddof=0)),
     "STDDEV_SAMP": _STD,
@@ -161,9 +191,12 @@ def aggregate_of(
     dtype: pl.DataType | None,
     distinct: bool = False,
     where: pl.Expr | None = None,
-    literals: Sequence[str | None] = (),
+    literals: Sequence[Any] = (),
 ) -> pl.Expr:
-    """The expression that aggregates a group: over its columns, those rows only that `where` holds for."""
+    """The expression that aggregates a group: over its columns, those rows only that `where` holds for.
+
+    literals: for each argument what is written there, if it is a constant; otherwise None.
+    """
     if not columns:
         return pl.len().cast(pl.Int64) if where is None else where.fill_null(False).sum().cast(pl.Int64)
     given = [column if where is None else column.filter(where) for column in columns]
@@ -173,6 +206,10 @@ def aggregate_of(
         given[0] = _widened(given[0], dtype)
     if AGGREGATES[name] is _TEXT:
         return _joined(given[0], literals[1] if len(literals) > 1 else None)
+    if name in ("SEVERAL MIN", "SEVERAL MAX"):
+        return _several(given[0], literals[1], descending=name == "SEVERAL MAX", dtype=dtype)
+    if name in ("SEVERAL MIN_BY", "SEVERAL MAX_BY"):
+        return _several_by(given[0], given[1], literals[2], descending=name == "SEVERAL MAX_BY")
     return AGGREGATES[name].of(*given)
 
 

@@ -71,14 +71,23 @@ def _argument(tree: exp.Expr, rows: Columns) -> Argument:
     return Argument(made, rows.type_of(tree, made), tree, frozenset(made.meta.root_names()))
 
 
+def _literal(tree: exp.Expr) -> str | int | None:
+    """A text, or a whole number from 1 on, as it is written; None for anything else."""
+    if not isinstance(tree, exp.Literal):
+        return None
+    text = str(tree.this)
+    return text if tree.is_string else int(text) if text.isdigit() and int(text) else None
+
+
 def _aggregated(
     reference: Aggregate, arguments: tuple[Argument, ...], where: Argument | None, rows: Columns
 ) -> Resolved:
     names = [f"a{index}" for index in range(len(arguments))]
     schema = {name: argument.dtype for name, argument in zip(names, arguments, strict=True)}
-    literals = [
-        str(tree.this) if isinstance(tree, exp.Literal) and tree.is_string else None for tree in reference.arguments
-    ]
+    literals = [_literal(tree) for tree in reference.arguments]
+    if reference.function.startswith("SEVERAL ") and not isinstance(literals[-1], int):
+        name = reference.function.removeprefix("SEVERAL ").lower()
+        rows.refuse(reference.arguments[-1], f"{name} with a count takes a whole number like 3, from 1 on")
     expression = aggregate_of(
         reference.function,
         [pl.col(name) for name in names],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 from tidewheel.model.time import Duration
@@ -49,12 +49,13 @@ class Skip:
     variable: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Clause:
     """All parts of a clause; variables are in upper case unless they were quoted.
 
     rows: what a match gives: "one" row with its measures, or "all" its rows, with or without a row for an empty match,
     and perhaps with the rows of no match. within: a match is shorter than this, from its first row to its last, in µs.
+    initial: the first match begins with the first row of the partition, and each other where the search goes on.
     """
 
     partition_by: tuple[ColumnName, ...]
@@ -72,6 +73,12 @@ class Clause:
     """The whole statement, for messages that show a place."""
     span: Span = field(repr=False, compare=False, default=(0, 0))
     """Where the clause's parts are in the text."""
+    initial: bool = False
+
+    def __repr__(self) -> str:
+        # Checkpoints know a clause by this: what it did not have when they were written is shown only where it is.
+        shown = [one.name for one in fields(self) if one.repr and (one.name != "initial" or self.initial)]
+        return f"Clause({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     def union(self, variable: str) -> tuple[str, ...]:
         """The variables of the pattern that a variable stands for: itself, or the members of a SUBSET."""

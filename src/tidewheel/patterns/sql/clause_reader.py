@@ -52,8 +52,9 @@ class _ClauseReader:
         rows_at = at.now
         rows = self._rows()
         skip, skip_span = self._skip()
-        if at.peek() in ("INITIAL", "SEEK"):
-            at.refuse(f"{at.peek()} is for windows, not for MATCH_RECOGNIZE; leave it out")
+        initial = at.take("INITIAL")
+        if not initial:
+            at.take("SEEK")
         pattern, places = self._pattern()
         within = self._within()
         subsets = self._subsets(places)
@@ -75,6 +76,7 @@ class _ClauseReader:
             tuple(dict.fromkeys(variables_of(pattern))),
             self._text,
             (at.tokens[0].start, self._end),
+            initial,
         )
         if skip.variable is not None and skip.variable not in (*clause.variables, *subsets):
             self._refuse(f"AFTER MATCH SKIP TO {skip.variable}: {_unknown(skip.variable, clause)}", skip_span)

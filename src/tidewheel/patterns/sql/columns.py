@@ -12,6 +12,7 @@ from polars.exceptions import PolarsError
 from sqlglot import exp
 
 from tidewheel.errors import StatementError
+from tidewheel.patterns.sql.arrays import ARRAYS, MAPS, is_map
 from tidewheel.patterns.sql.functions import FUNCTIONS, arity, fits, quotient, remainder, text_of, truncated
 from tidewheel.patterns.sql.scalar import MARK, Span, span_of
 from tidewheel.patterns.sql.sql_types import UTC, interval_of, like_pattern, type_of
@@ -263,7 +264,7 @@ class Columns:
     def _bracket(self, node: exp.Bracket) -> pl.Expr:
         if len(node.expressions) != 1:
             self.refuse(node, "[ ] takes one index")
-        return FUNCTIONS["ELEMENT_AT"][2](self._made(node.this), self._made(node.expressions[0]))
+        return self._call(node, "ELEMENT_AT", [node.this, node.expressions[0]])
 
     def _anonymous(self, node: exp.Anonymous) -> pl.Expr:
         name = str(node.this).removeprefix(MARK)
@@ -272,12 +273,15 @@ class Columns:
             if cut is None:
                 self.refuse(node.expressions[0], f"DATE_TRUNC knows no unit {node.expressions[0].this}")
             return cut
-        function = FUNCTIONS.get(name)
-        if function is None:
-            return self._by_polars(node, name)
-        if not fits(function, node.expressions):
-            self.refuse(node, f"{name} takes {arity(function)}, got {len(node.expressions)}")
-        made = [self._made(one) for one in node.expressions]
+        return self._call(node, name, node.expressions) if name in FUNCTIONS else self._by_polars(node, name)
+
+    def _call(self, node: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> pl.Expr:
+        function = FUNCTIONS[name]
+        made = [self._made(one) for one in arguments]
+        if made and isinstance(kind := self.type_of(arguments[0], made[0]), pl.List):
+            function = (MAPS.get(name) if is_map(kind) else None) or ARRAYS.get(name, function)
+        if not fits(function, arguments):
+            self.refuse(node, f"{name} takes {arity(function)}, got {len(arguments)}")
         try:
             result = function[2](*made)
         except (PolarsError, TypeError, ValueError) as error:

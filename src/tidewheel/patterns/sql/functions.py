@@ -8,6 +8,8 @@ from functools import reduce
 
 import polars as pl
 
+from tidewheel.patterns.sql.arrays import ELSEWHERE, joined
+
 __all__ = ["FUNCTIONS", "Function", "quotient", "remainder", "text_of", "truncated"]
 
 Build = Callable[..., pl.Expr]
@@ -116,6 +118,7 @@ _IF: Function = (2, 3, _if)
 _MATCHES: Function = (2, 2, lambda value, pattern: value.str.contains(pattern))
 
 FUNCTIONS: dict[str, Function] = {
+    **ELSEWHERE,
     "ABS": _one(lambda value: value.abs()),
     "ACOS": _one(lambda value: value.arccos()),
     "ARRAY_CONTAINS": (2, 2, lambda values, value: values.list.contains(value)),
@@ -133,6 +136,7 @@ FUNCTIONS: dict[str, Function] = {
     "CHAR_LENGTH": _LENGTH,
     "COALESCE": _COALESCE,
     "CONCAT": (1, None, _concat),
+    "CONCAT_WS": (2, None, joined),
     "CONTAINS": (2, 2, lambda value, part: value.str.contains(part, literal=True)),
     "COS": _one(lambda value: value.cos()),
     "DATE": _one(lambda value: value.cast(pl.Date)),

@@ -66,12 +66,17 @@ class Recogniser:
             if clause.skip.variable is not None and name in clause.union(clause.skip.variable)
         )
         self._columns = self._needed()
+        self.sources: dict[str, str] = {}
+        """The columns of the result that are columns of the input, by their names there."""
         self.schema = self._schema()
         self._partitions = Partitions(
             {name: self._input[name] for name in self._partition},
             {name: self._input[name] for name in self._columns},
             behind=max(self._definitions.behind, self._measures.behind),
-            keep_idle=self._definitions.uses_number or self._measures.uses_number or START in self._program.kind,
+            keep_idle=self._definitions.uses_number
+            or self._measures.uses_number
+            or START in self._program.kind
+            or clause.initial,
         )
 
     def __repr__(self) -> str:
@@ -137,12 +142,26 @@ class Recogniser:
         keys = {name: self._input[name] for name in self._partition}
         return pl.Schema({**keys, FIRST: kind, LAST: kind, ROWS: pl.Int64()})
 
+    def _sources(self) -> tuple[dict[str, str], dict[str, str]]:
+        """The columns of the input that come out before and after the measures, by their names there.
+
+        They are those of PARTITION BY, then those of ORDER BY. One that is named again comes out again, with a number.
+        """
+        named = [*self._partition, *(self._order if self.clause.rows != "one" else [])]
+        rest = [name for name in self._input if name not in named] if self.clause.rows != "one" else []
+        known = {name.lower() for name in self._input}
+        before: dict[str, str] = {}
+        for name in named:
+            own, number = name, 0
+            while own in before or (number and own.lower() in known):
+                number += 1
+                own = f"{name}_{number}"
+            before[own] = name
+        return before, {name: name for name in rest}
+
     def _schema(self) -> pl.Schema:
-        names = list(self._partition)
-        rest: list[str] = []
-        if self.clause.rows != "one":
-            names += [name for name in dict.fromkeys(self._order) if name not in names]
-            rest = [name for name in self._input if name not in names]
+        names, rest = self._sources()
+        self.sources = {**names, **rest}
         taken = {name.lower() for name in (*names, *rest)}
         for measure in self.clause.measures:
             if measure.name.lower() in taken:
@@ -155,9 +174,9 @@ class Recogniser:
                 )
         return pl.Schema(
             {
-                **{name: self._input[name] for name in names},
+                **{name: self._input[source] for name, source in names.items()},
                 **self._measures.schema,
-                **{name: self._input[name] for name in rest},
+                **{name: self._input[source] for name, source in rest.items()},
             }
         )
 
@@ -204,7 +223,8 @@ class Recogniser:
             return Partition(int(batch.first[index]), int(batch.last[index]), known, ended, watermark)
 
         following = batch.last.copy()
-        waits = np.zeros(len(following), dtype=bool)
+        over = batch.number == OVER
+        waits = over.copy()
         for index in np.flatnonzero(batch.place).tolist() if not ended else ():
             stood = work.still(int(begins[index]), partition(index), batch.place[index], batch.reached[index])
             if stood is not None:
@@ -226,10 +246,11 @@ class Recogniser:
         low = np.searchsorted(candidates, begins)
         high = np.searchsorted(candidates, batch.last)
         batch.place[~waits] = 0
-        for index in np.flatnonzero((high > low) & ~waits).tolist():
+        searched = begins < batch.last if self.clause.initial else high > low
+        for index in np.flatnonzero(searched & ~waits).tolist():
             starts = candidates[low[index] : high[index]].tolist()
             following[index], batch.number[index] = self._partition_matches(
-                partition(index), starts, int(batch.number[index]), work
+                partition(index), int(begins[index]), starts, int(batch.number[index]), work
             )
             batch.place[index], batch.reached[index] = work.stood
         matches = Matches.of(work.found, self._program)
@@ -247,15 +268,17 @@ class Recogniser:
         )
 
     def _partition_matches(
-        self, partition: Partition, starts: Sequence[int], number: int, work: Work
+        self, partition: Partition, begin: int, starts: Sequence[int], number: int, work: Work
     ) -> tuple[int, int]:
         """Find the matches of a partition; gives the row that the search goes on from, and the matches so far."""
-        go_on = partition.first
+        go_on = begin
         failed: set[Any] = set()
         work.stood = (0, 0)
         for start in starts:
             if start < go_on:
                 continue
+            if self.clause.initial and start > go_on:
+                break
             taken = work.match(start, partition, number + 1, failed)
             if taken is None:
                 continue
@@ -264,6 +287,8 @@ class Recogniser:
             failed.clear()
             if taken is TOO_LONG:
                 go_on = work.give_up(start)
+                if self.clause.initial:
+                    return partition.last, OVER
                 continue
             waits = taken and start + len(taken) - 1 + self._measures.ahead >= partition.last
             if waits and self._measures.ahead and not partition.ended:
@@ -271,7 +296,7 @@ class Recogniser:
             number += 1
             work.found.add(partition.first, partition.last, start, number, taken)
             go_on = self._after(start, taken)
-        return partition.last, number
+        return partition.last, OVER if self.clause.initial and go_on < partition.last else number
 
     def _after(self, start: int, taken: Sequence[int]) -> int:
         """Where the search goes on after a match."""
@@ -325,7 +350,7 @@ class Recogniser:
 
     def _rows(self, frame: pl.DataFrame, matches: Matches, output: Output) -> pl.DataFrame:
         measured = self._measures.of(frame, matches, output)
-        wanted = [name for name in self.schema.names() if name not in self._measures.schema]
+        wanted = [pl.col(source).alias(name) for name, source in self.sources.items()]
         columns = frame.select(wanted)[output.row].get_columns() if wanted else []
         if not self.schema:
             return pl.DataFrame()
@@ -344,4 +369,6 @@ class Recogniser:
 
 
 FIRST, LAST, ROWS = "__first", "__last", "__rows"
+OVER = -1
+"""In place of the number of a partition's matches: with INITIAL, no more can come."""
 _NEVER = np.iinfo(np.int64).max // 2

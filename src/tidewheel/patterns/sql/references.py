@@ -232,16 +232,22 @@ class _Analysis:
             trees: tuple[exp.Expr, ...] = ()
         else:
             trees = tuple(row.visit(argument) for argument in arguments)
-            self._check_count(node, name, len(trees))
+            name = self._checked(node, name, len(trees))
         condition = row.visit(where) if where is not None else None
         span = span_of(node, self._span)
         return self._reference(Aggregate(name, row.variables(), final, distinct, trees, condition, span))
 
-    def _check_count(self, node: exp.Expr, name: str, given: int) -> None:
+    def _checked(self, node: exp.Expr, name: str, given: int) -> str:
+        """The aggregate of that name that takes so many arguments."""
         least, most = AGGREGATES[name].arguments
+        several = AGGREGATES[name].several
+        if several is not None and given == most + 1:
+            return several
         if not least <= given <= most:
+            most += several is not None
             wanted = str(least) if least == most else f"{least} or {most}"
             self.refuse(node, f"{name.lower()} takes {wanted} argument{'s' if most > 1 else ''}, got {given}")
+        return name
 
     def _no_arguments(self, node: exp.Expr) -> None:
         if node.expressions:

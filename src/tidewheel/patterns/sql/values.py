@@ -44,7 +44,8 @@ def _by_polars(made: pl.Expr, columns: Columns, getters: Mapping[str, Value]) ->
 
     def value(known: Any) -> Any:
         frame = pl.DataFrame({name: [get(known)] for name, get in getters.items()}, schema=schema)
-        return frame.select(expression).item()
+        found = frame.select(expression).item()
+        return found.to_list() if isinstance(found, pl.Series) else found
 
     return value
 
