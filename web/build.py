@@ -81,9 +81,22 @@ def pip(*names: str) -> Path:
         if not list(TOOLS.glob(f"{name.replace('-', '_')}-*.dist-info")):
             print(f"Getting {name} for the page ...", flush=True)
             install = [python_with_pip(), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
-            install += ["--target", str(TOOLS), "--constraint", str(ROOT / "constraints.txt"), name]
+            TOOLS.mkdir(parents=True, exist_ok=True)
+            wanted = TOOLS / f"{name}.txt"
+            wanted.write_text(pinned(name))
+            install += ["--target", str(TOOLS), "--no-deps", "--require-hashes", "--requirement", str(wanted)]
             run(install, PYTHONPATH="", PIP_ROOT_USER_ACTION="ignore")  # who runs it is no matter for such a folder
     return TOOLS
+
+
+def pinned(name: str) -> str:
+    """A package as constraints.txt beside this has it: its version, and the hashes of its files."""
+    found = re.findall(
+        rf"^{re.escape(name)}==.*(?:\n +--hash=.*)*", (WEB / "constraints.txt").read_text(), re.MULTILINE
+    )
+    if not found:
+        sys.exit(f"web/constraints.txt has no version of {name}; add it, then: make lock")
+    return "\n".join(found)
 
 
 def python_with_pip() -> str:

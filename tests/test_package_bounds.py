@@ -1,0 +1,89 @@
+"""The lowest and the newest packages that pyproject.toml allows really do."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+WITHOUT = {"dev"}
+# Those whose newest one was tried: what comes next may break what they were tried for.
+PARSERS = (
+    *("pyspark", "polars", "pyarrow", "protobuf", "ptars", "msgspec", "sqlglot", "zstandard", "h11", "uvicorn"),
+    *("starlette", "websockets", "paho-mqtt", "confluent-kafka", "polars-h3", "polars-hash", "datasketches"),
+)
+
+
+def requirements() -> list[Requirement]:
+    """All that is installed with Tidewheel and its extras."""
+    extras = (some for name, some in PROJECT["optional-dependencies"].items() if name not in WITHOUT)
+    texts = [*PROJECT["dependencies"], *(text for some in extras for text in some)]
+    found = [Requirement(text) for text in texts]
+    return [one for one in found if one.marker is None or one.marker.evaluate()]
+
+
+def lowest(requirement: Requirement) -> str:
+    (bound,) = [one.version for one in requirement.specifier if one.operator == ">="]
+    return f"{requirement.name}=={bound}"
+
+
+def test_every_package_has_a_lowest_and_a_highest_version():
+    for one in requirements():
+        assert {bound.operator for bound in one.specifier} == {">=", "<"}, f"{one} is open"
+    assert {one.name for one in requirements()} >= {*PARSERS}
+
+
+def test_what_is_tested_is_allowed_and_known_by_its_hashes():
+    text = (ROOT / "constraints.txt").read_text()
+    blocks = re.findall(r"^(\S[^\n]*?) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", text, re.MULTILINE)
+    lines = [line for line in text.splitlines() if line and not line.startswith(("#", " "))]
+    assert len(blocks) == len(lines), "a line has no hashes; make lock"
+    assert "://" not in text, "where files are is the index's to say"
+    pinned: dict[str, list[Requirement]] = {}
+    for line, _ in blocks:
+        one = Requirement(line)
+        pinned.setdefault(one.name, []).append(one)
+    for wanted in requirements():
+        for one in pinned[wanted.name]:
+            (version,) = [bound.version for bound in one.specifier]
+            assert wanted.specifier.contains(version), f"{one} is not what {wanted} allows"
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("which", ["lowest", "newest"])
+def test_a_set_of_packages_does_what_it_must(tmp_path, which):
+    folder = tmp_path / "environment"
+    venv.create(folder, with_pip=False, symlinks=True)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    wanted = [lowest(one) if which == "lowest" else str(one).split(";")[0] for one in requirements()]
+    # What is here and fits need not be fetched again; no path of an editable install comes along.
+    (packages / "here.pth").write_text("\n".join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "--disable-pip-version-check", "--quiet"]
+    done = subprocess.run(
+        [*pip, "install", "--no-compile", "--upgrade", "--upgrade-strategy", "only-if-needed", *wanted],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": str(folder / "bin" / "python")}
+    ran = subprocess.run(
+        [folder / "bin" / "python", ROOT / "tests" / "package_smoke.py", tmp_path],
+        env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "all of it works" in ran.stdout
