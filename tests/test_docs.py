@@ -32,6 +32,7 @@ PAGES = [
     "CONTRIBUTING.md",
     "docs/jobs.md",
     "docs/log.md",
+    "docs/backup.md",
     "docs/spark.md",
     "docs/ingestion.md",
     "docs/windows.md",

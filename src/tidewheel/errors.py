@@ -7,13 +7,18 @@
     ├── LogError                 the log cannot do it
     │   ├── TopicNotFoundError
     │   ├── FencedError          another producer has taken over this name
-    │   └── DataLossError        the records asked for are no longer in the log
+    │   ├── DataLossError        the records asked for are no longer in the log
+    │   ├── DamagedLogError      the log's file is not as it was written
+    │   │   └── DamagedBlockError   records of a topic, at offsets that it names
+    │   └── DiskFullError        there is no room for it on the disk
     ├── MalformedError           bytes that are not what they should be
     ├── UnknownTypeError         a message type that the registry does not know
     ├── CheckpointError          a checkpoint that does not fit the job
+    ├── BackupError              a backup that cannot be made, is damaged, or cannot be put in place
     ├── PatternError             a match that its pattern's policy has no place for
     ├── JobError                 a running job failed
     │   └── FlowError            one of the jobs that share a query failed
+    ├── PanicError               a native library broke off in the middle of a call
     └── SetupError               something the machine lacks: Java, a port, a package
 
 A message says what is wrong, where, what was found, and how to mend it.
@@ -21,24 +26,32 @@ A message says what is wrong, where, what was found, and how to mend it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 __all__ = [
+    "BackupError",
     "CheckpointError",
+    "DamagedBlockError",
+    "DamagedLogError",
     "DataLossError",
     "DefinitionError",
+    "DiskFullError",
     "FencedError",
     "FlowError",
     "JobError",
     "LogError",
     "MalformedError",
     "MatchError",
+    "PanicError",
     "PatternError",
     "SetupError",
     "StatementError",
     "TidewheelError",
     "TopicNotFoundError",
     "UnknownTypeError",
+    "panics_as_errors",
 ]
 
 
@@ -107,7 +120,43 @@ class FencedError(LogError):
 
 
 class DataLossError(LogError):
-    """The records asked for have left the log by retention before they were read."""
+    """The records asked for are not in the log: they have left by retention before they were read, or it is older than
+    the position."""
+
+
+class DamagedLogError(LogError):
+    """The log's file is not as it was written; the text says what of it is damaged."""
+
+
+class DamagedBlockError(DamagedLogError):
+    """Records cannot be read, because the file is not as it was written: those from `first_offset` to before
+    `next_offset`, or fewer if compaction had taken some away.
+
+    >>> error = DamagedBlockError("input.arrival", 0, 100, 200, "it is missing")
+    >>> str(error).partition(". ")[0]
+    "'input.arrival' partition 0: the block of offsets 100 to 199 is damaged: it is missing"
+    >>> error.next_offset - error.first_offset
+    100
+    """
+
+    def __init__(self, topic: str, partition: int, first_offset: int, next_offset: int, reason: str) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.first_offset = first_offset
+        self.next_offset = next_offset
+        self.reason = reason
+        super().__init__(
+            f"{topic!r} partition {partition}: the block of offsets {first_offset} to {next_offset - 1} is damaged: "
+            f"{reason}. Restore a backup of the log, or go on without these records with --skip-damaged "
+            "(skip_damaged=True), which tells of them in a dead letter"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return DamagedBlockError, (self.topic, self.partition, self.first_offset, self.next_offset, self.reason)
+
+
+class DiskFullError(LogError):
+    """There is no room on the disk for what was to be written; what was written before is safe."""
 
 
 class MalformedError(TidewheelError, ValueError):
@@ -125,6 +174,10 @@ class CheckpointError(TidewheelError):
     """A checkpoint that does not fit the job that was started on it."""
 
 
+class BackupError(TidewheelError):
+    """A backup that cannot be made, is damaged, or cannot be put in place."""
+
+
 class PatternError(TidewheelError):
     """A match that its pattern's policy has no place for, and was told to fail on."""
 
@@ -135,6 +188,26 @@ class JobError(TidewheelError):
 
 class FlowError(JobError):
     """One of the jobs that share a query failed; the message begins with its name."""
+
+
+class PanicError(TidewheelError):
+    """A native library (polars, ptars) broke off in the middle of a call; nothing came of that call."""
+
+
+@contextmanager
+def panics_as_errors() -> Iterator[None]:
+    """Turn a panic of a library written in Rust into a `PanicError`.
+
+    A panic comes to Python as a `BaseException`, so that it passes every `except Exception`, as Ctrl-C must, and ends
+    threads and processes over one bad value. Put this around a call whose failure somebody below handles.
+    """
+    try:
+        yield
+    except BaseException as error:
+        # Each library has a class of its own, and none can be imported.
+        if isinstance(error, Exception) or type(error).__name__ != "PanicException":
+            raise
+        raise PanicError(f"a native library broke off: {error}") from error
 
 
 class SetupError(TidewheelError):

@@ -123,17 +123,18 @@ def test_a_batch_is_timed_up_to_two_million_keys(faster):
 def test_small_batches_are_fed_one_by_one_and_told_by_percentiles(spark, tmp_path, monkeypatch):
     bench = Bench(spark, EVENTS, tmp_path, lambda text: None)
     reports = small_batches._batches(bench, watermarks.bounded("1 s"), "two", 2, feed=True, buckets=1)
-    assert [report["batchId"] for report in reports] == [0, 1]
+    assert [(report["batchId"], report["durable"]) for report in reports] == [(0, True), (1, False)]
     monkeypatch.setattr(small_batches, "_batches", lambda *_, **__: [*reports[:1] * 100, *reports[1:] * 100])
     monkeypatch.setattr(small_batches, "_LIMIT_MS", 0)
     found = figures_of(bench, "i")
+    durable, other = (report["durationMs"]["triggerExecution"] for report in reports)
     assert [(name, figure.met) for (_, name), figure in found.items()][:3] == [
         ("1,000 events in one bucket, p50", False),
         ("1,000 events in one bucket, p99", None),
-        ("1,000 events in a bucket for each core, p50", None),
+        ("1,000 events in one bucket: its checkpoint forced to the disk, of that p50", durable - other <= 10),
     ]
-    times = [report["durationMs"]["triggerExecution"] for report in reports]
-    assert {figure.value for (_, name), figure in found.items() if name.endswith("p99")} == {max(times)}
+    assert {figure.value for (_, name), figure in found.items() if name.endswith("p99")} == {durable}
+    assert {figure.value for (_, name), figure in found.items() if "forced" in name} == {durable - other}
     assert any(name == "addBatch" for _, name in found), "the aim is missed, so there is a profile"
 
 

@@ -48,6 +48,17 @@ class Clock:
         return now() + self.ahead
 
 
+class StandingClock(Clock):
+    """One that stands still until it is put forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = now()
+
+    def __call__(self) -> Instant:
+        return super().__call__() if self.ahead else self._began
+
+
 class Screen:
     """A page on the map of a server, and what is seen there."""
 

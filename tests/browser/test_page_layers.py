@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from browser_support import Clock, centre, far, near, neighbour
+from browser_support import Clock, StandingClock, centre, far, near, neighbour
+from playwright.sync_api import expect
 from serve_support import CELLS, counts, hexadecimal, vehicles
 
 from tidewheel.model.time import now
+from tidewheel.serve.limits import Limits
 
 pytestmark = pytest.mark.long
 
@@ -198,3 +200,13 @@ def test_what_is_clicked_tells_its_figures_and_its_last_minutes(log, start, scre
         assert shown.test("plot").first.get_attribute("aria-label").startswith("speed, 3 to 8.5 m/s")
     shown.page.keyboard.press("Escape")
     shown.until("() => !location.hash.includes('sel=')")
+
+
+def test_a_layer_with_more_keys_than_are_shown_says_so(log, start, screen):
+    vehicles(log, *((number, PLACE[0] + number / 1e4, PLACE[1]) for number in range(7)))
+    clock = StandingClock()  # nothing expires before the page is there
+    shown = screen(start(limits=Limits(keys=3), clock=clock)).look_at(*PLACE)
+    expect(shown.test("partial-vehicles")).to_have_text("showing 3 of 7")
+    shown.shoot("partial")
+    clock.ahead = 3_600 * SECOND
+    expect(shown.test("partial-vehicles")).to_be_hidden()

@@ -34,7 +34,15 @@ def test_what_is_in_the_log_is_asked_for_once(inside, tmp_path):
     assert (last["failed"], last["open"]) == (0, 0)
     with open_log(log) as opened:
         assert opened.topic_info(FINAL_STOP.topic).count == last["answered"]
-    assert lines(inside(*asked))[-1] == {"events": 0, "answered": 0, "unknown": 0, "failed": 0, "open": 0, "lost": 0}
+    assert lines(inside(*asked))[-1] == {
+        "events": 0,
+        "answered": 0,
+        "unknown": 0,
+        "failed": 0,
+        "open": 0,
+        "lost": 0,
+        "damaged": 0,
+    }
 
 
 def test_it_goes_on_until_it_is_told_to_stop(inside, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sqlite3
 
 import pytest
 from cli_support import Running, lines
@@ -117,3 +118,61 @@ def test_watch_goes_on_until_ctrl_c(small_log):
         while next(shown)["topics"][0]["records"] != 6:
             pass
         running.end(signal.SIGINT)
+
+
+@pytest.fixture
+def damaged_log(small_log):
+    """A log of which one block is not as it was written."""
+    with open_log(small_log) as log:
+        log.append("input.arrival", records([b"x"] * 3))
+    connection = sqlite3.connect(small_log)
+    connection.execute("UPDATE payload SET data = zeroblob(length(data)) WHERE id = (SELECT max(id) FROM payload)")
+    connection.commit()
+    connection.close()
+    return small_log
+
+
+def test_verifying_finds_nothing_in_a_log_as_it_was_written(small_log, inside):
+    assert "5 records of 1 topics are as they were written" in inside("topics", "--verify", "--log", small_log).stdout
+
+
+def test_verifying_tells_what_is_damaged(damaged_log, inside):
+    told = inside("topics", "--verify", "--log", damaged_log, code=1).stdout
+    assert "input.arrival partition 0: offsets 5 to 7 (3 records) are damaged: the checksum of its payload is" in told
+    (found,) = lines(inside("topics", "--verify", "--json", "--log", damaged_log, code=1))
+    assert found["topics"] == [{"topic": "input.arrival", "records": 5}]
+    (damage,) = found["damaged"]
+    assert (damage["topic"], damage["partition"], damage["first_offset"], damage["next_offset"]) == (
+        "input.arrival",
+        0,
+        5,
+        8,
+    )
+    assert found["faults"] == []
+
+
+def test_verifying_tells_what_sqlite_finds(small_log, inside):
+    connection = sqlite3.connect(small_log)
+    connection.execute("PRAGMA writable_schema = ON")
+    connection.execute("DELETE FROM sqlite_master WHERE name = 'block_by_time'")
+    connection.commit()
+    connection.close()
+    (found,) = lines(inside("topics", "--verify", "--json", "--log", small_log, code=1))
+    assert found["faults"]
+    assert not found["damaged"]
+
+
+def test_tail_tells_what_is_damaged_or_passes_over_it(damaged_log, inside):
+    refused = inside("tail", "input.arrival", "--log", damaged_log, code=1).stderr
+    assert "'input.arrival' partition 0: the block of offsets 5 to 7 is damaged" in refused
+    shown = inside("tail", "input.arrival", "--json", "--skip-damaged", "--log", damaged_log)
+    assert [line["offset"] for line in lines(shown)] == [0, 1, 2, 3, 4]
+    assert "the block of offsets 5 to 7 is damaged" in shown.stderr
+
+
+def test_compare_tells_what_is_damaged_or_passes_over_it(damaged_log, inside):
+    refused = inside("compare", "input.arrival", "input.arrival", "--log", damaged_log, code=1).stderr
+    assert "'input.arrival' partition 0: the block of offsets 5 to 7 is damaged" in refused
+    found = inside("compare", "input.arrival", "input.arrival", "--skip-damaged", "--json", "--log", damaged_log)
+    assert lines(found)[0]["same"] == 5
+    assert found.stderr.count("the block of offsets 5 to 7 is damaged") == 2, "once for each of the topics"

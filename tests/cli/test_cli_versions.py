@@ -33,7 +33,7 @@ ROUTES, BUSY = "analytics.routes", "analytics.busy"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)
 def test_a_new_version_catches_up_beside_the_old_one_and_readers_are_switched_to_it(tmp_path, inside):
     path, jobs = tmp_path / "city.tw", tmp_path / "jobs.py"
     jobs.write_text(JOBS, encoding="utf-8")

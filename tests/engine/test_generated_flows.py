@@ -94,6 +94,17 @@ PROCESSES = {
     },
     "previous": lambda rows: rows.key_by("key").previous("value", "event_time"),
     "previous, ttl": lambda rows: rows.key_by("key").previous("value", ttl=6),
+    "previous, late rows": lambda rows: counts(
+        rows.key_by("key").previous("value", lateness=5).key_by("key"), lateness=5
+    ),
+    "previous, late rows, ttl": lambda rows: (
+        rows.key_by("key")
+        .previous("value", "event_time", ttl=6, lateness=8)
+        .key_by("previous_value")
+        .window(tw.windows.sliding(9, every=3), lateness=8)
+        .accumulate("retracting")
+        .aggregate(n=tw.agg.count(), most=tw.agg.max("value"), all=tw.agg.sum("value"))
+    ),
     "first of equal rows": lambda rows: rows.deduplicate("key", "value", horizon=12),
     "exact repeats": lambda rows: rows.deduplicate("event_time", "key", "value", horizon=12),
     "windows over exact repeats": lambda rows: counts(

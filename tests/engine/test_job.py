@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+
 import polars as pl
 import polars_h3
 import pytest
@@ -14,11 +17,12 @@ import tidewheel as tw
 from tidewheel.apps.transit.jobs import vehicle_cell
 from tidewheel.apps.transit.transit_pb2 import Arrival, VehicleCell, VehiclePosition
 from tidewheel.engine.job_finder import find_jobs, installed_jobs, jobs_of_file
-from tidewheel.errors import CheckpointError, DefinitionError, JobError
+from tidewheel.errors import CheckpointError, DamagedLogError, DefinitionError, JobError
 from tidewheel.testing import Script, row
 from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import Punctuation
+from tidewheel.transport.event_pb2 import Punctuation, TypeDefinition
 from tidewheel.transport.log import open_log, records
+from tidewheel.transport.type_topic import TYPES_TOPIC
 
 INPUT = "input.vehicle-position"
 RESULTS = "analytics.vehicle-cell"
@@ -69,12 +73,16 @@ def test_what_has_no_place_or_no_journey_is_left_out(spark, log, tmp_path):
 
 
 def test_malformed_records_are_dead_letters_of_the_job(spark, log, tmp_path):
-    log.append(INPUT, records([b"junk", codec.encode(codec.pack(Arrival(), event_time=1))]))
+    panicking = bytes.fromhex("1affffffffffffffffff01")  # details of 2^64 - 1 bytes
+    log.append(INPUT, records([b"junk", codec.encode(codec.pack(Arrival(), event_time=1)), panicking, b"\x0b" * 10**6]))
     log.append(INPUT, positions(range(5)))
     run_to_end(log, tmp_path / "c", spark)
     assert len(decoded(log, RESULTS)) == 5
-    first, second = decoded(log, "dead.vehicle-cell")
+    first, second, third, fourth = decoded(log, "dead.vehicle-cell")
     assert first.raw == b"junk"
+    assert third.raw == panicking
+    assert "broke off" in third.reason
+    assert fourth.raw == b"\x0b" * 10**6
     assert "expected tidewheel.transit.v1.VehiclePosition" in second.reason
 
 
@@ -178,6 +186,9 @@ def test_steps_after_a_stage_are_done_to_its_results(spark, log, tmp_path):
 
     log.append(INPUT, positions(range(90)))
     log.append(INPUT, positions(range(300, 302)))
+    # A definition of a type that nobody asks for is of no concern, even if it is broken.
+    unused = codec.encode(codec.pack(TypeDefinition(name="mine.Unused", file_descriptor_set=b"\xff"), event_time=0))
+    log.append(TYPES_TOPIC, records([unused], keys=[b"mine.Unused"]))
     assert "Of each result: filter" in full.on(log).explain()
     run_to_end(log, tmp_path / "c", spark, of=full, least=30)
     start = START // 1_000_000
@@ -280,3 +291,43 @@ def test_jobs_of_files_are_found(tmp_path):
     assert [each.name for each in find_jobs(["vehicle-cell", str(file)])] == ["vehicle-cell", "mine"]
     with pytest.raises(DefinitionError, match="'mine' is named twice"):
         find_jobs([str(file), str(file)])
+
+
+def test_a_damaged_block_ends_a_job_unless_it_is_told_to_go_on_without(spark, log, tmp_path):
+    for first in (0, 100, 200):
+        log.append(INPUT, positions(range(first, first + 100)))
+    connection = sqlite3.connect(log.address)
+    connection.execute("UPDATE payload SET data = zeroblob(length(data)) WHERE id = 2")
+    connection.commit()
+    connection.close()
+    with pytest.raises(DamagedLogError, match=f"'{INPUT}' partition 0: the block of offsets 100 to 199 is damaged"):
+        run_to_end(log, tmp_path / "c", spark)
+    run = tw.run(vehicle_cell, log=log, checkpoint=tmp_path / "c", spark=spark, available_now=True, skip_damaged=True)
+    run.wait()
+    progress = run.progress()
+    assert (progress.events, progress.lag, progress.damaged) == (300, 0, 100)
+    assert sorted(message.vehicle for message in decoded(log, RESULTS)) == [*range(100), *range(200, 300)]
+    (letter,) = decoded(log, "dead.vehicle-cell")
+    assert (letter.topic, letter.count) == (INPUT, 100)
+
+
+def test_a_checkpoint_does_not_go_on_with_an_older_log(spark, log, tmp_path):
+    log.append(INPUT, positions(range(100)))
+    source, backup = sqlite3.connect(log.address), sqlite3.connect(tmp_path / "backup.tw")
+    source.backup(backup)
+    source.close()
+    backup.close()
+    log.append(INPUT, positions(range(100, 200)))
+    assert run_to_end(log, tmp_path / "c", spark).events == 200
+    with open_log(tmp_path / "backup.tw") as older:
+        with pytest.raises(CheckpointError, match=r"older than the checkpoint.*results of batches up to number -1"):
+            run_to_end(older, tmp_path / "c", spark)
+        query = json.loads((tmp_path / "c" / "spark" / "metadata").read_text())["id"]
+        older.producer(f"spark:{query}", fence=False).append({}, sequence=9)  # as if they were there
+        with pytest.raises(
+            CheckpointError, match=r"older than the checkpoint.*100 events that were read are not in it"
+        ):
+            run_to_end(older, tmp_path / "c", spark)
+        older.append(INPUT, positions(range(500, 700)))
+        with pytest.raises(CheckpointError, match=r"older than the checkpoint.*gone on since.*at least 100 of them"):
+            run_to_end(older, tmp_path / "c", spark)

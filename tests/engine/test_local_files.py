@@ -30,12 +30,12 @@ def test_files_get_the_permissions_that_they_are_to_have(spark, local, tmp_path,
     assert local.getFileStatus(hadoop.fs.Path(str(path))).getPermission().toShort() == wanted
 
 
-def test_new_files_and_folders_keep_to_the_umask_and_have_no_checksums_beside_them(spark, local, tmp_path):
+def test_new_files_and_folders_keep_to_the_umask_and_have_checksums_beside_them(spark, local, tmp_path):
     path = spark._jvm.org.apache.hadoop.fs.Path(str(tmp_path / "a" / "b" / "file"))
     local.create(path).close()
     assert _mode(tmp_path / "a" / "b" / "file") == 0o644
     assert _mode(tmp_path / "a" / "b") == 0o755
-    assert [found.name for found in (tmp_path / "a" / "b").iterdir()] == ["file"]
+    assert sorted(found.name for found in (tmp_path / "a" / "b").iterdir()) == [".file.crc", "file"]
 
 
 def test_permissions_are_set_by_java_itself(local):

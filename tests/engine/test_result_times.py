@@ -1,4 +1,4 @@
-"""When results came into being: at the clock of their batch, which is the same when the batch is repeated."""
+"""When results were written, and the clock of their batch, which is the same when the batch is repeated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.engine.batch import run_batch
 from tidewheel.engine.halves import CLOCK, Parcel
 from tidewheel.engine.parcel_sink import ParcelTarget, encoded
+from tidewheel.model.time import now
 from tidewheel.transport import codec
+from tidewheel.transport.final_table import frames_of
+from tidewheel.transport.sqlite_schema import add_functions
 
 pytestmark = pytest.mark.long
 
@@ -46,12 +49,45 @@ def fast(rows: tw.Stream) -> tw.Result:
     return rows.filter(pl.col("speed") > 10).select("vehicle").each_row()
 
 
-def ingested(log, topic):
-    """The ingestion times of a topic's events, without markers."""
+@tw.job("worked", reads={INPUT: VehiclePosition})
+def worked(rows: tw.Stream) -> tw.Result:
+    """When each row was worked on, by the clock of the task that did."""
+
+    def work(events, state, clock):
+        return events.select("vehicle", "event_time", worked_at=pl.lit(now(), pl.Int64)), state
+
+    return rows.select("vehicle").key_by("vehicle").process(work, state={"seen": pl.Boolean})
+
+
+def results(log, topic):
+    """A topic's events, without markers."""
     events = [codec.decode(value) for value in values(log, topic)]
-    events = [event for event in events if not event.details.type_url.endswith("Punctuation")]
-    assert all(event.HasField("ingestion_time") for event in events)
-    return [event.ingestion_time.ToMicroseconds() for event in events]
+    return [event for event in events if not event.details.type_url.endswith("Punctuation")]
+
+
+def times(log, topic, field):
+    """The times of a topic's results."""
+    events = results(log, topic)
+    assert all(event.HasField(field) for event in events)
+    return [getattr(event, field).ToMicroseconds() for event in events]
+
+
+def appended(log, topic):
+    """When the log took each of a topic's results."""
+    found = [
+        (time.value, codec.decode(value).details.type_url)
+        for batch in log.read(topic, 0, 0)
+        for time, value in zip(batch.records["append_time"], batch.records["value"].to_pylist(), strict=True)
+    ]
+    return [time for time, type_url in found if not type_url.endswith("Punctuation")]
+
+
+def unstamped(values):
+    """Events without the time at which they were written."""
+    events = [codec.decode(value) for value in values]
+    for event in events:
+        event.ClearField("ingestion_time")
+    return [codec.encode(event) for event in events]
 
 
 def clocks(checkpoint):
@@ -65,7 +101,7 @@ def run(spark, log, folder, *jobs):
     done.wait()
 
 
-def test_the_clock_of_a_parcel_is_when_its_results_were_made(log):
+def test_results_carry_the_clock_of_their_parcel(log):
     parcel = Parcel()
     parcel.add("", CLOCK, pl.DataFrame({"clock": [77]}))
     parcel.add(
@@ -74,10 +110,32 @@ def test_the_clock_of_a_parcel_is_when_its_results_were_made(log):
     target = ParcelTarget("analytics.cells", CELL, ("vehicle",), (), True)
     [(_, batch)] = encoded(parcel.to_bytes(), {("cells", "results"): target}, log.address)
     event = codec.decode(batch["value"][0].as_py())
-    assert (event.event_time.ToMicroseconds(), event.ingestion_time.ToMicroseconds()) == (7, 77)
+    assert (event.event_time.ToMicroseconds(), event.batch_time.ToMicroseconds()) == (7, 77)
+    assert not event.HasField("ingestion_time"), "it is not written yet"
 
 
-def test_results_carry_the_clock_of_their_batch_and_a_repeated_batch_gives_the_same_bytes(spark, log, tmp_path):
+def test_a_results_ingestion_time_is_when_it_was_written_not_when_its_batch_was_planned(spark, log, tmp_path):
+    for number in range(3):
+        log.append(INPUT, positions(range(number * 100, number * 100 + 100)))
+    run(spark, log, tmp_path / "c", worked)
+    topic = "analytics.worked"
+    read = pl.concat(frames_of(log, topic))
+    assert read.height > 200
+    assert {*times(log, topic, "batch_time")} <= {*clocks(tmp_path / "c")}
+    steps = zip(
+        times(log, topic, "batch_time"),
+        read["worked_at"].to_list(),
+        times(log, topic, "ingestion_time"),
+        appended(log, topic),
+        strict=True,
+    )
+    for planned, task, written, stored in steps:
+        assert planned < task < written <= stored
+
+
+def test_results_carry_the_clock_of_their_batch_and_a_repeated_batch_gives_the_same_but_for_when_it_was_written(
+    spark, log, tmp_path
+):
     for number in range(3):
         log.append(INPUT, positions(range(number * 100, number * 100 + 100)))
     run(spark, log, tmp_path / "c", counts, pairs, fast)
@@ -85,20 +143,24 @@ def test_results_carry_the_clock_of_their_batch_and_a_repeated_batch_gives_the_s
     known = clocks(tmp_path / "c")
     assert len(set(known)) == len(known) >= 3
     for topic in topics:
-        assert {*ingested(log, topic)} <= {*known}
-    assert len({*ingested(log, "analytics.fast")}) == 3, "each batch has its own"
+        assert {*times(log, topic, "batch_time")} <= {*known}
+    assert len({*times(log, "analytics.fast", "batch_time")}) == 3, "each batch has its own"
     before = {topic: values(log, topic) for topic in topics}
     # The last batch is run again, for a sink that does not know it yet.
     last = len(known) - 1
     for name in (str(last), f".{last}.crc"):
         (tmp_path / "c" / "spark" / "commits" / name).unlink(missing_ok=True)
     with closing(sqlite3.connect(log.address, isolation_level=None)) as connection:
+        add_functions(connection)  # the checksums of its rows
         connection.execute("UPDATE producer SET sequence = sequence - 1 WHERE name LIKE 'spark:%'")
     run(spark, log, tmp_path / "c", counts, pairs, fast)
     again = {topic: values(log, topic)[len(before[topic]) :] for topic in topics}
     assert any(again.values())
     for topic in topics:
-        assert again[topic] == before[topic][len(before[topic]) - len(again[topic]) :]
+        first = before[topic][len(before[topic]) - len(again[topic]) :]
+        assert unstamped(again[topic]) == unstamped(first)
+    since = max(times(log, "metrics.counts", "ingestion_time")[: len(before["metrics.counts"])])
+    assert times(log, "metrics.counts", "ingestion_time")[-1] > since, "it was written later than the first time"
 
 
 def test_a_result_on_time_comes_in_the_batch_that_moves_the_watermark(spark, log, tmp_path):
@@ -107,18 +169,19 @@ def test_a_result_on_time_comes_in_the_batch_that_moves_the_watermark(spark, log
     run(spark, log, tmp_path / "c", counts)
     files = sorted((tmp_path / "c" / "spark" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
     offsets = [json.loads(path.read_text().splitlines()[-1]) for path in files]
-    events = [codec.decode(value) for value in values(log, "analytics.counts")]
-    results = [event for event in events if not event.details.type_url.endswith("Punctuation")]
-    assert len(results) >= 5
-    for event in results:
+    found = results(log, "analytics.counts")
+    assert len(found) >= 5
+    for event in found:
         end = event.event_time.ToMicroseconds() + 1
         passed = next(offset for offset in offsets if offset["watermark"] >= end)
-        assert event.ingestion_time.ToMicroseconds() == passed["clock"]
+        assert event.batch_time.ToMicroseconds() == passed["clock"]
 
 
 def test_results_of_a_batch_run_carry_the_time_of_the_last_append(spark, log):
     for number in range(3):
         log.append(INPUT, positions(range(number * 100, number * 100 + 100)))
+    began = now()
     run_batch(counts, log=log, spark=spark)
     (last,) = [info.last_append for info in log.topics() if info.name == INPUT]
-    assert {*ingested(log, "analytics.counts")} == {last}
+    assert {*times(log, "analytics.counts", "batch_time")} == {last}
+    assert min(times(log, "analytics.counts", "ingestion_time")) > began

@@ -9,12 +9,15 @@ import pytest
 import tidewheel as tw
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.engine.launch import Target, prepared_targets
+from tidewheel.engine.workers import registry_for
 from tidewheel.errors import DefinitionError
-from tidewheel.transport.codec import decode_columns, encode_columns
+from tidewheel.transport import codec
+from tidewheel.transport.codec import decode_columns, encode_columns, punctuation
 from tidewheel.transport.dynamic import define_message
+from tidewheel.transport.event_pb2 import TypeDefinition
 from tidewheel.transport.log import open_log, records
 from tidewheel.transport.registry import TypeRegistry, types
-from tidewheel.transport.type_topic import load_types
+from tidewheel.transport.type_topic import TYPES_TOPIC, load_types, publish_types
 
 TOPIC = "analytics.speeds"
 
@@ -25,14 +28,14 @@ def log(tmp_path):
         yield opened
 
 
-def prepare(log, **aggregates):
+def prepare(log, topic=TOPIC, **aggregates):
     """What is done before a job with these aggregates starts; returns the type of its results."""
     positions = tw.stream(
         log, "input.vehicle-position", type=VehiclePosition, watermark=tw.watermarks.bounded("1 s")
     ).key_by("vehicle")
     result = positions.window(tw.windows.fixed("10 s")).aggregate(**aggregates).named("speeds")
     (target,) = prepared_targets(
-        {result: {"results": Target(log.topic(TOPIC))}}, log, ["input.vehicle-position"]
+        {result: {"results": Target(log.topic(topic))}}, log, ["input.vehicle-position"]
     ).values()
     return target.type
 
@@ -43,10 +46,10 @@ def registry(log):
     return made
 
 
-def write(log, kind, **columns):
+def write(log, kind, topic=TOPIC, **columns):
     frame = pl.DataFrame({name: [value] for name, value in columns.items()})
     values = encode_columns(kind, frame, event_time=pl.Series([0]).to_arrow(), registry=registry(log))
-    log.append(TOPIC, records(values))
+    log.append(topic, records(values))
 
 
 def test_columns_in_another_order_are_read_as_they_were_written(log):
@@ -68,6 +71,44 @@ def test_another_type_of_a_column_is_refused_as_long_as_results_are_there(log):
         prepare(log, value=tw.agg.max("speed"))
     log.delete_topic(TOPIC)
     prepare(log, value=tw.agg.max("speed"))
+
+
+def test_topics_whose_names_are_alike_have_types_of_their_own(log):
+    topics = ["analytics.a-b", "analytics.a.b", "analytics.a_b", "analytics.aB"]
+    kinds = {topic: prepare(log, topic, value=tw.agg.count()) for topic in topics[:2]}
+    kinds |= {topic: prepare(log, topic, value=tw.agg.max("speed")) for topic in topics[2:]}
+    assert len(set(kinds.values())) == len(topics)
+    for number, (topic, kind) in enumerate(kinds.items()):
+        write(log, kind, topic, value=number)
+    for number, (topic, kind) in enumerate(kinds.items()):
+        (batch,) = log.read(topic, 0, 0)
+        decoded = decode_columns(kind, batch.records.column("value"), registry=registry(log))
+        assert decoded.columns["value"].to_pylist() == [number]
+
+
+def test_results_keep_the_type_that_an_earlier_version_named_otherwise(log):
+    old = TypeRegistry()
+    fields = pa.schema({"value": pa.int64(), "vehicle": pa.int32()})
+    kind = define_message(old, "a-b", fields, full="tidewheel.results.AnalyticsAB")
+    publish_types(log, old, [kind])
+    write(log, kind, "analytics.a-b", value=7)
+    log.append("analytics.a-b", pa.concat_batches([punctuation(number) for number in range(300)]))
+    assert prepare(log, "analytics.a-b", value=tw.agg.count(), top=tw.agg.max("speed")) == kind
+    assert prepare(log, "analytics.a.b", value=tw.agg.max("speed")) != kind
+    (batch, _) = log.read("analytics.a-b", 0, 0)
+    assert decode_columns(kind, batch.records.column("value"), registry=registry(log)).columns["value"][0].as_py() == 7
+    with pytest.raises(DefinitionError, match=r"analytics\.a-b: .*'value'.*of another type"):
+        prepare(log, "analytics.a-b", value=tw.agg.max("speed"))
+
+
+def test_a_broken_definition_of_another_type_stops_nobody(log):
+    kind = prepare(log, count=tw.agg.count())
+    bad = codec.encode(codec.pack(TypeDefinition(name="mine.Bad", file_descriptor_set=b"\xff"), event_time=0))
+    log.append(TYPES_TOPIC, records([bad], keys=[b"mine.Bad"]))
+    assert prepare(log, count=tw.agg.count()) == kind
+    assert "count" in registry_for(log.address, kind).schema(kind).names
+    with pytest.raises(DefinitionError, match=r"'mine\.Bad' cannot be loaded.*Register the type anew"):
+        registry_for(log.address, "mine.Bad").schema("mine.Bad")
 
 
 PLAIN = define_message(types, "mute.result", pa.schema({"vehicle": pa.int32(), "n": pa.int64()}))

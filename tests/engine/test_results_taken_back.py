@@ -100,10 +100,10 @@ def test_state_that_does_not_know_what_is_left_is_refused(log, tmp_path):
     before = json.loads(json.dumps(steps).replace(", weighted=True", ""))
     assert before != steps
     checkpoint = Checkpoint(tmp_path / "state")
-    checkpoint.acquire(before)
+    checkpoint.acquire({"job": "job", "log": log.identity, **before})
     checkpoint.release()
     with pytest.raises(CheckpointError, match=r"does not fit this job.*weighted=True.*use another checkpoint"):
-        checkpoint.acquire(steps)
+        checkpoint.acquire({"job": "job", "log": log.identity, **steps})
 
 
 def rows_of(stream, *retractions):

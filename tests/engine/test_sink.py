@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import zlib
 from datetime import datetime, timezone
 
 import pyarrow as pa
@@ -16,6 +18,7 @@ from test_source import POSITION, reader
 from tidewheel.engine.columns import spark_schema
 from tidewheel.engine.sink import BatchSink, StreamSink
 from tidewheel.errors import LogError, TidewheelError
+from tidewheel.model.time import now
 from tidewheel.transport import codec
 from tidewheel.transport.log import open_log
 from tidewheel.transport.registry import TypeRegistry, types
@@ -49,12 +52,13 @@ def write_stream(frame, log, folder, **options):
 
 def test_rows_become_events(spark, log, tmp_path):
     log.append("a", positions(range(100)))
+    began = now()
     write_stream(cells(reader(spark, log, stream=True)), log, tmp_path / "c", key="operator,vehicle")
     events = [codec.decode(value) for value in values(log, "out")]
     assert sorted(codec.unpack(event).vehicle for event in events) == list(range(100))
     seventh = next(event for event in events if codec.unpack(event).vehicle == 7)
     assert seventh.event_time.ToMicroseconds() == START + 7_000_000
-    assert not seventh.HasField("ingestion_time")
+    assert seventh.ingestion_time.ToMicroseconds() >= began, "rows that bring none get that of their writing"
     keys = [key for batch in log.read("out", 0, 0) for key in batch.records["key"].to_pylist()]
     assert b"1/7" in keys
     assert {batch.type for batch in log.read("out", 0, 0)} == {CELL}
@@ -204,6 +208,34 @@ def test_a_batch_of_a_stream_without_the_id_of_its_query_is_refused(log):
     with pytest.raises(LogError, match="batch 4 of a stream to orders came without the id of its query"):
         sink.commit([sink.write(rows((datetime.now(timezone.utc), "tea", "3")))], 4)
     assert "orders" not in [info.name for info in log.topics()]
+
+
+@pytest.mark.parametrize("fsync", ["true", "false"])
+def test_a_checkpoint_is_on_the_disk_before_the_log_counts_on_it_whoever_made_the_session(
+    log, tmp_path, monkeypatch, fsync
+):
+    TypeRegistry().register(order_type(f"shop5{fsync}"), log=log)
+    for name in ("offsets/6", "offsets/7", "offsets/.7.crc", "commits/6", "commits/7"):
+        (tmp_path / "c" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "c" / name).write_text("v1\n{}\n{}")
+    (tmp_path / "c" / "offsets" / ".7.crc").write_bytes(
+        b"crc\0" + (512).to_bytes(4, "big") + zlib.crc32(b"v1\n{}\n{}").to_bytes(4, "big")
+    )
+    sink = sink_of(StreamSink, log, f"shop5{fsync}.Order", checkpointLocation=str(tmp_path / "c"), fsync=fsync)
+    message = sink.write(rows((datetime.now(timezone.utc), "tea", "3")))
+    message.query = "query"
+    forced, fsync_of_the_system = [], os.fsync
+
+    def note(handle):
+        assert not [info for info in log.topics() if info.name == "orders"], "before, not after"
+        forced.append(os.path.relpath(os.readlink(f"/proc/self/fd/{handle}"), tmp_path / "c"))
+        fsync_of_the_system(handle)
+
+    monkeypatch.setattr(os, "fsync", note)
+    sink.commit([message], 7)
+    wanted = ["offsets/7", "offsets/.7.crc", "offsets", "commits/6", "commits"]
+    assert forced == (wanted if fsync == "true" else [])
+    assert len(values(log, "orders")) == 1
 
 
 def test_a_type_of_the_users_own_goes_to_a_topic_and_back(spark, log):

@@ -187,6 +187,24 @@ def test_dead_letters_do_not_depend_on_how_a_batch_is_shared_out(log):
     assert log.topic_info("dead.g").count == 12
 
 
+@pytest.mark.parametrize("anew", ["a", "dead.g"])
+def test_dead_letters_of_a_topic_that_was_made_anew_are_written(log, anew):
+    options = ReadOptions.of({"log": log.address, "topics": "a", "type": POSITION, "malformed": "dead", "group": "g"})
+
+    def read(raw):
+        if "a" not in {topic.name for topic in log.topics()}:
+            log.append("a", records([raw]))
+        for _ in range(2):  # as a task that runs again
+            list(read_pieces(log, options, [Piece("a", 0, 0, 1)], ReadInfo(None, None, 0, 0, 1), schema))
+        letters = [value for batch in log.read("dead.g", 0, 0) for value in batch.records["value"].to_pylist()]
+        return [codec.unpack(codec.decode(value)).raw for value in letters]
+
+    schema = arrow_schema(options.schema())
+    assert read(b"\xfffirst") == [b"\xfffirst"]
+    log.delete_topic(anew)
+    assert read(b"\xffsecond") == ([b"\xfffirst", b"\xffsecond"] if anew == "a" else [b"\xfffirst"])
+
+
 def test_markers_are_no_rows(spark, log):
     log.append("a", positions(range(3)))
     log.append("a", codec.punctuation(START))

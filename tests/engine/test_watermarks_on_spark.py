@@ -47,7 +47,7 @@ def test_without_an_idle_time_it_stays_open(spark, log, tmp_path):
 
 
 def test_a_percentile_follows_how_late_events_were(spark, tmp_path):
-    start, beat = 1_800_000_000, 2
+    start, beat = 1_700_000_000, 2
     shown = [0]
     with SqliteLog(tmp_path / "percentile.tw", clock=lambda: shown[0]) as log:
         for number in range(20):

@@ -215,7 +215,13 @@ def test_other_paths_and_methods_are_refused(client: httpx.Client) -> None:
 
 def test_report_and_health(client: httpx.Client) -> None:
     client.post(MESSAGES, content=lines(1, 2) + b'\n{"topic": "t", "payload": "?"}', headers=NDJSON)
-    assert client.get("/healthz").json() == {"healthy": True}
+    assert client.get("/healthz").json() == {
+        "healthy": True,
+        "reasons": [],
+        "delivering_seconds": 0.0,
+        "waiting": 0,
+        "connections": 1,
+    }
     assert client.get("/v1/report").json() == {
         "source": "numbers:main",
         "received": 3,
@@ -223,6 +229,7 @@ def test_report_and_health(client: httpx.Client) -> None:
         "filtered": {},
         "dead": {"no-number": 1},
         "repeated": 0,
+        "producers": {"remembered": 0, "refused": 0, "forgotten": 0},
     }
 
 
@@ -263,15 +270,48 @@ def test_repeats_are_known_again_by_the_next_process(log: Log) -> None:
     assert numbers_in(log) == [1]
 
 
-def test_the_producers_that_wrote_last_are_remembered(log: Log) -> None:
+def test_no_producer_is_forgotten_for_another_that_is_told_so(log: Log) -> None:
+    """Its repeat would be taken twice; one that has not written for long may go, and that is counted."""
     with served(Pipeline(log, NumberProcessor()), max_producers=2) as client:
-        for name, sequence in (("a", 0), ("b", 0), ("a", 1), ("c", 0)):
-            client.post(MESSAGES, content=lines(1), headers=numbered(name, sequence))
+        for name, sequence in (("a", 0), ("b", 0), ("a", 1)):
+            assert client.post(MESSAGES, content=lines(1), headers=numbered(name, sequence)).status_code == 200
+        refused = client.post(MESSAGES, content=lines(2), headers=numbered("c", 0))
+        assert refused.status_code == 429
+        assert "2 producers are remembered" in refused.json()["error"]
+        assert "--max-producers" in refused.json()["error"]
         known = [
             client.post(MESSAGES, content=lines(1), headers=numbered(name, sequence)).json()["duplicate"]
-            for name, sequence in (("a", 1), ("c", 0), ("b", 0))
+            for name, sequence in (("a", 1), ("b", 0))
         ]
-    assert known == [True, True, False]
+        assert known == [True, True]
+        assert client.get("/v1/report").json()["producers"] == {"remembered": 2, "refused": 1, "forgotten": 0}
+    with served(Pipeline(log, NumberProcessor()), max_producers=2, producer_expiry=0) as client:
+        assert client.post(MESSAGES, content=lines(3), headers=numbered("c", 0)).status_code == 200
+        assert client.post(MESSAGES, content=lines(1), headers=numbered("a", 1)).json()["duplicate"] is True
+        assert client.get("/v1/report").json()["producers"] == {"remembered": 2, "refused": 0, "forgotten": 1}
+    assert numbers_in(log) == [1, 1, 1, 3]
+
+
+def test_more_producers_than_fit_into_a_request_s_notes_of_old_are_known_again(log: Log) -> None:
+    names = [f"vehicle-{number}" for number in range(300)]
+    for duplicate in (False, True):
+        with served(Pipeline(log, NumberProcessor())) as client:
+            for name in names:
+                answer = client.post(MESSAGES, content=lines(1), headers=numbered(name, 0))
+                assert answer.json()["duplicate"] is duplicate, name
+    assert numbers_in(log) == [1] * len(names)
+
+
+def test_a_sequence_number_cannot_lock_its_producer_out(client: httpx.Client, log: Log) -> None:
+    refused = client.post(MESSAGES, content=lines(1), headers=numbered("new", 2**63 - 1))
+    assert (refused.status_code, "first sequence number" in refused.json()["error"]) == (400, True)
+    assert client.post(MESSAGES, content=lines(2), headers=numbered("bus", 7)).status_code == 200
+    refused = client.post(MESSAGES, content=lines(3), headers=numbered("bus", 2**63 - 1))
+    assert (refused.status_code, refused.json()["last_sequence"]) == (400, 7)
+    assert "go on from there" in refused.json()["error"]
+    for producer, sequence in (("bus", 8), ("bus", 9 + 2**56 - 1), ("new", 2**62)):
+        assert client.post(MESSAGES, content=lines(4), headers=numbered(producer, sequence)).status_code == 200
+    assert numbers_in(log) == [2, 4, 4, 4]
 
 
 class Gate:
@@ -348,7 +388,7 @@ def test_a_body_that_does_not_come_is_given_up(log: Log) -> None:
         socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=30) as slow,
     ):
         slow.sendall(
-            b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-ndjson\r\n"
+            b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"
             b"Content-Length: 99\r\n\r\n{"
         )
         assert b" 408 " in slow.recv(1_000)
@@ -375,7 +415,14 @@ def test_a_port_in_use_is_a_clear_error(log: Log) -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
-    for wrong in ({"port": 70_000}, {"max_body": 0}, {"max_waiting": 0}, {"max_message": -1}, {"max_producers": 0}):
+    for wrong in (
+        {"port": 70_000},
+        {"max_body": 0},
+        {"max_waiting": 0},
+        {"max_message": -1},
+        {"max_producers": 0},
+        {"max_messages": 0},
+    ):
         with pytest.raises(DefinitionError):
             HttpConnector(**wrong)
     assert HttpConnector().host == "127.0.0.1"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 import time
 
@@ -14,10 +15,11 @@ from ingest_support import eventually
 
 import tidewheel as tw
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.errors import DefinitionError, FencedError
+from tidewheel.errors import DamagedBlockError, DefinitionError, FencedError
 from tidewheel.ingest.lookup import Asker, Limits, ProviderError
 from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import LookupOutcome
+from tidewheel.transport.converter import Converter
+from tidewheel.transport.event_pb2 import Event, LookupOutcome
 from tidewheel.transport.log import Retention, records
 
 S = 1_000_000
@@ -47,8 +49,8 @@ class Depots:
         return None if key[1] in self.unknown else {"depot": f"depot {key[1]}"}
 
 
-def asker(log, provider, *, clock=None, **limits):
-    options = {} if clock is None else {"clock": clock}
+def asker(log, provider, *, clock=None, skip_damaged=False, **limits):
+    options = {"skip_damaged": skip_damaged} if clock is None else {"clock": clock}
     return Asker(log, DEPOT, provider, topics=TOPIC, type=VehiclePosition, limits=Limits(**limits), **options)
 
 
@@ -303,3 +305,52 @@ def test_what_cannot_be_asked_is_refused_when_it_is_defined(log):
         Asker(log, line, Depots(), topics=TOPIC, type=VehiclePosition)
     with pytest.raises(DefinitionError, match=r"lookups\.depot"):
         Asker(log, DEPOT, Depots(), topics=DEPOT.topic, type=VehiclePosition)
+
+
+def test_a_provider_that_panics_fails_its_question_and_no_other(log):
+    class Panicking(Depots):
+        async def ask(self, key):
+            if key[1] == 2:
+                Converter(Event.DESCRIPTOR)._handler.array_to_record_batch(
+                    pa.array([bytes.fromhex("1affffffffffffffffff01")])
+                )
+            return await super().ask(key)
+
+    put(log, [1, 2, 3])
+    report = asker(log, Panicking(), attempts=1).run(until_idle=True)
+    assert (report.answered, report.open, sum(report.failed.values())) == (2, 0, 1)
+    assert "PanicError" in next(iter(report.failed))
+
+
+def test_an_asker_whose_part_died_ends_with_what_broke_it(log, monkeypatch):
+    put(log, [1])
+    made = asker(log, Depots())
+
+    async def broken(key):
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(made._questioner, "ask", broken)
+    with pytest.raises(RuntimeError, match="a fault of ours"):  # not a question that stays open for ever
+        made.run(until_idle=True)
+
+
+def test_an_asker_goes_on_without_what_is_damaged_if_it_is_told_to(log):
+    put(log, [1])
+    put(log, [2])
+    put(log, [3])
+    connection = sqlite3.connect(log.address)
+    connection.execute("UPDATE payload SET data = zeroblob(length(data)) WHERE id = 2")
+    connection.commit()
+    connection.close()
+    with pytest.raises(DamagedBlockError, match="offsets 1 to 1 is damaged"):
+        asker(log, Depots()).run(until_idle=True)
+    provider = Depots()
+    report = asker(log, provider, skip_damaged=True).run(until_idle=True)
+    assert sorted(provider.asked) == [1, 3]
+    assert (report.answered, report.damaged) == (2, 1)
+    (letter,) = [
+        codec.unpack(codec.decode(value))
+        for batch in log.read("dead.lookup.depot", 0, 0)
+        for value in batch.records.column("value").to_pylist()
+    ]
+    assert (letter.topic, letter.count) == (TOPIC, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import random
 import signal
 import subprocess
@@ -491,6 +492,25 @@ def test_the_right_password_opens(guarded: Mosquitto, log: Log) -> None:
         with MqttPublisher(address) as publisher:
             publisher.publish([number(1)])
         eventually(lambda: numbers_in(log) == [1], "it arrives")
+
+
+@pytest.mark.parametrize("place", ["file", "environment", "address", "nowhere"])
+def test_the_command_line_takes_the_password_from_where_others_do_not_see_it(
+    guarded: Mosquitto, tmp_path: Path, place: str
+) -> None:
+    file = tmp_path / "anna.secret"
+    file.write_text("secret\n")
+    user = "anna:secret" if place == "address" else "anna"
+    options = ["--password-file", str(file)] if place == "file" else []
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("TIDEWHEEL_")}
+    if place == "environment":
+        environment["TIDEWHEEL_MQTT_PASSWORD"] = "secret"
+    command = [sys.executable, "-m", "tidewheel.cli", "record", "--mqtt", f"mqtt://{user}@127.0.0.1:{guarded.port}"]
+    command += ["--subscribe", "numbers/#", "--output", str(tmp_path / "a.jsonl"), "--for", "1s", *options]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode == 0) is (place != "nowhere"), done.stderr
+    assert ("every user of this machine can see it" in " ".join(done.stderr.split())) is (place == "address")
+    assert "secret" not in (done.stdout + done.stderr).replace(str(file), "")
 
 
 def test_a_subscription_that_is_not_allowed_is_a_clear_error(tmp_path: Path, log: Log) -> None:

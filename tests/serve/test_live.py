@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 from itertools import islice
 
@@ -14,14 +15,20 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from tidewheel.apps.transit.transit_pb2 import Bunching, VehicleCell
-from tidewheel.model.time import now
+from tidewheel.cli.attending import Stop
+from tidewheel.cli.serve import _until_stopped
+from tidewheel.errors import JobError
+from tidewheel.model.time import duration, now
+from tidewheel.model.watermark_hold import Holder
 from tidewheel.serve import Layer, serve
 from tidewheel.serve.layer import Point
 from tidewheel.serve.limits import Limits
 from tidewheel.transport import codec
 from tidewheel.transport.aliases import Aliases
+from tidewheel.transport.converter import Converter
 from tidewheel.transport.dynamic import define_message
-from tidewheel.transport.event_pb2 import TypeDefinition
+from tidewheel.transport.event_pb2 import Event, TypeDefinition
+from tidewheel.transport.held_watermarks import HeldWatermarks
 from tidewheel.transport.log import open_log, records
 from tidewheel.transport.registry import TypeRegistry
 from tidewheel.transport.type_topic import TYPES_TOPIC, publish_types
@@ -235,6 +242,35 @@ def test_a_type_that_cannot_be_loaded_is_told_and_holds_up_nothing_until_it_is_m
         eventually(lambda: server.status()["warnings"] == [], "it is mended")
         sale("late")
         page.until(lambda: "late" in page.layers["sales"], "what comes from there on is shown")
+
+
+def test_a_damaged_block_is_told_and_the_rest_is_shown(log, start):
+    vehicles(log, (7, 24.9, 60.2))
+    vehicles(log, (8, 24.9, 60.2))
+    connection = sqlite3.connect(log.address)
+    connection.execute("UPDATE payload SET data = zeroblob(length(data)) WHERE id = (SELECT max(id) FROM payload)")
+    connection.commit()
+    connection.close()
+    vehicles(log, (9, 24.9, 60.2))
+    server = start()
+    with viewer(server) as page:
+        page.subscribe("vehicles")
+        page.until(lambda: set(page.layers["vehicles"]) == {"1/7", "1/9"}, "what can be read is shown")
+    health = httpx.get(f"{server.url}/api/health").json()
+    assert health["healthy"]
+    (warning,) = health["warnings"]
+    assert "partition 0: the block of offsets 1 to 1 is damaged" in warning
+
+
+def test_health_warns_of_a_watermark_that_is_held(log, start):
+    at = now()
+    job = HeldWatermarks(log)
+    job.tell("final-stops", [Holder("input.door", 2, at - duration("5 min"), None, at - duration("5 min"))], now=at)
+    server = start()
+    eventually(lambda: server.status()["warnings"], "it is told")
+    health = httpx.get(f"{server.url}/api/health").json()
+    assert health["healthy"], "the map itself is well"
+    assert [text.partition(" for ")[0] for text in health["warnings"]] == ["job final-stops: held by input.door/2"]
 
 
 def test_a_topic_that_appears_gets_its_layer_without_a_restart(log, start):
@@ -494,3 +530,52 @@ def test_after_a_restart_the_view_is_what_it_was(log, start):
         page.subscribe("vehicles", "emergency-stop")
         assert page.layers == before
         assert set(before["vehicles"]) == {"1/7", "1/8"}
+
+
+def test_events_that_the_decoder_does_not_bear_are_counted_and_the_others_shown(log, start):
+    vehicles(log, (7, 24.9, 60.2))
+    server = start()
+    with viewer(server) as page:
+        page.subscribe("vehicles")
+        # Details of 2^64 - 1 bytes, and groups within groups.
+        log.append("analytics.vehicle-cell", records([bytes.fromhex("1affffffffffffffffff01"), b"\x0b" * 10**6]))
+        vehicles(log, (8, 24.9, 60.2))
+        page.until(lambda: page.layers["vehicles"].keys() == {"1/7", "1/8"}, "the next one is shown")
+    eventually(lambda: server.status()["bad"] == 2, "both are counted")
+    assert httpx.get(f"{server.url}/api/health").status_code == 200
+    assert server.running
+
+
+def test_a_reader_that_died_is_told_and_ends_the_server(log, start, monkeypatch):
+    server = start()
+    assert server.running
+
+    def ended(**_):
+        raise SystemExit(0)
+
+    monkeypatch.setattr(server.feed, "_step", ended)
+    eventually(lambda: not server.running, "it is noticed")
+    assert "the reader of the log ended: SystemExit: 0" in str(server.failure)
+    health = httpx.get(f"{server.url}/api/health")
+    assert health.status_code == 503
+    assert any("SystemExit" in reason for reason in server.status()["trouble"])
+    with pytest.raises(JobError, match=r"the live map has ended by itself: .*SystemExit"):
+        _until_stopped(server, Stop())
+
+
+def test_a_reader_that_panics_goes_on(log, start, monkeypatch):
+    server = start()
+    step, panics = server.feed._step, []
+
+    def panicking(**options):
+        if not panics:
+            panics.append(True)
+            converter = Converter(Event.DESCRIPTOR)
+            converter._handler.array_to_record_batch(pa.array([bytes.fromhex("1affffffffffffffffff01")]))
+        step(**options)
+
+    monkeypatch.setattr(server.feed, "_step", panicking)
+    eventually(lambda: panics, "it panics")
+    vehicles(log, (7, 24.9, 60.2))
+    eventually(lambda: server.status()["shown"] == 1, "it reads on")
+    eventually(lambda: not server.status()["trouble"], "and is well")

@@ -181,6 +181,17 @@ def final_table(
     return table
 
 
+def with_unresolved(outputs: Outputs) -> Outputs:
+    """Outputs of final stops, with vehicles whose stop is not known among the results, under the number 0."""
+    results, apart = outputs.get("results"), outputs.get("unresolved")
+    assert results is None or not results["cell"].is_in([None, 0], nulls_equal=True).any(), "no cell has this number"
+    if apart is None:
+        return outputs
+    assert apart["cell"].null_count() == apart.height
+    apart = apart.with_columns(cell=pl.lit(0, pl.Int64))
+    return {**outputs, "results": apart if results is None else pl.concat([results, apart.select(results.columns)])}
+
+
 def counted(outputs: Outputs, *, stage: int = 0) -> dict[str, int]:
     """What became of the rows of a stage."""
     metrics = outputs["metrics"].filter(pl.col("stage") == stage)

@@ -13,7 +13,7 @@ from typing import Any
 import job_oracles as oracle
 import polars as pl
 from hfp_messages import rows as rows_of
-from job_cases import final_table, height, late_rows, micros, repeated_rows, skipped
+from job_cases import final_table, height, late_rows, micros, repeated_rows, skipped, with_unresolved
 from job_oracles import Batches, Row, Told
 from pure_run import Outputs
 
@@ -177,8 +177,8 @@ def check_rows(found, count, job):
 
 
 def vehicles(found):
-    """By cell and window."""
-    return {key: count for key, (count,) in final_table(found, ["cell"], ["vehicles"]).items()}
+    """By cell and window; 0 is where vehicles are heading of which that is not known."""
+    return {key: count for key, (count,) in final_table(with_unresolved(found), ["cell"], ["vehicles"]).items()}
 
 
 def latest_sessions(table):

@@ -156,10 +156,10 @@ def delay_distribution(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, l
 
 
 def in_order(
-    batches: Batches, columns: Sequence[str], *, place: bool
+    batches: Batches, columns: Sequence[str], *, place: bool, lateness: int = 0
 ) -> tuple[dict[tuple[int, int], list[Row]], Told, Told]:
     """Each vehicle's rows by event time, those of one time as they came, without exact repeats in these columns; which
-    were behind the watermark, and which repeat another."""
+    were further behind the watermark than the lateness, and which repeat another."""
     late: Told = Counter()
     repeats: Told = Counter()
     seen: set[Any] = set()
@@ -167,7 +167,7 @@ def in_order(
     for _, mark, row in arrivals(batches):
         if not usable(row, place=place):
             continue
-        if mark is not None and row["event_time"] < mark:
+        if mark is not None and row["event_time"] < mark - lateness:
             late[who(row)] += 1
             continue
         identity = (row["operator"], row["vehicle"], row["event_time"], *(row[name] for name in columns))
@@ -180,14 +180,16 @@ def in_order(
     return ordered, late, repeats
 
 
-def flow_direction(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, forget=HOUR, resolution=9):
+def flow_direction(
+    batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, lateness=5 * SECOND, forget=HOUR, resolution=9
+):
     """(cell, window) → (neighbour, crossings, total); which rows are late, and which repeat another."""
     marked = []
     for rows, watermark in batches:
         with_place = [row for row in rows if usable(row)]
         found = cells(with_place, resolution)
         marked.append(([{**row, "cell": cell} for row, cell in zip(with_place, found, strict=True)], watermark))
-    vehicles, late, repeats = in_order(marked, ["cell"], place=True)
+    vehicles, late, repeats = in_order(marked, ["cell"], place=True, lateness=lateness)
     crossings: dict[Any, Counter[int]] = defaultdict(Counter)
     near: dict[int, set[int]] = {}
     for rows in vehicles.values():

@@ -28,6 +28,7 @@ from job_cases import (
     skipped,
     stop_and_go,
     traffic,
+    with_unresolved,
 )
 from job_checks import CROSSING, PAIR, STOP
 from job_oracles import SECOND
@@ -113,7 +114,7 @@ def test_each_vehicle_counts_once_where_its_journey_ends(seed, how, mode, early,
     options = {"mode": mode, "early": early, "resolution": resolution}
     found = run_with_stops(batches, STOPS, **options, **in_words(shape))
     expected, late = oracle.final_stop_distribution(batches, STOPS, resolution=resolution, **in_micros(shape))
-    table = final_table(found, ["cell"], ["vehicles"], mode=mode)
+    table = final_table(with_unresolved(found), ["cell"], ["vehicles"], mode=mode)
     assert (without_nothing(table) if mode == "delta" else table) == {key: (count,) for key, count in expected.items()}
     check_rows(found, batches, oracle.skipped(batches, place=False), late)
 
@@ -172,9 +173,8 @@ def test_crossings_go_to_neighbours_only(seed, how, mode, early, shape, resoluti
     batches = cut(traffic(seed), how)
     options = {"mode": mode, "early": early, "forget": "20 s", "resolution": resolution}
     found = run_job(jobs.flow_direction, batches, **options, **in_words(shape))
-    size, every, _ = shape
     expected, late, repeats = oracle.flow_direction(
-        batches, size=size * SECOND, every=every * SECOND, forget=20 * SECOND, resolution=resolution
+        batches, forget=20 * SECOND, resolution=resolution, **in_micros(shape)
     )
     assert final_table(found, ["cell"], ["neighbour", "crossings", "total"], mode=mode) == expected
     check_rows(found, batches, oracle.skipped(batches, place=True), late, repeats=repeats)

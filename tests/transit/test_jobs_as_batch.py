@@ -62,4 +62,7 @@ def test_every_way_finds_the_same_answers(told, way):
     assert set(final_table(told, f"failed.{name}.{way}").rows["reason"]) == {"broken", "the service knows no answer"}
     cells = set(final_table(told, f"analytics.{name}.{way}").rows["cell"])
     assert len(cells) > 2, "known stops"
-    assert 0 in cells, "and those that nobody knows"
+    assert not {0, None} & cells, "those that nobody knows are apart"
+    apart = final_table(told, f"unresolved.{name}.{way}")
+    assert len(apart.rows) > 0
+    assert compare(final_table(told, f"unresolved.{name}.small"), apart).equal

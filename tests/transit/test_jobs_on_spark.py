@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from pathlib import Path
 
 import polars as pl
@@ -19,6 +18,7 @@ from tidewheel.engine.launch import Target, start_flows
 from tidewheel.model.watermarks import Strategy
 from tidewheel.transport import event_pb2
 from tidewheel.transport.codec import decode_columns
+from tidewheel.transport.dynamic import made_name
 from tidewheel.transport.log import Log, open_log
 from tidewheel.transport.registry import TypeRegistry, type_name
 from tidewheel.transport.type_topic import load_types
@@ -65,7 +65,7 @@ def read(log: Log, topic: str, kind: str | None = None) -> pl.DataFrame | None:
     for partition in range(info.partitions):
         for batch in log.read(topic, partition, info.first_offsets[partition]):
             values = batch.records.column("value")
-            name = kind or "tidewheel.results." + "".join(part.capitalize() for part in re.split(r"[\W_]", topic))
+            name = kind or made_name(topic)
             frame = pl.from_arrow(decode_columns(name, values, registry=registry).columns)
             assert isinstance(frame, pl.DataFrame)
             if frame.height:
@@ -76,7 +76,7 @@ def read(log: Log, topic: str, kind: str | None = None) -> pl.DataFrame | None:
 def outputs(log: Log, job, way: str = "") -> dict[str, pl.DataFrame]:
     found = {"results": read(log, f"analytics.{job.name}{way}", type_name(job.writes))}
     there = {info.name for info in log.topics()}
-    for port in ("late", "late_2", "late_3", "duplicates", "metrics"):
+    for port in ("late", "late_2", "late_3", "duplicates", "unresolved", "metrics"):
         if f"{port}.{job.name}{way}" in there:
             found[port] = read(log, f"{port}.{job.name}{way}")
     return {port: frame for port, frame in found.items() if frame is not None}

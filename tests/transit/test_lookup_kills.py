@@ -182,7 +182,7 @@ def test_table_and_counted_failures_are_the_oracle_whatever_is_killed(log):
     windows = {end for end, _ in expected}
     assert all(cell for _, cell in expected)
 
-    table = final(outputs["results"])
+    table = final(outputs)
     missing = {end: table.get((end, 0), 0) for end in windows}
     assert sum(missing.values()) > 0
     assert outputs["failed"].height > 0

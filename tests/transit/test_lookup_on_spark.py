@@ -172,6 +172,6 @@ def test_the_service_hangs_and_is_killed_and_what_is_missing_is_counted_and_noth
     for after in offsets(checkpoint):
         alone.batch(after)
     expected = alone.running.outputs
-    assert final(found["final-stop-distribution"]["results"]) == final(expected["results"])
+    assert final(found["final-stop-distribution"]) == final(expected)
     columns = ["operator", "vehicle", "event_time", "reason", *FINAL_STOP.keys]
     assert sorted(failed.select(columns).rows()) == sorted(expected["failed"].select(columns).rows())

@@ -9,6 +9,7 @@ from typing import Any
 
 from tidewheel.transport.log import Log, open_log
 from tidewheel.transport.sqlite import SqliteLog
+from tidewheel.transport.sqlite_blocks import last_block
 from tidewheel.transport.sqlite_producer import Appender
 
 
@@ -20,6 +21,11 @@ class _GappyAppender(Appender):
             "UPDATE partition SET next_offset = next_offset + 1 WHERE topic = ? AND number = ?", (topic, partition)
         )
         return super()._store(connection, topic, partition, *rest)
+
+    @staticmethod
+    def _before(connection: sqlite3.Connection, topic: int, partition: int, offset: int) -> tuple[int, int]:
+        newest = last_block(connection, topic, partition)
+        return (0, 0) if newest is None else (newest.next_offset, newest.header.history)
 
 
 class GappyLog(SqliteLog):

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import random
 from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
 
+from tidewheel.errors import LogError
 from tidewheel.transport import sqlite_database
 from tidewheel.transport.consumer import Consumer
 from tidewheel.transport.log import open_log, records
@@ -102,3 +105,41 @@ def append_in_fork(log_in_parent: object, topic: str) -> int:
         finally:
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def everything(path: Path) -> dict[Any, Any]:
+    """All that a log tells of itself and of its records."""
+    with open_log(path, create=False) as log:
+        found: dict[Any, Any] = {
+            "identity": log.identity,
+            "groups": {name: log.committed(name) for name in log.groups()},
+        }
+        for info in log.topics():
+            found[info.name] = info
+            for number, first in enumerate(info.first_offsets):
+                found[info.name, number] = [
+                    (batch.type, batch.records.to_pydict()) for batch in log.read(info.name, number, first)
+                ]
+                found[info.name, number, "blocks"] = log.blocks(info.name, number, first)
+        producer = log.producer("importer", fence=False)
+        found["producer"] = (producer.sequence, producer.state)
+        return found
+
+
+def read_flipped(path: Path, flips: list[int], folder: Path) -> None:
+    """Read a log once for each of these bits flipped, and write down what came of it."""
+    data, right = path.read_bytes(), everything(path)
+    for bit in flips:
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        broken = folder / f"{bit}.tw"
+        broken.write_bytes(flipped)
+        try:
+            outcome = "right" if everything(broken) == right else "wrong"
+        except LogError as error:
+            outcome = f"told: {type(error).__name__}"
+        except BaseException as error:
+            outcome = f"raw: {error!r}"
+        with open(folder / "outcomes", "a", encoding="utf-8") as file:
+            file.write(f"{bit} {outcome}\n")
+        broken.unlink()

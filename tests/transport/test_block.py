@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import base64
+import struct
+from contextlib import suppress
 
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewheel.errors import LogError
+from tidewheel.errors import LogError, MalformedError
 from tidewheel.model.summary import Summary
-from tidewheel.transport.block import decode_header, decode_payload, encode_header, encode_payload, type_in_header
-from tidewheel.transport.event_pb2 import BlockHeader
+from tidewheel.transport.block import decode_payload, encode_payload
+from tidewheel.transport.block_header import Header, Place, checksum, decode_header, encode_header
 from tidewheel.transport.log import FETCHED
 
 # What version 1 wrote. These bytes are in logs by now: they never change, a new version adds its own.
@@ -53,6 +55,10 @@ TRhgQIIQAACAAAAAAAsAAAALAAAAgwAAAAAAAAAAgwAAAAAAAAAEIk0YYECCHAAAAP8CZmlyc3QgdmFs
 ZCAAAAAAAAAAAAA=
 """
 HEADER_1_TYPED = "CAEQAxiAgKD6oMzXBSAJKICA0LHS/poOMID3pfmgzNcFOICcnDlAAUoErQG8BVICAQFaAhQoYgNhLkI="
+HEADER_2 = (
+    "CAIQAxiAgKD6oMzXBSAJKICA0LHS/poOMID3pfmgzNcFOICcnDlAAUoErQG8BVICAQFaAhQoYgNhLkJtzas0EoABBYkB7f4AAAAA"
+    "AACRAQkAAAAAAACAfVCbyp4="
+)
 HEADER_1 = "CAEQAxiAgKD6oMzXBSAJKICA0LHS/poOMID3pfmgzNcFOICcnDlAAUoErQG8BVICAQFaAhQo"
 
 KEYS = [b"18/1216", None, b""]
@@ -68,6 +74,10 @@ SUMMARY = Summary(
     skew={-87: 1, 350: 1},
     punctuations=(10, 20),
 )
+PLACE = Place(
+    topic=5, partition=1, first_offset=7, next_offset=41, records=3, size=433, append_time=SUMMARY.append_time
+)
+SEALED = Header(SUMMARY, type="a.B", payload_checksum=0x1234ABCD, follows=5, history_before=0xFEED, history=2**63 + 9)
 times = st.none() | st.integers(-(2**63), 2**63 - 1)
 
 
@@ -81,7 +91,7 @@ times = st.none() | st.integers(-(2**63), 2**63 - 1)
     ],
 )
 def test_payloads_of_version_1_are_read(golden: str, offsets: list[int]) -> None:
-    batch = decode_payload(base64.b64decode(golden), first_offset=7, append_time=5)
+    batch = decode_payload(base64.b64decode(golden), first_offset=7, append_time=5, count=3)
     assert batch.schema == FETCHED
     assert batch.column("offset").to_pylist() == offsets
     assert batch.column("append_time").cast(pa.int64()).to_pylist() == [5, 5, 5]
@@ -90,17 +100,46 @@ def test_payloads_of_version_1_are_read(golden: str, offsets: list[int]) -> None
 
 
 def test_headers_of_version_1_are_read() -> None:
-    assert decode_header(base64.b64decode(HEADER_1)) == SUMMARY
-    assert type_in_header(base64.b64decode(HEADER_1)) is None
-    assert decode_header(base64.b64decode(HEADER_1_TYPED)) == SUMMARY
-    assert type_in_header(base64.b64decode(HEADER_1_TYPED)) == "a.B"
+    assert decode_header(base64.b64decode(HEADER_1), PLACE) == Header(SUMMARY)
+    assert decode_header(base64.b64decode(HEADER_1_TYPED), PLACE) == Header(SUMMARY, type="a.B")
+
+
+def test_headers_of_version_2_are_read() -> None:
+    assert decode_header(base64.b64decode(HEADER_2), PLACE) == SEALED
 
 
 def test_a_header_of_a_newer_version_is_refused() -> None:
-    header = BlockHeader.FromString(encode_header(SUMMARY))
-    header.version = 2
-    with pytest.raises(LogError, match="header has version 2, this Tidewheel reads 1"):
-        decode_header(header.SerializeToString())
+    header = bytearray(encode_header(SEALED, PLACE)[:-4])
+    header[1] = 3
+    sealed = bytes(header) + checksum(struct.pack("<7q", *PLACE) + bytes(header[:-1])).to_bytes(4, "little")
+    with pytest.raises(LogError, match="has version 3, this Tidewheel reads 2"):
+        decode_header(sealed, PLACE)
+
+
+def test_every_flipped_bit_of_a_header_is_noticed() -> None:
+    header = encode_header(SEALED, PLACE)
+    for bit in range(8 * len(header)):
+        flipped = bytearray(header)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(MalformedError):
+            decode_header(bytes(flipped), PLACE)
+
+
+@pytest.mark.parametrize("field", Place._fields)
+def test_a_header_belongs_to_one_place(field: str) -> None:
+    elsewhere = PLACE._replace(**{field: getattr(PLACE, field) ^ 1})
+    with pytest.raises(MalformedError, match="checksum of its header"):
+        decode_header(encode_header(SEALED, PLACE), elsewhere)
+
+
+@pytest.mark.parametrize("golden", [DENSE_1, SPARSE_1, DENSE_1_LZ4, SPARSE_1_LZ4])
+def test_a_payload_without_a_checksum_is_read_or_refused_whatever_bit_is_flipped(golden: str) -> None:
+    payload = base64.b64decode(golden)
+    for bit in range(8 * len(payload)):
+        flipped = bytearray(payload)
+        flipped[bit // 8] ^= 1 << bit % 8
+        with suppress(LogError, MalformedError):
+            decode_payload(bytes(flipped), first_offset=7, append_time=5, count=3).to_pylist()
 
 
 @given(
@@ -111,7 +150,7 @@ def test_payloads_come_back(content: list[tuple[bytes | None, bytes, int]], spar
     keys, values = pa.array([r[0] for r in content], pa.binary()), pa.array([r[1] for r in content], pa.binary())
     offsets = [100 + sum(step for _, _, step in content[:number]) for number in range(len(content))]
     payload = encode_payload(keys, values, pa.array(offsets, pa.int64()) if sparse else None)
-    batch = decode_payload(payload, first_offset=100, append_time=1)
+    batch = decode_payload(payload, first_offset=100, append_time=1, count=len(content))
     assert batch.column("key").equals(keys)
     assert batch.column("value").equals(values)
     expected = offsets if sparse else list(range(100, 100 + len(content)))
@@ -133,5 +172,10 @@ def test_payloads_come_back(content: list[tuple[bytes | None, bytes, int]], spar
     )
 )
 def test_headers_come_back(summary: Summary) -> None:
-    assert decode_header(encode_header(summary)) == summary
-    assert type_in_header(encode_header(summary, type="a.B")) == "a.B"
+    place = PLACE._replace(records=summary.count, append_time=summary.append_time)
+    for header in (
+        Header(summary),
+        Header(summary, type="a.B"),
+        Header(summary, payload_checksum=2**32 - 1, follows=0, history_before=2**64 - 1, history=1),
+    ):
+        assert decode_header(encode_header(header, place), place) == header

@@ -147,6 +147,23 @@ def test_json_reads_like_the_columns():
     }
 
 
+@given(st.lists(POSITIONS, min_size=1, max_size=5), INSTANTS, INSTANTS)
+@settings(max_examples=30)
+def test_results_have_the_clock_of_their_batch_and_later_when_they_were_written(rows, batch_time, written):
+    columns = pl.DataFrame({"vehicle": [fields["vehicle"] for fields in rows]}, schema={"vehicle": pl.Int64})
+    times = pa.array([7] * len(rows), pa.int64())
+    encoded = codec.encode_columns(VehiclePosition, columns, event_time=times, batch_time=batch_time)
+    values = codec.with_ingestion_time(encoded, written)
+    expected = [packed({"vehicle": fields["vehicle"]}, 7, written) for fields in rows]
+    for event in expected:
+        event.batch_time.CopyFrom(codec.timestamp(batch_time))
+    assert [codec.decode(value) for value in values.to_pylist()] == expected
+    assert [codec.decode(codec.encode(event, format="json")) for event in expected] == expected
+    decoded = codec.decode_columns(VehiclePosition, values, carried=KIND)
+    assert decoded.columns["ingestion_time"].cast(pa.int64()).to_pylist() == [written] * len(rows)
+    assert decoded.columns["vehicle"].to_pylist() == [fields["vehicle"] for fields in rows]
+
+
 def test_an_unknown_type_survives_both_encodings():
     event = Event()
     event.event_time.seconds = 5

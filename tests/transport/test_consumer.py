@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import threading
+from pathlib import Path
 
 import pytest
 from log_reading import offsets, read, values
 
-from tidewheel.errors import DataLossError, DefinitionError, LogError
+from tidewheel.errors import DamagedBlockError, DataLossError, DefinitionError, LogError
 from tidewheel.transport.consumer import Consumer
 from tidewheel.transport.log import Log, Receipt, Retention, open_log, records
 
@@ -174,3 +176,40 @@ def test_a_waiting_consumer_notices_that_its_topic_was_made_anew(log: Log) -> No
     writer.start()
     assert values(consumer.poll(timeout=60)) == [b"new"]
     writer.join()
+
+
+def test_a_consumer_of_a_log_that_became_older_is_told(tmp_path: Path) -> None:
+    with open_log(tmp_path / "city.tw") as log:
+        log.append("news", records([b"one"]))
+        kept, now = sqlite3.connect(tmp_path / "backup.tw"), sqlite3.connect(tmp_path / "city.tw")
+        now.backup(kept)
+        log.append("news", records([b"two", b"three"]))
+        consumer = Consumer(log, "news", start="earliest")
+        assert len(consumer.poll(0)) == 2
+        kept.backup(now)  # restored in place, under the eyes of those who have it open
+        now.close()
+        kept.close()
+        with pytest.raises(DataLossError, match=r"'news' partition 0 ends at offset 1, .* read up to 3.*older"):
+            consumer.poll(0)
+
+
+@pytest.mark.parametrize("where", [1, 2, 3], ids=["first", "middle", "last"])
+def test_a_consumer_tells_of_a_damaged_block_or_goes_on_behind_it(tmp_path: Path, where: int) -> None:
+    with open_log(tmp_path / "city.tw") as log:
+        for number in range(3):
+            log.append("news", records([b"%d" % number] * 10))
+        other = sqlite3.connect(tmp_path / "city.tw")
+        other.execute("UPDATE payload SET data = zeroblob(length(data)) WHERE id = ?", (where,))
+        other.commit()
+        other.close()
+        with pytest.raises(DamagedBlockError):
+            Consumer(log, "news", start="earliest").poll(0)
+        found: list[DamagedBlockError] = []
+        consumer = Consumer(log, "news", group="readers", start="earliest", on_damage=found.append)
+        assert values(consumer.poll(0)) == [
+            b"%d" % number for number in range(3) if number != where - 1 for _ in "1" * 10
+        ]
+        assert consumer.poll(0) == []
+        consumer.commit()
+        assert log.committed("readers") == {("news", 0): 30}
+        assert [each.first_offset for each in found] == [10 * (where - 1)], "it is told once"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from tidewheel.errors import DefinitionError
 from tidewheel.transport import codec
 from tidewheel.transport.codec import decode_columns, encode_columns
-from tidewheel.transport.dynamic import define_message
+from tidewheel.transport.dynamic import define_message, made_name
 from tidewheel.transport.event_pb2 import TypeDefinition
 from tidewheel.transport.log import Log, open_log, records
 from tidewheel.transport.registry import TypeRegistry
@@ -57,7 +59,8 @@ def test_a_definition_that_cannot_be_loaded_is_refused_by_name_and_need_not_hold
     bad = codec.encode(codec.pack(TypeDefinition(name="mine.Bad", file_descriptor_set=definition), event_time=0))
     log.append(TYPES_TOPIC, records([bad], keys=[b"mine.Bad"]))
     with pytest.raises(DefinitionError, match=r"'mine\.Bad' cannot be loaded: "):
-        load_types(log, TypeRegistry())
+        loaded(log).schema("mine.Bad")
+    assert read(loaded(log), value) == {"vehicles": 5}
     registry, broken = TypeRegistry(), dict[str, str]()
     assert load_types(log, registry, broken=broken) == ["tidewheel.results.Counts"]
     assert read(registry, value) == {"vehicles": 5}
@@ -101,3 +104,25 @@ def test_who_has_loaded_a_type_gets_the_new_fields(log: Log) -> None:
     new = write(log, vehicles=(pa.int64(), 6), delay=(pa.int64(), 1))
     assert load_types(log, reader) == ["tidewheel.results.Counts"]
     assert read(reader, new) == {"vehicles": 6, "delay": 1}
+
+
+def test_every_name_gives_another_type() -> None:
+    letters = "ab.-_3A"
+    names = ["".join(some) for count in range(1, 6) for some in product(letters, repeat=count)]
+    types = {made_name(name) for name in names}
+    assert len(types) == len(names)
+    assert all(re.fullmatch(r"tidewheel\.results\.[A-Za-z][A-Za-z0-9_]*", name) for name in types)
+
+
+def test_a_definition_that_is_mended_is_loaded(log: Log) -> None:
+    bad = codec.encode(codec.pack(TypeDefinition(name="tidewheel.results.Counts"), event_time=0))
+    log.append(TYPES_TOPIC, records([bad], keys=[b"tidewheel.results.Counts"]))
+    registry = loaded(log)
+    with pytest.raises(DefinitionError, match=r"cannot be loaded"):
+        registry.schema("tidewheel.results.Counts")
+    with pytest.raises(DefinitionError, match=r"definition of message type 'tidewheel\.results\.Counts' is broken"):
+        write(log, vehicles=(pa.int64(), 5))
+    log.delete_topic(TYPES_TOPIC)
+    value = write(log, vehicles=(pa.int64(), 5))
+    load_types(log, registry)
+    assert read(registry, value) == {"vehicles": 5}

@@ -14,7 +14,7 @@ import log_workers
 import pytest
 from log_reading import offsets, read, values
 
-from tidewheel.errors import DefinitionError, LogError
+from tidewheel.errors import DamagedBlockError, DefinitionError, LogError
 from tidewheel.transport import block, sqlite_database
 from tidewheel.transport.log import Log, Retention, open_log, records
 from tidewheel.transport.sqlite import SqliteLog
@@ -112,9 +112,9 @@ class TestOpening:
     def test_a_file_of_a_newer_version_is_refused(self, path: Path) -> None:
         open_log(path).close()
         with sqlite3.connect(path) as connection:
-            connection.execute("PRAGMA user_version = 2")
+            connection.execute("PRAGMA user_version = 3")
         connection.close()
-        with pytest.raises(LogError, match=r"has format 2, this Tidewheel knows formats up to 1.*upgrade"):
+        with pytest.raises(LogError, match=r"has format 3, this Tidewheel knows formats up to 2.*upgrade"):
             open_log(path)
 
     def test_a_log_of_which_only_the_empty_file_was_made_is_finished(self, path: Path) -> None:
@@ -318,7 +318,9 @@ class TestBlocks:
                 connection.execute("UPDATE payload SET data = ? WHERE id = (SELECT max(id) FROM payload)", (damage,))
             connection.close()
             last = log.position("news", 0, "latest") - 1
-            with pytest.raises(LogError, match=f"block at offset {last} "):
+            with pytest.raises(
+                DamagedBlockError, match=f"'news' partition 0: the block of offsets {last} to {last} is"
+            ):
                 list(log.read("news", 0, last))
 
 
@@ -409,7 +411,7 @@ class TestMaintenanceByItself:
             assert receipt.next_offsets == {("news", 0): 30}
             assert log.topic_info("news").count == 30
         assert "maintenance of" in caplog.text
-        assert "was cut short: block at offset 0" in caplog.text
+        assert "left damaged blocks of 'news' partition 0" in caplog.text
 
     def test_compaction_waits_until_it_is_worth_it(self, path: Path) -> None:
         clock = Clock(10**15)

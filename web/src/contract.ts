@@ -98,6 +98,14 @@ export interface TopicStatus {
   rate?: number;
   count?: number;
 }
+export interface Held {
+  job: string;
+  /** For people: "held by input.door/2 for 5 min: never an event". */
+  text: string;
+  by: {topic: string; partition: number; since: number}[];
+  /** Whether all that hold it have ever moved. */
+  moved: boolean;
+}
 export interface Status {
   type: "status";
   now: number;
@@ -108,12 +116,16 @@ export interface Status {
   in_rate: number;
   result_rate: number;
   latency: {p50: number; p90: number; p99: number} | null;
+  /** Jobs whose watermark is held, and by which partitions since when. */
+  held?: Held[];
   late: number;
   dead: number;
   /** Results that could not be decoded. */
   bad: number;
   clients: number;
   topics?: Record<string, TopicStatus>;
+  /** The layers that have more keys than the server shows. */
+  partial?: Record<string, {shown: number; keys: number}>;
 }
 export interface Pong {
   type: "pong";

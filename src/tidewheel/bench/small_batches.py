@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.bench.figures import Figure, percentiles
+from tidewheel.bench.figures import Figure, judged, percentiles
 from tidewheel.bench.profiles import profile
 from tidewheel.bench.streams import START, TOPIC, append, reading_type, readings
 from tidewheel.bench.window_queries import last_batch
+from tidewheel.engine.local_files import force_checkpoints
 from tidewheel.engine.stream import stream
 from tidewheel.model import aggregates as agg
 from tidewheel.model import watermarks
@@ -29,34 +30,47 @@ _WARM = 60  # in the first ones Java compiles itself
 _MEASURED = 60
 _TICKS = 20
 _LIMIT_MS = 150
+_DURABLE_MS = 10
 
 
 def small_batches(bench: Bench) -> list[Figure]:
     """Batches of 1,000 events, in each of which a window closes, and batches that only move the clock. So little is
-    done soonest in one bucket: a state operator for each core is for more."""
+    done soonest in one bucket: a state operator for each core is for more. Every other batch does not wait for the
+    disk: that is what durable checkpoints cost."""
     group = "A small batch from the log to the log, with state and checkpoint, fixed windows of 10 s, 2,000 keys"
     bench.say("small batches")
-    needed = _WARM + _MEASURED
+    needed = _WARM + 2 * _MEASURED
     one = _batches(bench, watermarks.bounded("1 s"), "one", needed, feed=True, buckets=1)[_WARM:]
     full = _batches(bench, watermarks.bounded("1 s"), "full", needed, feed=True)[_WARM:]
     bench.say("empty batches, one a second")
     idle = watermarks.bounded("1 s", idle="1 us", future=None)
-    empty = _batches(bench, idle, "empty", 3 + _TICKS, feed=False)[3:]
+    empty = _batches(bench, idle, "empty", 3 + 2 * _TICKS, feed=False)[3:]
     figures = []
     for name, batches, aim in (
         ("1,000 events in one bucket", one, True),
         ("1,000 events in a bucket for each core", full, False),
         ("no events (the clock alone), a bucket for each core", empty, False),
     ):
-        p50, p99 = percentiles([report["durationMs"]["triggerExecution"] for report in batches])
+        p50, p99 = _times(batches, durable=True)
         met = p50 <= _LIMIT_MS if aim else None
         figures += [
             Figure(group, f"{name}, p50", p50, "ms", f"at most {_LIMIT_MS}" if aim else "", met),
             Figure(group, f"{name}, p99", p99, "ms"),
+            judged(
+                group,
+                f"{name}: its checkpoint forced to the disk, of that p50",
+                p50 - _times(batches, durable=False)[0],
+                "ms",
+                most=_DURABLE_MS,
+            ),
         ]
     if not figures[0].met:
-        figures += profile(f"{group}: 1,000 events in one bucket", one)
+        figures += profile(f"{group}: 1,000 events in one bucket", [each for each in one if each["durable"]])
     return figures
+
+
+def _times(batches: Sequence[Mapping[str, Any]], *, durable: bool) -> tuple[float, float]:
+    return percentiles([each["durationMs"]["triggerExecution"] for each in batches if each["durable"] == durable])
 
 
 def _batches(
@@ -68,7 +82,8 @@ def _batches(
     feed: bool,
     buckets: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The reports of so many batches; with `feed` each gets its events when the one before has ended."""
+    """The reports of so many batches; with `feed` each gets its events when the one before has ended. Of those with an
+    odd number the checkpoint's files are not forced to the disk; a report tells it as `durable`."""
     with open_log(bench.folder / f"small-{name}.tw") as log:
         publish_types(log, types, [reading_type()])
         put = _feeder(log)
@@ -87,7 +102,8 @@ def _batches(
                 # Of the last batch alone: to be told of all of them again and again would slow down what is measured.
                 report = last_batch(run.query)
                 if report is not None and report["batchId"] not in found:
-                    found[report["batchId"]] = report
+                    found[report["batchId"]] = {**report, "durable": report["batchId"] % 2 == 0}
+                    force_checkpoints(bench.spark, report["batchId"] % 2 == 1)  # of the next one
                     if feed:
                         put(len(found))
                 if not run.active:
@@ -95,6 +111,7 @@ def _batches(
                 time.sleep(0.01)
         finally:
             run.stop()
+            force_checkpoints(bench.spark, True)
     return [found[number] for number in sorted(found)]
 
 

@@ -14,6 +14,7 @@ from tidewheel import __version__
 from tidewheel.cli import attending
 from tidewheel.cli.archive import archive
 from tidewheel.cli.ask import ask
+from tidewheel.cli.backup import backup
 from tidewheel.cli.common import ExitCode, exit_code, say, taught
 from tidewheel.cli.compare import compare
 from tidewheel.cli.demo import demo
@@ -21,6 +22,7 @@ from tidewheel.cli.doctor import doctor
 from tidewheel.cli.ingest import ingest
 from tidewheel.cli.record import record
 from tidewheel.cli.replay import replay
+from tidewheel.cli.restore import restore
 from tidewheel.cli.run import JobGroup, run
 from tidewheel.cli.serve import serve
 from tidewheel.cli.simulate import simulate
@@ -91,7 +93,7 @@ app = typer.Typer(
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Begin here": (demo, doctor, warm_up),
     "Into the log": (simulate, replay, record, ingest, ask),
-    "In the log": (topics, tail, compare, switch, archive),
+    "In the log": (topics, tail, compare, switch, archive, backup, restore),
     "From the log, to people": (serve,),
 }
 for _panel, _functions in _PANELS.items():

@@ -14,6 +14,7 @@ from tidewheel.cli.common import (
     DurationOption,
     ExistingLogOption,
     JsonOption,
+    SkipDamagedOption,
     existing_log,
     parse_duration,
     say,
@@ -43,13 +44,15 @@ def archive(
         typer.Option(metavar="DURATION", parser=parse_duration, help="How often to write: rarer makes larger files."),
     ] = "1min",  # type: ignore[assignment]  # typer parses the default, too
     length: DurationOption = None,
+    skip_damaged: SkipDamagedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write topics to Parquet files, by topic and by day and hour of event time.
 
     Every event is in the archive once: it goes on where it stopped, whatever stopped it. Columns are the event's own,
-    as decoded, and its place in the log. Malformed records are in the topic dead.archive. Jobs run over the archive
-    with tidewheel run JOB --batch --from FOLDER; anything else that reads Parquet can read it, too.
+    as decoded, and its place in the log. Malformed records are in the topic dead.archive, and with --skip-damaged word
+    of each damaged stretch. Jobs run over the archive with tidewheel run JOB --batch --from FOLDER; anything else that
+    reads Parquet can read it, too.
 
         tidewheel archive --to city.archive --available-now
         tidewheel archive input.arrival --to city.archive --every 10min
@@ -62,7 +65,7 @@ def archive(
 
         def work() -> bool:
             began = time.monotonic()
-            with Archiver.open(opened, folder, chosen) as archiver:
+            with Archiver.open(opened, folder, chosen, skip_damaged=skip_damaged) as archiver:
                 there = archiver.lag
                 while not stop.is_set():
                     done.update(events=done["events"] + archiver.step(), lag=archiver.lag)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidewheel.cli.attending import attend, print_json, stoppable
-from tidewheel.cli.common import DEFAULT_LOG, JsonOption, LogOption, opened_log, parse_duration, say
+from tidewheel.cli.common import DEFAULT_LOG, JsonOption, LogOption, SkipDamagedOption, opened_log, parse_duration, say
 from tidewheel.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def ask(
     until_idle: Annotated[
         bool, typer.Option("--until-idle", help="End when all that is in the log is settled.")
     ] = False,
+    skip_damaged: SkipDamagedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Look up what events raise, and write the answers down for the jobs.
@@ -114,6 +115,7 @@ def ask(
                 topics="input.vehicle-position",
                 type=VehiclePosition,
                 limits=limits,
+                skip_damaged=skip_damaged,
             )
             say(f"looking up {lookup} from {provider!r}, into {log}")
 
@@ -146,12 +148,14 @@ def _status(report: Report) -> dict[str, Any]:
         "failed": sum(report.failed.values()),
         "open": report.open,
         "lost": report.lost,
+        "damaged": report.damaged,
     }
 
 
 def _line(status: Mapping[str, Any]) -> str:
     lost = f", {status['lost']:,} events had left the log unread" if status["lost"] else ""
+    damaged = f", {status['damaged']:,} records were damaged" if status["damaged"] else ""
     return (
         f"{status['events']:,} events, {status['answered']:,} answers, {status['unknown']:,} without one, "
-        f"{status['failed']:,} failed, {status['open']:,} open{lost}"
+        f"{status['failed']:,} failed, {status['open']:,} open{lost}{damaged}"
     )

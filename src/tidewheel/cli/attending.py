@@ -16,6 +16,7 @@ import typer
 
 from tidewheel.cli.common import out, say
 from tidewheel.model.time import Duration
+from tidewheel.threads import failure_of
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -82,13 +83,13 @@ def attend(
     """
     done = threading.Event()
     results: list[_T] = []
-    errors: list[BaseException] = []
+    errors: list[Exception] = []
 
     def do() -> None:
         try:
             results.append(work())
         except BaseException as error:
-            errors.append(error)
+            errors.append(failure_of(error, of="the work"))
         finally:
             done.set()
 

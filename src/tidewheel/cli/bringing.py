@@ -9,6 +9,7 @@ from tidewheel.cli.attending import Stop, attend, print_json
 from tidewheel.cli.common import say
 from tidewheel.model.rate import Rate
 from tidewheel.model.time import Duration
+from tidewheel.threads import reason_of
 
 if TYPE_CHECKING:
     from tidewheel.ingest.connector import Connector, Deliver
@@ -57,15 +58,32 @@ def bring(
     length: Duration | None,
     as_json: bool,
 ) -> None:
-    """Run connectors, each with its own pipeline, until all have ended or the command is told to stop."""
+    """Run connectors, each with its own pipeline, until all have ended or the command is told to stop. Ends with the
+    failure of one that failed, also if it was started again."""
     from tidewheel.ingest.connector import run_all
 
     account = Account(*(pipeline.report for _, pipeline in pairs))
+    trouble: dict[str, str] = {}
+
+    def note(connector: Connector, failure: Exception) -> None:
+        trouble[connector.name] = f"{connector.name} stopped: {reason_of(failure)}"
+
+    def status() -> dict[str, Any]:
+        return {**account(), "trouble": list(trouble.values())}
+
+    def line(status: Mapping[str, Any]) -> str:
+        return "; ".join([account_line(status), *status["trouble"]])
+
     failures = attend(
-        lambda: run_all(pairs, stop), stop=stop, status=account, line=account_line, length=length, as_json=as_json
+        lambda: run_all(pairs, stop, on_failure=note),
+        stop=stop,
+        status=status,
+        line=line,
+        length=length,
+        as_json=as_json,
     )
     if as_json:
-        print_json(account())
+        print_json(status())
     say(account_line(account()))
     if failures:
         raise failures[0][1]

@@ -7,12 +7,14 @@ import os
 from datetime import datetime
 from enum import IntEnum
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tidewheel.errors import (
     CheckpointError,
+    DamagedBlockError,
     DefinitionError,
     SetupError,
     TidewheelError,
@@ -37,7 +39,9 @@ __all__ = [
     "JsonOption",
     "KeyOption",
     "LogOption",
+    "PasswordFileOption",
     "ProcessorOption",
+    "SkipDamagedOption",
     "exit_code",
     "existing_log",
     "local_time",
@@ -51,6 +55,7 @@ __all__ = [
     "say",
     "size",
     "taught",
+    "tell_damage",
 ]
 
 
@@ -110,6 +115,11 @@ def out(*, stderr: bool = False) -> Console:
 def say(text: str, *, style: str | None = None) -> None:
     """A line of talk: text as it is, without markup, to standard error."""
     out(stderr=True).print(text, style=style, markup=False)
+
+
+def tell_damage(damaged: DamagedBlockError) -> None:
+    """For `--skip-damaged`: say what cannot be read, and go on."""
+    say(str(damaged).partition(". ")[0], style="red")
 
 
 def taught(function: Any) -> str:
@@ -209,6 +219,21 @@ KeyOption = Annotated[
     str | None, typer.Option("--key", metavar="FILE", help="Its key.", show_default="in the file of the certificate")
 ]
 
+SkipDamagedOption = Annotated[
+    bool,
+    typer.Option("--skip-damaged", help="Go on without records whose blocks are damaged, and tell of them."),
+]
+
+PasswordFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--password-file",
+        metavar="FILE",
+        help="The password for the MQTT broker is in its first line.",
+        show_default="the environment variable TIDEWHEEL_MQTT_PASSWORD",
+    ),
+]
+
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs: JSON objects, one a line.")]
 
 
@@ -229,10 +254,16 @@ def existing_log(address: str) -> Log:
 
 
 def make_broker(
-    address: str, *, ca: str | None = None, certificate: str | None = None, key: str | None = None
+    address: str,
+    *,
+    ca: str | None = None,
+    certificate: str | None = None,
+    key: str | None = None,
+    password_file: Path | None = None,
 ) -> Broker:
-    """An MQTT broker by its address: mqtts://user:password@host:8883, mqtt://host:1883, or host:port alone, where port
-    8883 means TLS. The files are those of `Tls`."""
+    """An MQTT broker by its address: mqtts://user@host:8883, mqtt://host:1883, or host:port alone, where port 8883
+    means TLS. The files are those of `Tls`. The user's password is in a file, or in TIDEWHEEL_MQTT_PASSWORD; one in the
+    address is taken too, and warned of, since every user of the machine can see it there."""
     from urllib.parse import unquote, urlsplit
 
     from tidewheel.ingest.mqtt_client import Broker, Tls
@@ -244,7 +275,8 @@ def make_broker(
         host, port = None, 0
     if not host or parts.scheme not in ("", "mqtt", "mqtts") or parts.path.strip("/") or parts.query:
         raise DefinitionError(
-            f"an MQTT broker's address looks like mqtts://host:8883, mqtt://host:1883 or host:port, got {address!r}"
+            f"an MQTT broker's address looks like mqtts://host:8883, mqtt://host:1883 or host:port, got "
+            f"{_without_password(address)!r}"
         )
     if key is not None and certificate is None:
         raise DefinitionError("--key is the key of a certificate: give it too, with --certificate FILE")
@@ -255,8 +287,44 @@ def make_broker(
         port,
         tls=Tls(ca=ca, certificate=certificate, key=key) if secure else None,
         username=unquote(parts.username) if parts.username else None,
-        password=unquote(parts.password) if parts.password else None,
+        password=_password(unquote(parts.password) if parts.password else None, parts.username, password_file),
     )
+
+
+def _without_password(address: str) -> str:
+    """For people.
+
+    >>> _without_password("mqtts://anna:secret@host:8883"), _without_password("host:1883")
+    ('mqtts://anna:***@host:8883', 'host:1883')
+    """
+    before, at, host = address.rpartition("@")
+    scheme, slashes, user = before.rpartition("//")
+    name, colon, _ = user.partition(":")
+    return f"{scheme}{slashes}{name}{':***' if colon else ''}{at}{host}"
+
+
+def _password(given: str | None, user: str | None, file: Path | None) -> str | None:
+    """The password for a broker, from where it is."""
+    if file is not None:
+        if given is not None:
+            raise DefinitionError("the MQTT password is in the address and in --password-file; give it once")
+        if not user:
+            raise DefinitionError("--password-file needs a user in the broker's address: mqtts://USER@host:8883")
+        try:
+            lines = file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise DefinitionError(f"--password-file {file} cannot be read: {error}") from None
+        if not lines or not lines[0]:
+            raise DefinitionError(f"--password-file {file}: its first line should be the password, and is empty")
+        return lines[0]
+    if given is not None:
+        say(
+            "the MQTT password is on the command line, where every user of this machine can see it (ps); put it into "
+            "TIDEWHEEL_MQTT_PASSWORD or a file (--password-file)",
+            style="yellow",
+        )
+        return given
+    return os.environ.get("TIDEWHEEL_MQTT_PASSWORD") or None if user else None
 
 
 def make_processor(name: str, *, modes: list[str] | None = None) -> Processor:

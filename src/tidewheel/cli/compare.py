@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidewheel.cli.attending import print_json
-from tidewheel.cli.common import DEFAULT_LOG, ExistingLogOption, ExitCode, JsonOption, existing_log, out
+from tidewheel.cli.common import (
+    DEFAULT_LOG,
+    ExistingLogOption,
+    ExitCode,
+    JsonOption,
+    SkipDamagedOption,
+    existing_log,
+    out,
+    tell_damage,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -32,6 +41,7 @@ def compare(
             help="Windows of one key lie within each other by their nature, like hours and days: none has grown.",
         ),
     ] = False,
+    skip_damaged: SkipDamagedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compare what two topics of results come to in the end.
@@ -49,7 +59,8 @@ def compare(
     from tidewheel.transport.final_table import final_table
 
     with existing_log(log) as opened:
-        one, two = (final_table(opened, topic, nested=nested) for topic in (first, second))
+        on_damage = tell_damage if skip_damaged else None
+        one, two = (final_table(opened, topic, nested=nested, on_damage=on_damage) for topic in (first, second))
         found = compare_tables(one, two)
     if as_json:
         print_json(_as_json(found, examples))

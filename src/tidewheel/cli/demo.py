@@ -257,8 +257,10 @@ def _place(log: str | None) -> Iterator[str]:
     if log is not None:
         yield os.path.abspath(log)
         return
+    from tidewheel.transport.private_files import make_private_folder
+
     base = Path(tempfile.gettempdir()) / f"tidewheel-demo-{os.getuid()}"
-    base.mkdir(mode=0o700, exist_ok=True)
+    make_private_folder(base, use="where the demo keeps its logs")
     for old in base.iterdir():
         with suppress(OSError), open(old / "lock", "a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if a demo is still there

@@ -35,6 +35,7 @@ class Part:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            errors="replace",  # a reader that ended over half a character would leave the part with a full pipe
             start_new_session=True,
         )
         assert self._process.stdout is not None

@@ -22,21 +22,24 @@ def doctor(
 ) -> None:
     """Check that everything is here that Tidewheel needs, and tell how to mend what is not.
 
-    Looks at Python, Java, Spark, memory, the disk where the log is (or will be), ports and optional packages; then
-    starts Spark on a small log of its own and runs a job, as tidewheel run would. Ends with 0 if there is no problem;
-    warnings are about what only some commands need.
+    Looks at the log, if it is there (room on its disk, its clocks, what holds a job's watermark), at Python, Java,
+    Spark, memory, the disk where the log is or will be, ports and optional packages; then starts Spark on a small log
+    of its own and runs a job, as tidewheel run would. Ends with 0 if there is no problem; warnings are about what only
+    some commands need.
 
         tidewheel doctor
         tidewheel doctor --quick
     """
     from tidewheel.cli.doctor_checks import QUICK_CHECKS, check_spark_starts
+    from tidewheel.cli.log_health import check_log
 
     problems = 0
+    path = Path(log).absolute()
     checks = [*QUICK_CHECKS, *([] if quick else [check_spark_starts])]
     console = out()
-    for check in checks:
+    for check in (check_log, *checks):
         with console.status(f"checking {check.__name__.removeprefix('check_').replace('_', ' ')} ..."):
-            findings = check(Path(log).absolute().parent)
+            findings = check(path if check is check_log else path.parent)
         for finding in findings:
             problems += finding.level == "problem"
             if as_json:

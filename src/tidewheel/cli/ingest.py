@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +16,7 @@ from tidewheel.cli.common import (
     JsonOption,
     KeyOption,
     LogOption,
+    PasswordFileOption,
     ProcessorOption,
     make_broker,
     make_processor,
@@ -42,6 +43,23 @@ def ingest(
         str | None,
         typer.Option(envvar="TIDEWHEEL_INGEST_TOKEN", metavar="TEXT", help="Only who brings it may post (--http)."),
     ] = None,
+    without_token: Annotated[
+        bool,
+        typer.Option("--without-token", help="Let everybody who can reach --http post, also from other machines."),
+    ] = False,
+    allow_origin: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            help="Pages of this site may post, and its name may stand for this machine; several are possible.",
+        ),
+    ] = None,
+    max_messages: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Messages that a posted request may hold.")
+    ] = 20_000,
+    max_producers: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Producers whose last request is remembered (--http).")
+    ] = 1_000,
     log: LogOption = DEFAULT_LOG,
     processor: ProcessorOption = "hfp",
     source: Annotated[
@@ -60,6 +78,7 @@ def ingest(
     ca: CaOption = None,
     certificate: CertificateOption = None,
     key: KeyOption = None,
+    password_file: PasswordFileOption = None,
     length: DurationOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -69,12 +88,14 @@ def ingest(
     processor turns it into a record of an input topic, or filters it by a named rule; what is malformed goes to the
     dead letters (dead.PROCESSOR) with the reason. When the log is slow the senders are slowed down. Several processes
     can share a subscription, each with a part of it and a --source of its own. Who can reach --http can write to the
-    input topics: let it listen on this machine only, or give it a --token.
+    input topics: it listens on this machine only, unless there is a --token, or --without-token lets everybody in.
 
         tidewheel ingest --mqtt mqtts://broker.example.org
+        tidewheel ingest --mqtt mqtts://anna@broker.example.org --password-file anna.secret
         tidewheel ingest --mqtt localhost:1883 --http 127.0.0.1:8090
         tidewheel ingest --mqtt localhost --mode tram --source trams
         tidewheel ingest --http 127.0.0.1:8090 --processor events
+        TIDEWHEEL_INGEST_TOKEN=secret tidewheel ingest --http 0.0.0.0:8090
     """
     if mqtt is None and http is None:
         raise DefinitionError("nothing to bring messages from: give --mqtt ADDRESS, --http HOST:PORT, or both")
@@ -87,7 +108,7 @@ def ingest(
             from tidewheel.ingest.mqtt import MqttConnector
 
             connector = MqttConnector(
-                make_broker(mqtt, ca=ca, certificate=certificate, key=key),
+                make_broker(mqtt, ca=ca, certificate=certificate, key=key, password_file=password_file),
                 subscribe or chosen.subscriptions,
                 # The broker keeps the session under this name: the same log and source must find it again.
                 client_id=f"tidewheel-{opened.identity}-{source}",
@@ -95,7 +116,14 @@ def ingest(
             pairs.append((connector, Pipeline(opened, chosen, source=f"{source}-mqtt")))
             say(f"{', '.join(connector.subscriptions)} of {connector.name} to {log}")
         if http is not None:
-            listener = _listener(http, token)
+            listener = _listener(
+                http,
+                token=token,
+                without_token=without_token,
+                allow_origins=allow_origin or [],
+                max_messages=max_messages,
+                max_producers=max_producers,
+            )
             pairs.append((listener, Pipeline(opened, chosen, source=f"{source}-http")))
             say(f"what is posted to {listener.name}/v1/messages to {log}")
         bring(pairs, stop=stop, length=length, as_json=as_json)
@@ -103,10 +131,10 @@ def ingest(
             stop.unfinished()
 
 
-def _listener(address: str, token: str | None) -> HttpConnector:
+def _listener(address: str, **options: Any) -> HttpConnector:
     from tidewheel.ingest.http import HttpConnector
 
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit():
         raise DefinitionError(f"--http needs an address such as 127.0.0.1:8090, got {address!r}")
-    return HttpConnector(host=host.strip("[]"), port=int(port), token=token)
+    return HttpConnector(host=host.strip("[]"), port=int(port), **options)

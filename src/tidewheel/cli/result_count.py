@@ -30,8 +30,11 @@ class ResultCount:
         for info in self._log.topics():
             for number, end in enumerate(info.next_offsets if info.name in self._topics else ()):
                 start = max(self._at.get((info.name, number), 0), info.first_offsets[number])
+                if end <= start:
+                    continue
                 with suppress(DataLossError):  # they have just left by retention, uncounted
-                    for block in self._log.blocks(info.name, number, start, end=end) if end > start else ():
+                    blocks = self._log.blocks(info.name, number, start, end=end, on_damage=lambda _: None)
+                    for block in blocks:
                         self._count += block.summary.count - len(block.summary.punctuations)
                 self._at[info.name, number] = end
         return self._count

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -21,6 +20,7 @@ from tidewheel.cli.common import (
     ExitCode,
     JsonOption,
     LogOption,
+    SkipDamagedOption,
     opened_log,
     parse_instant,
     say,
@@ -28,8 +28,11 @@ from tidewheel.cli.common import (
 )
 from tidewheel.cli.result_count import ResultCount
 from tidewheel.cli.run_as_batch import Given, run_as_batch
+from tidewheel.engine.batch_limit import MAX_BYTES
+from tidewheel.engine.result_topics import refuse_others_results
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import format_duration, format_instant, now
+from tidewheel.model.watermark_hold import hold_text
 
 if TYPE_CHECKING:
     from tidewheel.engine.job import Job, Parameter
@@ -188,10 +191,28 @@ def _options(
     max_events: Annotated[
         int, typer.Option("--max-events-per-batch", min=1, help="A backlog is worked off in batches of this size.")
     ] = 100_000,
+    max_bytes: Annotated[
+        int,
+        typer.Option("--max-bytes-per-batch", min=1, help="Nor does a batch read more than so many bytes of records."),
+    ] = MAX_BYTES,
     accept_changes: Annotated[
         bool,
         typer.Option("--accept-changes", help="Go on with other parameters than before, if it keeps no state."),
     ] = False,
+    skip_damaged: SkipDamagedOption = False,
+    append_to_existing: Annotated[
+        bool,
+        typer.Option(
+            "--append-to-existing", help="Write into topics that hold results of another run, although it is new."
+        ),
+    ] = False,
+    fsync: Annotated[
+        bool,
+        typer.Option(
+            "--fsync/--no-fsync",
+            help="Force the checkpoint to the disk in each batch, so that it outlives a power failure.",
+        ),
+    ] = True,
     length: DurationOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -214,7 +235,11 @@ def _run(
     processor: str | None,
     start: str,
     max_events: int,
+    max_bytes: int,
     accept_changes: bool,
+    skip_damaged: bool,
+    append_to_existing: bool,
+    fsync: bool,
     length: int | None,
     as_json: bool,
 ) -> None:
@@ -229,6 +254,7 @@ def _run(
         "--checkpoint": checkpoint is not None,
         "--start": start != "earliest",
         "--accept-changes": accept_changes,
+        "--no-fsync": not fsync,
         "--for": length is not None,
     }
     for option, given in streaming.items():
@@ -247,26 +273,41 @@ def _run(
 
     with stoppable() as stop, opened_log(log) as opened, _spark_ended():
         if batch:
-            _refuse_others_results(opened, topics, "")
-            run_as_batch(on, opened, over, called, topics, stop=stop, as_json=as_json)
+            if not append_to_existing:
+                refuse_others_results(opened, topics)  # before recordings are read
+            run_as_batch(
+                on,
+                opened,
+                over,
+                called,
+                topics,
+                append_to_existing=append_to_existing,
+                skip_damaged=skip_damaged,
+                stop=stop,
+                as_json=as_json,
+            )
             return
         found = on(opened)
         folder = checkpoint or f"{opened.address}.checkpoints/{called}"
-        if not (Path(folder) / "tidewheel.json").exists():
-            _refuse_others_results(opened, topics, f", and the checkpoint {folder} is new")
 
         def begin() -> Run:
             from tidewheel.engine.launch import run as run_jobs
+            from tidewheel.engine.local_files import FSYNC
+            from tidewheel.engine.session import session
 
             return run_jobs(
                 *found,
                 log=opened,
                 checkpoint=folder,
                 name=called,
+                spark=session(settings={FSYNC: str(fsync).lower()}),
                 available_now=available_now,
                 begin=start,
                 max_events_per_batch=max_events,
+                max_bytes_per_batch=max_bytes,
                 accept_changes=accept_changes,
+                skip_damaged=skip_damaged,
+                append_to_existing=append_to_existing,
             )
 
         ended, failed = _stream(begin, opened, called, topics, stop=stop, length=length, as_json=as_json)
@@ -301,16 +342,6 @@ def _name(job: Job, version: str | None, results: str | None) -> str:
             )
         return rest
     return job.name if version is None else f"{job.name}.{version}"
-
-
-def _refuse_others_results(log: Log, topics: Sequence[str], why: str) -> None:
-    """Two runs that write one topic would write everything twice."""
-    for info in log.topics():
-        if info.name in topics and any(info.next_offsets):
-            raise DefinitionError(
-                f"{info.name} holds results of another run{why}: all of them would be there twice. Go on with the "
-                "checkpoint of that run, or write beside it: --version NAME"
-            )
 
 
 def _stream(
@@ -388,6 +419,17 @@ def _status(name: str, progress: Progress, *, results: int, failed: Mapping[str,
         "lag": progress.lag,
         "watermark": None if progress.watermark is None else format_instant(progress.watermark),
         "behind_seconds": None if progress.watermark is None else round((now() - progress.watermark) / 1e6, 3),
+        "damaged": progress.damaged,
+        "held_by": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "since": format_instant(each.since),
+                "watermark": None if each.mark is None else format_instant(each.mark),
+            }
+            for each in progress.held_by
+        ],
+        "held": hold_text(progress.held_by, now=now()),
         "failed": dict(failed),
     }
 
@@ -397,7 +439,10 @@ def _line(status: Mapping[str, Any]) -> str:
         return f"{status['job']}: starting Spark ..."
     behind = status["behind_seconds"]
     watermark = "" if behind is None else f", watermark {format_duration(round(behind, 1) * 1_000_000)} behind"
+    if status["held"]:
+        watermark = f"{watermark or ', no watermark'} ({status['held']})"
     failed = f", taken out: {', '.join(status['failed'])}" if status["failed"] else ""
+    failed += f", {status['damaged']:,} damaged" if status["damaged"] else ""
     return (
         f"{status['job']}: {status['events']:,} events, {status['results']:,} results ({status['rate']:,.0f} events/s, "
         f"last batch {status['batch_ms']:,.0f} ms), lag {status['lag']:,}{watermark}{failed}"
@@ -409,5 +454,10 @@ def _summary(status: Mapping[str, Any], topics: Sequence[str]) -> str:
         return f"{status['job']}: stopped before it began"
     return (
         f"{status['job']}: {status['events']:,} events processed, {status['results']:,} results in "
-        f"{', '.join(topics)}; {status['lag']:,} events left"
+        f"{', '.join(topics)}; {status['lag']:,} events left{_damaged(status)}"
     )
+
+
+def _damaged(status: Mapping[str, Any]) -> str:
+    lost = status["damaged"]
+    return f"; {lost:,} in damaged blocks were passed over: tidewheel tail dead.{status['job']}" if lost else ""

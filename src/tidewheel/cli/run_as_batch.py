@@ -60,17 +60,40 @@ def run_as_batch(
     name: str,
     topics: Sequence[str],
     *,
+    append_to_existing: bool,
     stop: Stop,
     as_json: bool,
+    skip_damaged: bool = False,
 ) -> None:
     """Run the results that there are on a log over what is given, and tell. They are written to `log`, whatever is
     read."""
     if not given.recordings:
-        _run(results_on(log), log, given, name, topics, stop=stop, as_json=as_json)
+        results = results_on(log)
+        _run(
+            results,
+            log,
+            given,
+            name,
+            topics,
+            append=append_to_existing,
+            stop=stop,
+            as_json=as_json,
+            skip_damaged=skip_damaged,
+        )
         return
     with recorded(given.recordings, given.processor, beside=log, name=name, stop=stop, as_json=as_json) as messages:
         results = results_on(messages.log)
-        _run(results, log, given, name, topics, stop=stop, as_json=as_json, messages=messages)
+        _run(
+            results,
+            log,
+            given,
+            name,
+            topics,
+            append=append_to_existing,
+            stop=stop,
+            as_json=as_json,
+            messages=messages,
+        )
 
 
 def _run(
@@ -80,9 +103,11 @@ def _run(
     name: str,
     topics: Sequence[str],
     *,
+    append: bool,
     stop: Stop,
     as_json: bool,
     messages: Recorded | None = None,
+    skip_damaged: bool = False,
 ) -> None:
     from tidewheel.engine.batch import run_batch
 
@@ -93,7 +118,15 @@ def _run(
         return {"job": name, "state": "batch", "results": count()}
 
     attend(
-        lambda: run_batch(*results, log=log, archive=given.archive, history=history, name=name),
+        lambda: run_batch(
+            *results,
+            log=log,
+            archive=given.archive,
+            history=history,
+            name=name,
+            append_to_existing=append,
+            skip_damaged=skip_damaged,
+        ),
         stop=stop,
         status=status,
         line=lambda _: f"{name}: running over {given or log.address} ...",

@@ -11,7 +11,8 @@ import typer
 
 from tidewheel.cli.attending import Stop, attend, print_json, stoppable
 from tidewheel.cli.common import DEFAULT_LOG, DurationOption, ExistingLogOption, JsonOption, existing_log, say
-from tidewheel.errors import DefinitionError, SetupError
+from tidewheel.errors import DefinitionError, JobError
+from tidewheel.threads import reason_of
 
 __all__ = ["serve"]
 
@@ -97,7 +98,8 @@ def serve(
 def _until_stopped(server: Any, stop: Stop) -> None:
     while not stop.wait(0.2):
         if not server.running:
-            raise SetupError("the server has ended by itself; --debug tells more")
+            why = "its log tells more" if server.failure is None else reason_of(server.failure)
+            raise JobError(f"the live map has ended by itself: {why}")
 
 
 def _geojson(path: str) -> Mapping[str, Any]:

@@ -18,6 +18,7 @@ from tidewheel.cli.common import (
     JsonOption,
     KeyOption,
     LogOption,
+    PasswordFileOption,
     make_broker,
     opened_log,
     parse_duration,
@@ -67,6 +68,7 @@ def simulate(
     ca: CaOption = None,
     certificate: CertificateOption = None,
     key: KeyOption = None,
+    password_file: PasswordFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Simulate a city's vehicles.
@@ -89,12 +91,17 @@ def simulate(
         from tidewheel.apps.transit.simulator.network import network
 
         network()  # takes a moment: the simulated clock must not begin that much too late
-        broker = None if mqtt is None else make_broker(mqtt, ca=ca, certificate=certificate, key=key)
+        broker = (
+            None
+            if mqtt is None
+            else make_broker(mqtt, ca=ca, certificate=certificate, key=key, password_file=password_file)
+        )
         with _into_log(log) if broker is None else _to_broker(broker) as target:
             fleet = Simulator(
                 start=now() - back if start is None else start, seed=seed, rate=rate, rush_hours=rush_hours
             )
-            say(f"{fleet.vehicles:,} vehicles from {format_instant(fleet.start)} on, to {mqtt or log}")
+            where = log if broker is None else broker.address
+            say(f"{fleet.vehicles:,} vehicles from {format_instant(fleet.start)} on, to {where}")
 
             def status() -> dict[str, Any]:
                 return {"simulated": format_duration(fleet.position - fleet.start), **target.counts()}

@@ -17,17 +17,19 @@ from tidewheel.cli.common import (
     DEFAULT_LOG,
     ExistingLogOption,
     JsonOption,
+    SkipDamagedOption,
     existing_log,
     local_time,
     out,
     parse_instant,
     say,
+    tell_damage,
 )
 from tidewheel.errors import MalformedError, TopicNotFoundError
 from tidewheel.model.time import Instant, format_instant, moment
 
 if TYPE_CHECKING:
-    from tidewheel.transport.log import Log, Start
+    from tidewheel.transport.log import Log, OnDamage, Start
     from tidewheel.transport.registry import TypeRegistry
 
 __all__ = ["tail"]
@@ -68,6 +70,7 @@ def tail(
     as_is: Annotated[
         bool, typer.Option("--as-is", help="The topic of that name itself, whatever the name was switched to.")
     ] = False,
+    skip_damaged: SkipDamagedOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the records of a topic, decoded.
@@ -75,7 +78,8 @@ def tail(
     Shows the last 10 records, oldest first, as their message type says: types come from installed packages and from the
     log itself, which keeps the definitions of what jobs and processors write. A record of a type that neither knows is
     shown as such, and one that is malformed with the reason. With --json each record is a line with its event_time,
-    ingestion_time and details as in the log's own JSON encoding, besides partition, offset, append_time and key.
+    ingestion_time (of a result: when it was written), batch_time (of a result: its batch's clock) and details as in the
+    log's own JSON encoding, besides partition, offset, append_time and key.
     A name that was switched to another topic (tidewheel switch) shows that one, and follows it.
 
         tidewheel tail input.arrival
@@ -87,6 +91,7 @@ def tail(
     from tidewheel.transport.type_topic import load_types, type_version
 
     begin = _start(start)
+    on_damage = tell_damage if skip_damaged else None
     with existing_log(log) as opened, stoppable() as stop:
         name, topic = topic, topic if as_is else Aliases(opened).topic(topic)
         info = opened.topic_info(topic)
@@ -96,10 +101,10 @@ def tail(
         show = _show_json if as_json else _show
         ends = {(topic, each): opened.position(topic, each, "latest") for each in partitions}
         if begin is None:
-            backlog: Iterator[_Record] = iter(_last(opened, topic, ends, 10 if count is None else count))
+            backlog: Iterator[_Record] = iter(_last(opened, topic, ends, 10 if count is None else count, on_damage))
         else:
             starts = {part: opened.position(topic, part[1], begin) for part in ends}
-            backlog = islice(_between(opened, starts, ends), count)
+            backlog = islice(_between(opened, starts, ends, on_damage), count)
         for record in backlog:
             show(record, types)
             if stop.is_set():
@@ -121,7 +126,7 @@ def tail(
                         known = type_version(opened)
                         load_types(opened, types)
                     news = {part: opened.position(topic, part[1], "latest") for part in ends}
-                    for record in _between(opened, ends, news):
+                    for record in _between(opened, ends, news, on_damage):
                         show(record, types)
                     ends = news
             except TopicNotFoundError:  # it was deleted, and may be made anew
@@ -136,7 +141,9 @@ def _start(text: str | None) -> Start | None:
     return moment(parse_instant(text))
 
 
-def _last(log: Log, topic: str, ends: dict[tuple[str, int], int], count: int) -> list[_Record]:
+def _last(
+    log: Log, topic: str, ends: dict[tuple[str, int], int], count: int, on_damage: OnDamage | None
+) -> list[_Record]:
     """The last records of all partitions together, oldest first."""
     if count == 0:
         return []
@@ -146,7 +153,7 @@ def _last(log: Log, topic: str, ends: dict[tuple[str, int], int], count: int) ->
         reach = count
         while True:
             start = max(first, end - reach)
-            mine = list(_read(log, topic, partition, start, end))[-count:]
+            mine = list(_read(log, topic, partition, start, end, on_damage))[-count:]
             if len(mine) == count or start == first:
                 break
             reach *= 4  # compaction leaves gaps: as many offsets were fewer records
@@ -154,9 +161,11 @@ def _last(log: Log, topic: str, ends: dict[tuple[str, int], int], count: int) ->
     return sorted(found, key=_order)[-count:]
 
 
-def _between(log: Log, starts: dict[tuple[str, int], int], ends: dict[tuple[str, int], int]) -> Iterator[_Record]:
+def _between(
+    log: Log, starts: dict[tuple[str, int], int], ends: dict[tuple[str, int], int], on_damage: OnDamage | None
+) -> Iterator[_Record]:
     """The records of all partitions, in the order in which they were appended."""
-    readers = (_read(log, *part, starts[part], end) for part, end in ends.items())
+    readers = (_read(log, *part, starts[part], end, on_damage) for part, end in ends.items())
     return heapq.merge(*readers, key=_order)
 
 
@@ -164,10 +173,10 @@ def _order(record: _Record) -> tuple[Instant, int, int]:
     return record.append_time, record.partition, record.offset
 
 
-def _read(log: Log, topic: str, partition: int, start: int, end: int) -> Iterator[_Record]:
+def _read(log: Log, topic: str, partition: int, start: int, end: int, on_damage: OnDamage | None) -> Iterator[_Record]:
     import pyarrow as pa
 
-    for batch in log.read(topic, partition, start, end=end):
+    for batch in log.read(topic, partition, start, end=end, on_damage=on_damage):
         columns = [batch.records.column(name) for name in ("offset", "append_time", "key", "value")]
         columns[1] = columns[1].cast(pa.int64())
         for fields in zip(*(column.to_pylist() for column in columns), strict=True):

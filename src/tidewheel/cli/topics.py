@@ -11,7 +11,9 @@ import typer
 
 from tidewheel.cli.attending import print_json, stoppable
 from tidewheel.cli.common import DEFAULT_LOG, ExistingLogOption, JsonOption, existing_log, local_time, out, size
+from tidewheel.cli.log_health import disk_fields, log_findings
 from tidewheel.cli.topic_changes import as_fields, chosen, delete, forget, keep, kept, parse_limits
+from tidewheel.cli.verify import verify
 from tidewheel.errors import DataLossError
 from tidewheel.model.time import Duration, Instant, format_instant, moment, now
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from tidewheel.errors import DamagedBlockError
     from tidewheel.transport.event_pb2 import IngestReport
     from tidewheel.transport.log import Log, Retention, TopicInfo
 
@@ -73,6 +76,9 @@ def topics(
         str | None,
         typer.Option("--forget", metavar="GROUP", help="Forget how far this group has come.", show_default=False),
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--verify", help="Read all of it and compare it with its checksums; exit code 1 if damaged.")
+    ] = False,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Delete or forget without a question.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -86,14 +92,17 @@ def topics(
     has not read them by then fails, so keep more than it may ever be behind. --delete takes whole topics away; one that
     a group reads is refused (stop the job, then forget the group), and so is one that a name stands for.
 
+    --verify reads every record, and tells what in the log's file is not as it was written: topic, partition, offsets.
+
         tidewheel topics
         tidewheel topics --watch
         tidewheel topics --json | jq '.groups[] | select(.lag > 10000)'
         tidewheel topics 'input.*' 'analytics.*' --keep 7d --keep 2GB
         tidewheel topics analytics.delays.v1 --delete
+        tidewheel topics --verify
     """
-    if (limits is not None) + remove + (group is not None) > 1:
-        raise typer.BadParameter("give one of --keep, --delete and --forget at a time")
+    if (limits is not None) + remove + (group is not None) + check > 1:
+        raise typer.BadParameter("give one of --keep, --delete, --forget and --verify at a time")
     if (limits or remove) and not names:
         raise typer.BadParameter("name the topics, such as input.arrival or 'input.*'")
     with existing_log(log) as opened:
@@ -101,6 +110,9 @@ def topics(
             keep(opened, chosen(opened, names or (), everything=False), parse_limits(limits), as_json=as_json)
         elif remove:
             delete(opened, chosen(opened, names or (), everything=False), yes=yes, as_json=as_json)
+        elif check:
+            with stoppable() as stop:
+                verify(opened, chosen(opened, names or (), everything=True), stop=stop, as_json=as_json)
         elif group is not None:
             forget(opened, group, yes=yes, as_json=as_json)
         else:
@@ -132,12 +144,19 @@ def _list(log: Log, names: Sequence[str], *, everything: bool, watch: bool, as_j
                 stop.wait(1.0)
 
 
+def _ignore(damaged: DamagedBlockError) -> None:
+    """The list is of what there is; who reads the records is told, and so is --verify."""
+
+
 def _topic(log: Log, info: TopicInfo, at: Instant) -> _Topic:
     firsts, appended = [], 0
     since = moment(at - int(_RATE_OVER * 1e6))
     for partition, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
         with suppress(DataLossError):  # they have just left by retention
-            firsts += [block.summary.append_time for block in log.blocks(info.name, partition, first, limit=1)]
+            firsts += [
+                block.summary.append_time
+                for block in log.blocks(info.name, partition, first, limit=1, on_damage=_ignore)
+            ]
         appended += end - min(end, log.position(info.name, partition, since))
     first_append = min(firsts, default=None)
     # A topic of a few seconds has not had a minute to fill.
@@ -169,7 +188,7 @@ def _lags(log: Log, topics: list[TopicInfo]) -> list[_Lag]:
             if missing:
                 # What has left by retention was not read either, but nobody can wait for it any more.
                 start = max(position, log.position(topic, partition, "earliest"))
-                for block in log.blocks(topic, partition, start, limit=1):
+                for block in log.blocks(topic, partition, start, limit=1, on_damage=_ignore):
                     oldest[topic] = min(oldest.get(topic, block.summary.append_time), block.summary.append_time)
         found += [
             _Lag(group, topic, count, max(0, now() - oldest[topic]) if topic in oldest else 0)
@@ -205,6 +224,8 @@ def _as_json(log: Log, topics: list[TopicInfo], reports: list[IngestReport]) -> 
             }
             for report in reports
         ],
+        "disk": disk_fields(log),
+        "warnings": [{"what": each.what, "found": each.found, "mend": each.mend} for each in log_findings(log)],
     }
 
 
@@ -226,6 +247,7 @@ def _tables(log: Log, topics: list[TopicInfo], reports: list[IngestReport]) -> R
         parts.append(_lag_table(lags))
     if reports:
         parts.append(_account_table(reports))
+    parts += [Text(f"{each.what}: {each.found}\n→ {each.mend}", style="yellow") for each in log_findings(log)]
     return Group(*parts)
 
 

@@ -25,10 +25,13 @@ import pyarrow as pa
 
 from tidewheel.engine.columns import arrow_schema
 from tidewheel.engine.input import type_of
+from tidewheel.engine.log_history import check_history, known_fingerprints
 from tidewheel.engine.options import ReadOptions
 from tidewheel.engine.planning import Piece
 from tidewheel.engine.reading import ReadInfo, read_pieces
 from tidewheel.errors import CheckpointError, DefinitionError
+from tidewheel.model.time import now
+from tidewheel.transport.damage import pass_over
 from tidewheel.transport.log import Log, TopicInfo
 
 __all__ = ["GROUP", "Archive", "Archiver"]
@@ -51,6 +54,8 @@ class _Progress:
     type: str
     positions: Mapping[int, int] = field(default_factory=dict)
     topic: str | None = None
+    fingerprints: Mapping[int, str] = field(default_factory=dict)
+    """What lay before the positions, where the log could tell."""
 
 
 class Archive:
@@ -95,7 +100,8 @@ class Archive:
                 "that wrote it, or another folder"
             )
         positions = {int(part): end for part, end in fields["positions"].items()}
-        return _Progress(fields["log"], fields["type"], positions, fields.get("topic"))
+        before = {int(part): found for part, found in fields.get("fingerprints", {}).items()}
+        return _Progress(fields["log"], fields["type"], positions, fields.get("topic"), before)
 
     def place(self, topic: str) -> Path:
         """The folder of a topic."""
@@ -115,15 +121,19 @@ class Archive:
 class Archiver:
     """Writes topics of a log to an archive, from where the last one stopped. One at a time."""
 
-    def __init__(self, log: Log, archive: Archive, topics: Sequence[str]) -> None:
+    def __init__(self, log: Log, archive: Archive, topics: Sequence[str], *, skip_damaged: bool = False) -> None:
         self._log = log
+        self._skip_damaged = skip_damaged
         self._archive = archive
         self._topics = {topic: self._resumed(topic) for topic in topics}
 
     @classmethod
     @contextmanager
-    def open(cls, log: Log, folder: str | Path, topics: Sequence[str]) -> Iterator[Archiver]:
-        """Hold the archive, and put aside what a killed archiver has left."""
+    def open(
+        cls, log: Log, folder: str | Path, topics: Sequence[str], *, skip_damaged: bool = False
+    ) -> Iterator[Archiver]:
+        """Hold the archive, and put aside what a killed archiver has left. `skip_damaged`: go on without records whose
+        blocks are damaged; `dead.archive` tells of them."""
         archive = Archive(folder)
         archive.folder.mkdir(parents=True, exist_ok=True)
         with open(archive.folder / "_lock", "a", encoding="utf-8") as lock:
@@ -133,7 +143,7 @@ class Archiver:
                 raise CheckpointError(
                     f"another process writes the archive {archive.folder}; stop it first, or use another folder"
                 ) from None
-            yield cls(log, archive, topics)
+            yield cls(log, archive, topics, skip_damaged=skip_damaged)
 
     @property
     def lag(self) -> int:
@@ -169,11 +179,19 @@ class Archiver:
     def _check(self, info: TopicInfo, progress: _Progress) -> None:
         """Offsets are of a topic, not of its name: another one of that name begins at 0 again."""
         beyond = any(end > info.next_offsets[partition] for partition, end in progress.positions.items())
-        if beyond or progress.topic not in (None, info.id):
+        if progress.topic not in (None, info.id) or (beyond and progress.topic is None):
             raise CheckpointError(
                 f"topic {info.name!r} was deleted and made anew since it was archived in "
                 f"{self._archive.place(info.name)}: its offsets begin again. Use another folder"
             )
+        check_history(
+            self._log,
+            {(info.name, part): end for part, end in progress.positions.items()},
+            {(info.name, part): found for part, found in progress.fingerprints.items()},
+            ends={(info.name, part): end for part, end in enumerate(info.next_offsets)},
+            reader=f"its archive {self._archive.place(info.name)}",
+            mend="Restore the log that the archive was made of, or use another folder",
+        )
 
     def _step(self, topic: str, limit: int) -> int:
         progress = self._topics[topic]
@@ -184,6 +202,7 @@ class Archiver:
             topics=(topic,),
             types={topic: progress.type},
             malformed="dead",
+            skip_damaged=self._skip_damaged,
             group=GROUP,
             metadata=_METADATA,
         )
@@ -191,22 +210,25 @@ class Archiver:
         count = 0
         for partition in range(info.partitions):
             start = positions.get(partition, 0)
-            blocks = self._log.blocks(topic, partition, start, limit=limit)
+            on_damage = pass_over if self._skip_damaged else None
+            blocks = self._log.blocks(topic, partition, start, limit=limit, on_damage=on_damage)
             if blocks:
                 end = blocks[-1].next_offset
                 self._write(options, Piece(topic, partition, start, end))
                 positions[partition] = end
                 count += end - start
         if count:
-            moved = _Progress(progress.log, progress.type, positions, info.id)
+            ends = {(topic, partition): end for partition, end in positions.items()}
+            before = {part: found for (_, part), found in known_fingerprints(self._log, ends).items()}
+            moved = _Progress(progress.log, progress.type, positions, info.id, before)
             self._note(topic, moved)
             self._topics[topic] = moved
-            self._log.commit(GROUP, {(topic, partition): end for partition, end in positions.items()})
+            self._log.commit(GROUP, ends)
         return count
 
     def _write(self, options: ReadOptions, piece: Piece) -> None:
         schema = arrow_schema(options.schema())  # type: ignore[arg-type]  # no transform: these are columns
-        batches = list(read_pieces(self._log, options, [piece], ReadInfo(None, None, 0, 0, 1), schema))
+        batches = list(read_pieces(self._log, options, [piece], ReadInfo(None, None, now(), 0, 1), schema))
         frame = pl.from_arrow(pa.Table.from_batches(batches, schema=schema))
         assert isinstance(frame, pl.DataFrame)
         time = pl.col("event_time").dt
@@ -235,6 +257,7 @@ class Archiver:
             "type": progress.type,
             "topic": progress.topic,
             "positions": {str(part): end for part, end in sorted(progress.positions.items())},
+            "fingerprints": {str(part): found for part, found in sorted(progress.fingerprints.items())},
         }
         with open(fresh, "w", encoding="utf-8") as file:
             json.dump(fields, file, indent=2)

@@ -22,15 +22,18 @@ from tidewheel.engine.archive import Archive
 from tidewheel.engine.columns import spark_schema
 from tidewheel.engine.input import LogInput, outcomes
 from tidewheel.engine.job import Job
-from tidewheel.engine.launch import called, check, default_targets, from_log, prepared_targets
+from tidewheel.engine.launch import called, check, default_targets, from_log, prepared_targets, written_topics
 from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.query import in_memory, row_parcels
 from tidewheel.engine.result import Result, arrow_of
+from tidewheel.engine.result_topics import refuse_others_results
 from tidewheel.engine.run import explained
 from tidewheel.engine.session import check_reach, session
-from tidewheel.errors import DefinitionError
-from tidewheel.transport.log import Log
+from tidewheel.errors import DamagedBlockError, DefinitionError
+from tidewheel.model.time import now
+from tidewheel.transport.damage import note_damage
+from tidewheel.transport.log import Log, OnDamage
 
 __all__ = ["run_batch"]
 
@@ -48,20 +51,26 @@ def run_batch(
     name: str | None = None,
     spark: SparkSession | None = None,
     buckets: int | None = None,
+    skip_damaged: bool = False,
+    append_to_existing: bool = False,
 ) -> None:
     """Run jobs and results over all that their topics hold, or over an archive of these topics, to the end. With a
     `history` the topics are those of that log, and so are the results that are given; they are written to `log`.
 
     Outputs go to the topics that `tidewheel.run` would write: name results anew (`result.named("delays.batch")`) where
-    those have results already. All of it is written in one transaction, or nothing.
+    those have results already, which is refused unless `append_to_existing` says so. All of it is written in one
+    transaction, or nothing.
 
-    Lookups find the answers that `log` has now, whatever the rows are from.
+    With `skip_damaged` it goes on without records whose blocks are damaged in the log's file: `dead.<name>` tells of
+    them. Lookups find the answers that `log` has now, whatever the rows are from.
     """
     read = log if history is None else history
     targets = default_targets([each.on(read) if isinstance(each, Job) else each for each in jobs], log)
     results = list(targets)
     name = name or called(results)
     topics = check(targets, log, read=read)
+    if not append_to_existing:
+        refuse_others_results(log, written_topics(targets))
     for result in results:
         if any(isinstance(what, BookMatch) for what in result.flow().told.values()):
             raise DefinitionError(
@@ -74,19 +83,26 @@ def run_batch(
     check_reach(spark, log)
     # In a thread that has not used it, Spark finds no session, and with it not the format "tidewheel".
     spark.createDataFrame([], "nothing INT")
+
+    def on_damage(damaged: DamagedBlockError) -> None:
+        if not skip_damaged:
+            raise damaged
+        note_damage(log, name, damaged, clock=now())
+
     try:
         if held is None:
             if read is not log:
                 for topic in topics:
                     read.ensure_topic(topic)
-                results = [_answered(result, log) for result in results]
+                results = [_answered(result, log, on_damage) for result in results]
             count = sum(read.topic_info(topic).count for topic in topics)
             number = buckets or _buckets(spark, count)
             tasks = max(spark.sparkContext.defaultParallelism, -(-count // _EVENTS_PER_TASK))
             options = {"clock": "log", "malformed": "dead", "group": name, "tasks": str(tasks)}
+            options["skipDamaged"] = str(skip_damaged).lower()
             parcels = from_log(spark, results, results, number, options, ended=True)
         else:
-            results = [_answered(result, log) for result in results]
+            results = [_answered(result, log, on_damage) for result in results]
             inputs = sorted({topic for result in results for topic in result.input.topics})
             frames = {topic: _archived(spark, held, results, topic) for topic in inputs}
             facts = [frame.agg(f.count("*"), f.max("_append_time").cast("double")).first() for frame in frames.values()]
@@ -111,10 +127,10 @@ def _buckets(spark: SparkSession, events: int) -> int:
     return min(_MOST_BUCKETS, max(least, -(-events // _EVENTS_PER_BUCKET)))
 
 
-def _answered(result: Result, log: Log) -> Result:
+def _answered(result: Result, log: Log, on_damage: OnDamage | None) -> Result:
     """With the answers to its lookup from the start: the log keeps them, elsewhere there are rows only."""
     stages = [
-        replace(stage, what=replace(stage.what, known=outcomes(log, stage.what)))
+        replace(stage, what=replace(stage.what, known=outcomes(log, stage.what, on_damage=on_damage)))
         if isinstance(stage.what, LookedUp)
         else stage
         for stage in result.stages

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+from tidewheel.engine.checkpoint_file import check_crc, read_json, sync_folder, write_json
 from tidewheel.errors import CheckpointError
 
-__all__ = ["Checkpoint"]
+__all__ = ["EVERY_BATCH", "Checkpoint"]
+
+EVERY_BATCH = "every_batch_is_noted"
+"""What `first_file` says of a run that notes every batch in the log; those of earlier versions did not."""
 
 _VERSION = 2
 _STATE_FILE = re.compile(r"\.?(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)(?:\.crc)?")
@@ -51,26 +57,70 @@ class Checkpoint:
         """Where the first batch began: Spark itself keeps only where batches end."""
         return self.folder / "first.json"
 
+    @property
+    def notes_every_batch(self) -> bool:
+        """Whether each of its batches is noted in the log, also those that wrote nothing."""
+        return bool((read_json(self.first_file, needs=()) or {}).get(EVERY_BATCH))
+
     def drop_unfinished(self) -> None:
         """Remove state that a batch wrote which was never done. When the batch is repeated without a job that failed in
         it, its state is another, and Spark may leave a file that is there as it is."""
         done = [int(path.name) for path in (self.folder / "spark" / "commits").glob("[0-9]*")]
         for path in (self.folder / "spark" / "state").rglob("*"):
-            version = _STATE_FILE.fullmatch(path.name)
-            if version is not None and int(version[1]) > max(done, default=-1) + 1:  # batch 0 leaves version 1
+            if self.is_unfinished(path.name, max(done, default=-1)):
                 path.unlink()
+
+    @staticmethod
+    def is_unfinished(name: str, last: int) -> bool:
+        """Whether a file of this name is state of a batch after the last one that was done."""
+        version = _STATE_FILE.fullmatch(name)
+        return version is not None and int(version[1]) > last + 1  # batch 0 leaves version 1
 
     def last_offset(self) -> Mapping[str, Any]:
         """The end of the last batch that is done, or the beginning of the first."""
         done = [int(path.name) for path in (self.folder / "spark" / "commits").glob("[0-9]*")]
-        path = self.folder / "spark" / "offsets" / str(max(done)) if done else self.first_file
-        offset: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
+        if not done:
+            return read_json(self.first_file, needs=("version", "log", "positions")) or {}
+        lines = check_crc(self.folder / "spark" / "offsets" / str(max(done))).splitlines()
+        offset: Mapping[str, Any] = json.loads(lines[-1])
         return offset
+
+    def check_files(self, *, state: bool = False) -> None:
+        """Refuse a checkpoint of which a file of Spark's that tells how far it has come is damaged; on demand also one
+        of the state, which may be large."""
+        for kind in ("offsets", "commits"):
+            for path in sorted((self.folder / "spark" / kind).glob("[0-9]*")):
+                check_crc(path)
+        if (self.folder / "spark" / "metadata").exists():
+            check_crc(self.folder / "spark" / "metadata")
+        for path in sorted((self.folder / "spark" / "state").rglob("*")) if state else ():
+            if path.is_file() and path.suffix != ".crc":
+                with suppress(FileNotFoundError):  # Spark removes what it needs no longer
+                    check_crc(path)
 
     def acquire(self, purpose: Mapping[str, Any], *, accept_changes: bool = False) -> None:
         """Take the folder for this purpose (a JSON object that describes the job), or say why it cannot be had."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = open(self.folder / "lock", "a+", encoding="utf-8")  # noqa: SIM115  # held as long as the run
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            sync_folder(self.folder.parent)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        lock = self._locked()
+        with self._closed_on_error(lock):
+            self._check(purpose, accept_changes)
+            self._note_holder(lock)
+
+    def hold(self) -> None:
+        """Take a folder that is there for no purpose but to keep others away, or say why it cannot be had."""
+        lock = self._locked()
+        with self._closed_on_error(lock):
+            self._note_holder(lock)
+
+    def _locked(self) -> TextIO:
+        try:
+            lock = open(self.folder / "lock", "a+", encoding="utf-8")  # noqa: SIM115  # held as long as the run
+        except OSError as error:
+            raise self._unwritable(error) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -83,16 +133,33 @@ class Checkpoint:
             ) from None
         try:
             self._await_previous(lock)
-            self._check(purpose, accept_changes)
         except BaseException:
             lock.close()
             raise
+        return lock
+
+    @contextmanager
+    def _closed_on_error(self, lock: TextIO) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            with suppress(OSError):  # what it could not write it tries again
+                lock.close()
+            if isinstance(error, OSError):
+                raise self._unwritable(error) from error
+            raise
+
+    def _note_holder(self, lock: TextIO) -> None:
         lock.seek(0)
         lock.truncate()
         lock.write(str(os.getpid()))
         lock.flush()
         self._lock = lock
         self.stop_file.unlink(missing_ok=True)
+
+    def _unwritable(self, error: OSError) -> CheckpointError:
+        mend = "make room on its disk" if error.errno == errno.ENOSPC else "choose another folder"
+        return CheckpointError(f"checkpoint {self.folder} cannot be written: {error.strerror}; {mend}")
 
     def note_helper(self, pid: int) -> None:
         """A process that works on the folder for this run (Spark's Java) and may outlive it for a moment."""
@@ -126,17 +193,9 @@ class Checkpoint:
 
     def purpose(self) -> Mapping[str, Any] | None:
         """What it was made for; None if it is new."""
-        path = self.folder / "tidewheel.json"
-        try:
-            found: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return None
-        except ValueError:
-            raise CheckpointError(f"{path} cannot be read; the checkpoint is damaged. Start with a new one") from None
-        return found
+        return read_json(self.folder / "tidewheel.json", needs=("version", "job", "log"))
 
     def _check(self, purpose: Mapping[str, Any], accept_changes: bool) -> None:
-        path = self.folder / "tidewheel.json"
         wanted = {"version": _VERSION, **purpose}
         found = self.purpose()
         if found is not None:
@@ -153,12 +212,7 @@ class Checkpoint:
             raise CheckpointError(
                 f"{self.folder} holds a Spark checkpoint that no Tidewheel job made; use another folder for this job"
             )
-        fresh = path.with_suffix(".new")
-        with open(fresh, "w", encoding="utf-8") as file:
-            json.dump(wanted, file, indent=2, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        write_json(self.folder / "tidewheel.json", wanted)
 
 
 def _changes(found: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:

@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
-__all__ = ["arrow_schema", "spark_schema", "to_spark"]
+__all__ = ["arrow_schema", "in_utc", "spark_schema", "to_spark"]
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -17,6 +17,18 @@ def spark_schema(schema: pa.Schema) -> StructType:
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The exact Arrow schema that Spark expects of such rows."""
     return to_arrow_schema(schema, timezone="UTC")
+
+
+def in_utc(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same instants in UTC. Spark hands rows over in the time zone of its session; neither rows that wait in the
+    state nor expressions over hours may depend on that.
+
+    >>> noon = pa.array([43_200_000_000], pa.timestamp("us", "Europe/Berlin"))
+    >>> in_utc(pa.RecordBatch.from_arrays([noon], names=["at"])).schema.field("at").type
+    TimestampType(timestamp[us, tz=UTC])
+    """
+    schema = pa.schema([field.with_type(_with_utc(field.type)) for field in batch.schema])
+    return batch if schema.equals(batch.schema) else to_spark(batch, schema)
 
 
 def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -30,6 +42,21 @@ def to_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             column = batch.column(index)
             columns.append(column if column.type == field.type else column.cast(field.type))
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _with_utc(kind: pa.DataType) -> pa.DataType:
+    """The type with all instants in UTC."""
+    if pa.types.is_timestamp(kind):
+        return kind if kind.tz is None else pa.timestamp(kind.unit, "UTC")
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_with_utc(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_with_utc(kind.key_type), kind.item_field.with_type(_with_utc(kind.item_type)))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(kind.value_field.with_type(_with_utc(kind.value_type)))
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_with_utc(kind.value_type)))
+    return kind
 
 
 def _signed(kind: pa.DataType) -> pa.DataType:

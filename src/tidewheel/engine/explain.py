@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidewheel.engine.batch_limit import MAX_BYTES
 from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.flow import RowOp, Stage
 from tidewheel.engine.input import FrameInput, LogInput
@@ -167,9 +168,17 @@ def _process(process: Process) -> list[str]:
     return [
         f"What: {about or f'{process.name}(events, state, clock)'}, over each key's rows in the order of event time.",
         f"When: {', and '.join(['in the batch in which the watermark passes the rows', *timers])}.",
-        _BEHIND,
+        _corrected(process.lateness) if process.lateness else _BEHIND,
         f"Kept: rows until the watermark passes them{state}.",
     ]
+
+
+def _corrected(lateness: Duration) -> str:
+    by = format_duration(lateness)
+    return (
+        f"Late: rows up to {by} behind the watermark change results in the batch that brings them: they are taken back "
+        "(retraction = true) and come again; later ones go to the output late, with late_reason and late_by."
+    )
 
 
 def _repeats(repeats: Repeats) -> list[str]:
@@ -193,7 +202,11 @@ def _how(source: LogInput | FrameInput, stages: Sequence[Stage]) -> str:
     if isinstance(source, LogInput):
         rows = any(stage.operator().takes_rows for stage in stages[:1])
         first = "rows are" if rows else "rows are aggregated and"
-        return f"Runs as one Spark query: {first} dealt to buckets inside the log's reader; {operators}."
+        return (
+            f"Runs as one Spark query: {first} dealt to buckets inside the log's reader; {operators}.\n"
+            "Batches: as many blocks of the log as there are, up to a limit of events (max_events_per_batch) and of "
+            f"bytes (max_bytes_per_batch, {MAX_BYTES >> 20} MiB unless told otherwise)."
+        )
     if source.frame.isStreaming:
         return (
             f"Runs as one Spark query: rows go to Python; {operators}. Spark's watermark is in "

@@ -44,11 +44,16 @@ ARRIVAL = "_arrival"
 
 @dataclass(frozen=True)
 class RowOp:
-    """Something done to each row by itself. `reason`: why rows are skipped, or must not be there at all."""
+    """Something done to each row by itself. `reason`: why rows are skipped, or must not be there at all; of rows that
+    are set apart, the output that they go to."""
 
-    kind: Literal["with_columns", "filter", "select", "skip", "refuse"]
+    kind: Literal["with_columns", "filter", "select", "skip", "apart", "refuse"]
     exprs: tuple[Any, ...]
     reason: str = ""
+
+    def chosen(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows that are set apart."""
+        return frame.filter(expr.fill_null(False) for expr in self.exprs)
 
     def apply(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Do it."""
@@ -57,7 +62,7 @@ class RowOp:
                 return frame.with_columns(*self.exprs)
             case "filter":
                 return frame.filter(*self.exprs)
-            case "skip":
+            case "skip" | "apart":
                 return frame.filter(~expr.fill_null(False) for expr in self.exprs)
             case "refuse":
                 found = frame.filter(*self.exprs)
@@ -70,7 +75,7 @@ class RowOp:
                 return frame.select(*self.exprs, *mine)
 
     def __repr__(self) -> str:
-        name = f"{self.reason}=" if self.kind == "skip" else ""
+        name = f"{self.reason}=" if self.kind in ("skip", "apart") else ""
         return f"{self.kind}({name}{', '.join(map(str, self.exprs))})"
 
 

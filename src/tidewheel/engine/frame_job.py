@@ -11,7 +11,11 @@ from google.protobuf.message import Message
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from tidewheel.engine.batch_identity import has_written
+from tidewheel.engine.batch_limit import MAX_BYTES
 from tidewheel.engine.checkpoint import Checkpoint
+from tidewheel.engine.local_files import sink_forces
+from tidewheel.engine.result_topics import refuse_others_results
 from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import check_reach, session
 from tidewheel.engine.sink import StreamSink
@@ -38,14 +42,18 @@ def run_frame(
     available_now: bool = False,
     begin: str = "earliest",
     max_events_per_batch: int = 100_000,
+    max_bytes_per_batch: int = MAX_BYTES,
+    append_to_existing: bool = False,
+    skip_damaged: bool = False,
 ) -> Run:
     """Run a function of plain Spark as a job: for what Spark has and streams have not, like joins. It takes a streaming
     DataFrame for each topic that is read, in their order, and gives the rows of the result: `event_time` and the fields
     of `writes`. They go to `analytics.<name>`, each once, under the `key` that these columns make; what is malformed
-    goes to `dead.<name>`.
+    goes to `dead.<name>`, and with `skip_damaged` so does word of what is damaged in the log's file.
 
     `parameters` are handed to the function by name. The checkpoint remembers them with the topics, the types and the
     columns of the result, and is refused for others; state that Spark's own operators keep in it is Spark's to check.
+    A new checkpoint does not write into a topic that holds results of another run unless `append_to_existing` says so.
 
     >>> import tempfile
     >>> import tidewheel as tw
@@ -65,9 +73,12 @@ def run_frame(
     check_topic_name(topic)
     if not reads:
         raise DefinitionError(f"run_frame {name}: name a topic to read, like reads={{'input.arrival': Arrival}}")
+    held = Checkpoint(checkpoint)
+    exclusive = not append_to_existing and not has_written(log, held.spark_folder)
+    if exclusive:
+        refuse_others_results(log, [topic], held.folder)
     spark = session(spark)
     check_reach(spark, log)
-    held = Checkpoint(checkpoint)
     types.register(*reads.values(), writes)
     publish_types(log, types, sorted({type_name(each) for each in (*reads.values(), writes)}))
     for each in (*reads, topic):
@@ -76,7 +87,9 @@ def run_frame(
         "log": log.address,
         "start": begin,
         "maxEventsPerBatch": str(max_events_per_batch),
+        "maxBytesPerBatch": str(max_bytes_per_batch),
         "malformed": "dead",
+        "skipDamaged": str(skip_damaged).lower(),
         "group": name,
         "stopFile": str(held.stop_file),
     }
@@ -95,6 +108,8 @@ def run_frame(
         "topic": topic,
         "type": type_name(writes),
         **({"key": ",".join(columns)} if key else {}),
+        **({"exclusive": topic} if exclusive else {}),
+        "fsync": str(sink_forces(spark)).lower(),
     }
     StreamSink(sink, result.schema, overwrite=False)  # refuses what does not fit before a checkpoint is made for it
     purpose = {
@@ -106,6 +121,7 @@ def run_frame(
     }
     held.acquire(json.loads(json.dumps(purpose)))
     try:
+        held.check_files()
         held.note_helper(java_pid(spark))
         writer = result.writeStream.format("tidewheel").queryName(f"{name} {now()}").outputMode("append")
         writer = writer.options(**sink, checkpointLocation=held.spark_folder)

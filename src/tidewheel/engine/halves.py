@@ -23,7 +23,7 @@ from tidewheel.engine.frames import pack, unpack
 from tidewheel.engine.judging import LATE_BY, REASON
 from tidewheel.engine.looked_up import LookedUp, LookupOperator
 from tidewheel.engine.matching import BookOperator
-from tidewheel.engine.operator import LATE, RESULTS, Tick
+from tidewheel.engine.operator import LATE, RESULTS, Outputs, Tick
 from tidewheel.engine.partials import N
 from tidewheel.engine.window_columns import SLICE, TIME
 from tidewheel.errors import FlowError
@@ -358,7 +358,7 @@ class SecondHalf:
             rows = operator.first_half(rows, tick.before) if rows.height else None
         outputs = operator.step(state.store(f"{name}/{self._depth}/"), rows, tick)
         if self._flows[name].after and len(self._flows[name].stages) == self._depth + 1 and RESULTS in outputs:
-            outputs = {**outputs, RESULTS: _done_to(self._flows[name].after, _public(outputs[RESULTS]))}
+            outputs = {**outputs, **_done_to(self._flows[name].after, _public(outputs[RESULTS]))}
         accepted = 0 if rows is None else int(rows[N].sum()) if N in rows.columns else rows.height
         for port, frame in outputs.items():
             if not frame.height:
@@ -383,10 +383,14 @@ def _late(operator: StageOperator, rows: pl.DataFrame, before: Instant | None) -
     return operator.judge(rows.filter(pl.col(TIME) < before), before)[1]
 
 
-def _done_to(ops: Iterable[RowOp], frame: pl.DataFrame) -> pl.DataFrame:
+def _done_to(ops: Iterable[RowOp], frame: pl.DataFrame) -> Outputs:
+    """The results after these steps, and those that they set apart."""
+    apart: dict[str, pl.DataFrame] = {}
     for op in ops:
+        if op.kind == "apart":
+            apart[op.reason] = op.chosen(frame)
         frame = op.apply(frame)
-    return frame
+    return {RESULTS: frame, **apart}
 
 
 def _in_time(operator: StageOperator, partials: pl.DataFrame, before: Instant | None) -> pl.DataFrame | None:

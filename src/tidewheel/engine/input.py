@@ -19,14 +19,17 @@ from tidewheel.errors import DefinitionError, TopicNotFoundError
 from tidewheel.model import watermarks
 from tidewheel.model.watermarks import Bounded, Strategy
 from tidewheel.transport.codec import ENVELOPE_COLUMNS, decode_columns, decode_envelopes
-from tidewheel.transport.log import Log
+from tidewheel.transport.damage import pass_over
+from tidewheel.transport.event_pb2 import Punctuation
+from tidewheel.transport.log import Log, OnDamage
 from tidewheel.transport.registry import type_name, types
 
 if TYPE_CHECKING:
     from tidewheel.engine.looked_up import LookedUp
 
-__all__ = ["FrameInput", "LogInput", "outcomes", "polars_schema", "type_of"]
+__all__ = ["FrameInput", "LogInput", "carried_type", "outcomes", "polars_schema", "type_of"]
 
+_MARKER = type_name(Punctuation)
 _METADATA = ("_append_time", "_key")
 _LOG_TIMES = {"event_time": "event_time", "ingestion_time": "ingestion_time", "arrival": "_append_time"}
 
@@ -174,7 +177,7 @@ class FrameInput:
         return f"{'streaming' if self.frame.isStreaming else 'static'} DataFrame by {self.time}"
 
 
-def outcomes(log: Log, of: LookedUp) -> pl.DataFrame:
+def outcomes(log: Log, of: LookedUp, *, on_damage: OnDamage | None = None) -> pl.DataFrame:
     """All that a log knows for a lookup now; nothing if nobody has asked yet."""
     try:
         info = log.topic_info(of.topic)
@@ -183,28 +186,39 @@ def outcomes(log: Log, of: LookedUp) -> pl.DataFrame:
     frames = [
         pl.DataFrame(pl.from_arrow(decode_columns(of.message, batch.records.column("value")).columns))
         for partition in range(info.partitions)
-        for batch in log.read(of.topic, partition, info.first_offsets[partition])
+        for batch in log.read(of.topic, partition, info.first_offsets[partition], on_damage=on_damage)
     ]
     return of.latest(frames)
+
+
+def carried_type(log: Log, topic: str) -> str | None:
+    """The message type of the newest event of a topic; None if it holds none, or is not there."""
+    try:
+        info = log.topic_info(topic)
+    except TopicNotFoundError:
+        return None
+    for partition, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
+        count = 100
+        while end > first:  # further and further back: the newest may be markers, many of them
+            start = max(first, end - count)
+            names = [
+                name
+                for batch in log.read(topic, partition, start, end=end, on_damage=pass_over)
+                for name in decode_envelopes(batch.records.column("value")).columns["type"].to_pylist()
+                if name and name != _MARKER
+            ]
+            if names:
+                return str(names[-1])
+            end, count = start, 2 * count
+    return None
 
 
 def type_of(log: Log, topics: Sequence[str]) -> str:
     """The message type of the newest event of the topics."""
     for topic in topics:
-        try:
-            info = log.topic_info(topic)
-        except TopicNotFoundError:
-            continue
-        for partition, end in enumerate(info.next_offsets):
-            start = max(info.first_offsets[partition], end - 100)
-            names = [
-                name
-                for batch in log.read(topic, partition, start, end=end)
-                for name in decode_envelopes(batch.records.column("value")).columns["type"].to_pylist()
-                if not name.endswith(".Punctuation")
-            ]
-            if names:
-                return str(names[-1])
+        found = carried_type(log, topic)
+        if found is not None:
+            return found
     raise DefinitionError(
         f"stream: {', '.join(topics)} holds no event yet, so the type of its messages is not known; "
         "say it with type=..."

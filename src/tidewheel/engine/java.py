@@ -9,11 +9,11 @@ import stat
 import subprocess
 import tempfile
 import zlib
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidewheel.errors import SetupError
+from tidewheel.transport.private_files import make_private_folder
 
 __all__ = ["INSTALLED", "MINIMUM_VERSION", "Java", "find_java", "spark_home"]
 
@@ -82,7 +82,7 @@ def spark_home(java: Java) -> Path:
     Spark's home where `INSTALLED` is set."""
     # The name carries the user and the target: the folder is shared by everyone on the machine and outlives upgrades.
     home = Path(tempfile.gettempdir()) / f"tidewheel-java-{os.getuid()}-{zlib.crc32(os.fsencode(java.path)):08x}"
-    _make_own(home)
+    make_private_folder(home, use="from where Spark is to start Java")
     shim = home / "bin" / "java"
     dropped = ["--add-modules=jdk.incubator.vector"]
     if java.version >= 24:
@@ -95,19 +95,6 @@ def spark_home(java: Java) -> Path:
         fresh.chmod(fresh.stat().st_mode | stat.S_IXUSR)
         fresh.replace(shim)
     return home
-
-
-def _make_own(folder: Path) -> None:
-    """Anybody can guess the name and be there first, with a program of theirs in it."""
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise SetupError(
-            f"{folder}, from where Spark is to start Java, belongs to another user (number {status.st_uid}), who could "
-            "put any program there; remove it, or set TMPDIR to a folder of your own"
-        )
-    folder.chmod(0o700)
 
 
 def _packaged() -> Path | None:

@@ -7,9 +7,10 @@ answer when Spark ends print that nobody listens any more. There is no setting a
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from tidewheel.threads import ServiceThread
 
 __all__ = ["without_chatter"]
 
@@ -31,7 +32,8 @@ def _filtered(output: int) -> Iterator[None]:
     shown = os.dup(output)
     os.dup2(writing, output)
     os.close(writing)
-    threading.Thread(target=_pass_on, args=(reading, os.dup(shown)), name="output of Java", daemon=True).start()
+    copy = os.dup(shown)
+    ServiceThread(lambda: _pass_on(reading, copy), name="output of Java").start()
     try:
         yield
     finally:
@@ -52,7 +54,8 @@ def _pass_on(reading: int, shown: int) -> None:
                 chatter = line.startswith(_CHATTER)
                 hang_up = line.startswith(_HANG_UPS) and _of_a_helper(trace)
                 if not (chatter or hang_up or (dropped and not line)):  # chatter is followed by an empty line
-                    out.write(b"".join(each + b"\n" for each in (*trace, line)))
+                    with suppress(OSError):  # nobody listens any more: Java's pipe must be emptied all the same
+                        out.write(b"".join(each + b"\n" for each in (*trace, line)))
                 dropped, trace = chatter, []
         out.write(b"".join(each + b"\n" for each in trace) + held)
 

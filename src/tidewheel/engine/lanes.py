@@ -7,12 +7,12 @@ like everything else that a batch must find again when it is repeated.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tidewheel.engine.checkpoint_file import read_json, write_json
 from tidewheel.engine.offset import Lane, Offset
 from tidewheel.engine.planning import plan_batch
 from tidewheel.model.time import Instant, now
@@ -34,17 +34,12 @@ class Roster:
     @classmethod
     def read(cls, path: str | Path) -> Roster:
         """From its file; empty if there is none."""
-        try:
-            fields = json.loads(Path(path).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return cls()
-        return cls(fields["suspended"], fields["lanes"])
+        fields = read_json(Path(path), needs=("suspended", "lanes"))
+        return cls() if fields is None else cls(fields["suspended"], fields["lanes"])
 
     def write(self, path: str | Path) -> None:
         """To its file, whole or not at all."""
-        fresh = Path(path).with_suffix(".new")
-        fresh.write_text(json.dumps({"suspended": dict(self.suspended), "lanes": dict(self.lanes)}), encoding="utf-8")
-        fresh.replace(path)
+        write_json(Path(path), {"suspended": dict(self.suspended), "lanes": dict(self.lanes)})
 
     def suspend(self, flow: str, reason: str, since: Offset) -> Roster:
         """Take a flow out, where `since` is how far it has come. One that is out stays where it was."""
@@ -80,7 +75,9 @@ def plan_lanes(
     roster: Roster,
     *,
     limit: int | None,
+    limit_bytes: int | None = None,
     clock: Instant,
+    skip_damaged: bool = False,
 ) -> Offset:
     """The batch's end with the lanes that go on, begin, or catch up in it; `before` itself if nothing happens."""
     open_lanes = {
@@ -98,7 +95,17 @@ def plan_lanes(
     clock = max(clock, after.clock)
     lanes: dict[str, Lane] = {}
     for name, (flows, start) in sorted(open_lanes.items()):
-        end = plan_batch(log, strategies, start, limit=limit, clock=clock, tick=0, until=after.positions)
+        end = plan_batch(
+            log,
+            strategies,
+            start,
+            limit=limit,
+            limit_bytes=limit_bytes,
+            clock=clock,
+            tick=0,
+            until=after.positions,
+            skip_damaged=skip_damaged,
+        )
         done = all(end.positions.get(part, 0) >= position for part, position in after.positions.items())
         if done:  # from here on the time of the others is its own
             end = replace(after, clock=clock, lanes={}, ended_lanes=())

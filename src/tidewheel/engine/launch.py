@@ -18,11 +18,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from tidewheel.engine.batch_identity import check_results, has_written
+from tidewheel.engine.batch_limit import MAX_BYTES
 from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.flow import Flow, prepared
-from tidewheel.engine.input import LogInput, definition
+from tidewheel.engine.halves import METRICS
+from tidewheel.engine.input import LogInput, carried_type, definition
 from tidewheel.engine.job import Job
 from tidewheel.engine.lanes import Roster, where
+from tidewheel.engine.local_files import sink_forces
 from tidewheel.engine.made_for import MadeFor
 from tidewheel.engine.offset import Offset
 from tidewheel.engine.operator import RESULTS
@@ -39,6 +43,7 @@ from tidewheel.engine.query import (
     row_parcels,
     with_state,
 )
+from tidewheel.engine.result_topics import refuse_others_results
 from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import SETTINGS, check_reach, session
 from tidewheel.engine.window_columns import TIME
@@ -67,6 +72,7 @@ __all__ = [
     "prepared_targets",
     "run",
     "start_flows",
+    "written_topics",
 ]
 
 _PLACES = {RESULTS: "analytics"}
@@ -136,13 +142,20 @@ def start_flows(
     available_now: bool = False,
     begin: str = "earliest",
     max_events_per_batch: int = 100_000,
+    max_bytes_per_batch: int = MAX_BYTES,
     buckets: int | None = None,
     clock: str = "wall",
     accept_changes: bool = False,
+    skip_damaged: bool = False,
+    append_to_existing: bool = False,
 ) -> Run:
     """Start one query for all these results of one log, each with its outputs' targets."""
     topics = check(results, log)
     held = Checkpoint(checkpoint)
+    # What a query writes into must be empty before it starts, and still when its first results come.
+    exclusive = not append_to_existing and not has_written(log, held.spark_folder)
+    if exclusive:
+        refuse_others_results(log, written_topics(results), held.folder)
     spark = session(spark)
     check_reach(spark, log)
     if not needs_no_state([result.flow() for result in results]):
@@ -161,6 +174,9 @@ def start_flows(
     held.acquire(json.loads(json.dumps(purpose)), accept_changes=accept_changes)
     work = Work(name, topics)
     try:
+        held.check_files()
+        if held.notes_every_batch:
+            check_results(log, held.spark_folder)
         targets = prepared_targets(results, log, topics)
         held.note_helper(java_pid(spark))
         resumed = Roster.read(held.roster_file).resume()
@@ -168,7 +184,9 @@ def start_flows(
         options = {
             "start": begin,
             "maxEventsPerBatch": str(max_events_per_batch),
+            "maxBytesPerBatch": str(max_bytes_per_batch),
             "malformed": "dead",
+            "skipDamaged": str(skip_damaged).lower(),
             "group": name,
             "stopFile": str(held.stop_file),
             "lanesFile": str(held.roster_file),
@@ -176,14 +194,20 @@ def start_flows(
             "clock": clock,
             "ticking": str(clock == "wall" and any(result.flow().waits_for_clock for result in results)).lower(),
         }
-        shared = _Shared(spark, log, held, list(results), targets, number, name, options, available_now)
+        shared = _Shared(spark, log, held, list(results), targets, number, name, options, available_now, exclusive)
         query = shared.start()
     except BaseException as error:
         held.release()
         if isinstance(error, PySparkException):
             raise explained(work.name, error) from error
         raise
-    return Run(work, log, query, held, mend=shared.without_the_failed if len(results) > 1 else None)
+    mend = shared.without_the_failed if len(results) > 1 else None
+    return Run(work, log, query, held, mend=mend, live=not available_now and clock == "wall")
+
+
+def written_topics(results: Mapping[Result, Mapping[str, Target]]) -> set[str]:
+    """The topics that would hold everything twice if two runs wrote it; metrics say which run they are of."""
+    return {target.topic.name for targets in results.values() for port, target in targets.items() if port != METRICS}
 
 
 def prepared_targets(
@@ -212,6 +236,8 @@ class _Shared:
     name: str
     options: Mapping[str, str]
     available_now: bool
+    exclusive: bool
+    """No other run has written into its topics, and none may have when its first results come."""
 
     def start(self) -> StreamingQuery:
         """Start it with all that were not taken out."""
@@ -235,10 +261,17 @@ class _Shared:
             .outputMode("append")
             .option("log", self.log.address)
             .option("parcels", base64.b64encode(cloudpickle.dumps(dict(self.targets))).decode())  # type: ignore[no-untyped-call]
+            .option("exclusive", ",".join(sorted(self._exclusive())))
+            .option("fsync", str(sink_forces(self.spark)).lower())
             .option("checkpointLocation", self.held.spark_folder)
         )
         with _partitions(self.spark, self.buckets):
             return writer.trigger(availableNow=True).start() if self.available_now else writer.start()
+
+    def _exclusive(self) -> set[str]:
+        if not self.exclusive:
+            return set()
+        return {target.topic for (_, port), target in self.targets.items() if port != METRICS}
 
     def without_the_failed(self, error: PySparkException) -> StreamingQuery | None:
         """Take out the one that broke the query, and start the others again; None if it was none of them, or the last
@@ -280,8 +313,11 @@ def run(
     available_now: bool = False,
     begin: str = "earliest",
     max_events_per_batch: int = 100_000,
+    max_bytes_per_batch: int = MAX_BYTES,
     buckets: int | None = None,
     accept_changes: bool = False,
+    skip_damaged: bool = False,
+    append_to_existing: bool = False,
 ) -> Run:
     """Start jobs and results of one log as one query: one scan and one decode per topic, one shuffle and one state
     operator per depth of chaining. Each has a name (a job its own, a result the one of `result.named("delays")`): its
@@ -290,7 +326,10 @@ def run(
     A job alone has its own parameters' defaults; `job.on(log, resolution=8)` is a result with others. `name` is that of
     the run: in the log its progress is noted under it, and what is malformed goes to `dead.<name>`; without one it is
     that of the only result, or "jobs". The checkpoint remembers what it was made for; with `accept_changes` those that
-    keep no state may go on with other parameters.
+    keep no state may go on with other parameters. A new checkpoint does not write into topics that hold results of
+    another run, which would be there twice, unless `append_to_existing` says so. With `skip_damaged` it goes on without
+    records whose blocks are damaged in the log's file: `dead.<name>` has a letter for each stretch, and
+    `progress().damaged` their number.
     """
     targets = default_targets(jobs, log)
     return start_flows(
@@ -302,8 +341,11 @@ def run(
         available_now=available_now,
         begin=begin,
         max_events_per_batch=max_events_per_batch,
+        max_bytes_per_batch=max_bytes_per_batch,
         buckets=buckets,
         accept_changes=accept_changes,
+        skip_damaged=skip_damaged,
+        append_to_existing=append_to_existing,
     )
 
 
@@ -451,15 +493,18 @@ def check(results: Mapping[Result, Mapping[str, Target]], log: Log, *, read: Log
 def _targets(results: Mapping[Result, Mapping[str, Target]], log: Log) -> dict[tuple[str, str], ParcelTarget]:
     found: dict[tuple[str, str], ParcelTarget] = {}
     made = TypeRegistry()
-    written = {made_name(info.name) for info in log.topics() if info.count}
-    earlier = {name: definition for name, definition in definitions(log).items() if name in written}
+    defined = definitions(log)
     for result, targets in results.items():
         schemas = result.schemas()
         keys = result.stages[-1].keys
         for port, target in targets.items():
             fields = [field for field in schemas[port] if field.name not in (*ENVELOPE_COLUMNS, *METADATA.names)]
             if target.type is None:
-                kind = define_message(made, target.topic.name, pa.schema(fields), earlier=earlier)
+                there = carried_type(log, target.topic.name)
+                # Results that are there keep their type, by the name that it was given then.
+                known = there if there and there.startswith(MADE) else made_name(target.topic.name)
+                earlier = {known: defined[known]} if there and known in defined else {}
+                kind = define_message(made, target.topic.name, pa.schema(fields), full=known, earlier=earlier)
                 columns = tuple(field.name for field in fields)
             else:
                 if not isinstance(target.type, str):

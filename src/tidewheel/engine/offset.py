@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from tidewheel.errors import CheckpointError
 from tidewheel.model.time import Instant
@@ -16,6 +16,7 @@ from tidewheel.transport.log import Partition
 
 __all__ = ["Lane", "Offset"]
 
+_T = TypeVar("_T")
 _VERSION = 1
 
 
@@ -34,22 +35,25 @@ class Offset:
     """The lanes that there were: each is begun once."""
     topics: Mapping[str, str] = field(default_factory=dict)
     """The ids of the topics that the positions are of; those of offsets from before there were ids are not known."""
+    fingerprints: Mapping[Partition, str] = field(default_factory=dict)
+    """What lay before the positions, where the log could tell (see `Log.fingerprints`)."""
+    wall: Instant | None = None
+    """The right clock, where `clock` goes on from what a wrong one once was."""
 
     def to_json(self) -> dict[str, Any]:
         """What Spark keeps."""
-        topics: dict[str, dict[str, int]] = {}
-        for (topic, partition), position in sorted(self.positions.items()):
-            topics.setdefault(topic, {})[str(partition)] = position
         return {
             "version": _VERSION,
             "log": self.log,
-            "positions": topics,
+            "positions": _by_topic(self.positions),
             "watermark": self.watermark,
             "clock": self.clock,
             "memory": dict(self.memory),
             **({"lanes": {name: lane.to_json() for name, lane in self.lanes.items()}} if self.lanes else {}),
             **({"ended_lanes": list(self.ended_lanes)} if self.ended_lanes else {}),
             **({"topics": dict(sorted(self.topics.items()))} if self.topics else {}),
+            **({"fingerprints": _by_topic(self.fingerprints)} if self.fingerprints else {}),
+            **({"wall": self.wall} if self.wall is not None else {}),
         }
 
     @classmethod
@@ -63,17 +67,15 @@ class Offset:
             )
         return cls(
             log=fields["log"],
-            positions={
-                (topic, int(partition)): position
-                for topic, partitions in fields["positions"].items()
-                for partition, position in partitions.items()
-            },
+            positions=_by_partition(fields["positions"]),
             clock=fields["clock"],
             watermark=fields["watermark"],
             memory=fields["memory"],
             lanes={name: Lane.from_json(lane) for name, lane in fields.get("lanes", {}).items()},
             ended_lanes=tuple(fields.get("ended_lanes", ())),
             topics=fields.get("topics", {}),
+            fingerprints=_by_partition(fields.get("fingerprints", {})),
+            wall=fields.get("wall"),
         )
 
 
@@ -105,3 +107,14 @@ class Lane:
             Offset.from_json(fields["end"]),
             bool(fields["done"]),
         )
+
+
+def _by_topic(values: Mapping[Partition, _T]) -> dict[str, dict[str, _T]]:
+    found: dict[str, dict[str, _T]] = {}
+    for (topic, partition), value in sorted(values.items(), key=lambda item: item[0]):
+        found.setdefault(topic, {})[str(partition)] = value
+    return found
+
+
+def _by_partition(values: Mapping[str, Mapping[str, _T]]) -> dict[Partition, _T]:
+    return {(topic, int(number)): value for topic, numbers in values.items() for number, value in numbers.items()}

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
+from tidewheel.engine.batch_limit import MAX_BYTES
 from tidewheel.engine.columns import spark_schema
 from tidewheel.engine.workers import registry_for, settle
 from tidewheel.errors import DefinitionError
@@ -79,6 +80,12 @@ class _Options:
             raise DefinitionError(f'format("tidewheel"): the option {name!r} is missing; for example {example}')
         return value
 
+    def flag(self, name: str, *, default: bool) -> bool:
+        text = (self.get(name) or str(default)).lower()
+        if text not in ("true", "false"):
+            raise DefinitionError(f'format("tidewheel"): {name!r} must be true or false, got {text!r}')
+        return text == "true"
+
     def number(self, name: str, default: int) -> int:
         text = self.get(name)
         if text is None:
@@ -99,11 +106,13 @@ class ReadOptions:
     | `type` | the message type to decode into columns, or a JSON object of topic → type | records as they are |
     | `start` | `earliest`, `latest`, or a time | `earliest` |
     | `maxEventsPerBatch` | the limit per batch (whole blocks, at least one) | 500000 |
+    | `maxBytesPerBatch` | likewise in bytes of keys and values, uncompressed | 268435456 |
     | `watermark` | a watermark strategy as JSON | bounded by 1 s |
     | `clock` | a batch's clock: when it is planned (`wall`), or of its last append (`log`: for replays) | `wall` |
     | `tick` | how often at most an idle stream moves its watermark | 1 s |
     | `ticking` | `true`: an idle stream also has batches that only move the clock, for what waits for it | `false` |
     | `malformed` | `fail`, `keep` (columns `_error`, `_raw`), or `dead` (to the topic `dead.<group>`) | `fail` |
+    | `skipDamaged` | `true`: go on without blocks that are damaged (told in `dead.<group>`) | `false`: fail |
     | `metadata` | further columns: `_topic`, `_partition`, `_offset`, `_key`, `_append_time`, `_clock` | none |
     | `group` | the consumer group whose progress is noted in the log | none |
     | `tasks` | how many tasks read a large batch at most | the number of cores |
@@ -116,11 +125,13 @@ class ReadOptions:
     types: Mapping[str, str] = field(default_factory=dict)
     start: Start = "earliest"
     max_events: int = 500_000
+    max_bytes: int = MAX_BYTES
     watermark: Mapping[str, Strategy] = field(default_factory=dict)
     clock: Literal["wall", "log"] = "wall"
     tick: Duration = 1_000_000
     ticking: bool = False
     malformed: Literal["fail", "keep", "dead"] = "fail"
+    skip_damaged: bool = False
     metadata: tuple[str, ...] = ()
     group: str | None = None
     tasks: int = 1
@@ -132,8 +143,8 @@ class ReadOptions:
     transform_schema: str | None = None
 
     NAMES: ClassVar[str] = (
-        "log path topics type start maxEventsPerBatch watermark clock tick ticking malformed metadata group tasks "
-        "stopFile lanesFile firstFile transform transformSchema"
+        "log path topics type start maxEventsPerBatch maxBytesPerBatch watermark clock tick ticking malformed "
+        "skipDamaged metadata group tasks stopFile lanesFile firstFile transform transformSchema"
     )
 
     @classmethod
@@ -159,6 +170,9 @@ class ReadOptions:
         group = options.get("group")
         if malformed == "dead" and not group:
             raise DefinitionError("'malformed' = dead needs the option 'group', which names the topic dead.<group>")
+        skip_damaged = options.flag("skipDamaged", default=False)
+        if skip_damaged and not group:
+            raise DefinitionError("'skipDamaged' needs the option 'group', which names the topic dead.<group>")
         function = options.get("transform")
         if function and not options.get("transformSchema"):
             raise DefinitionError("'transform' needs 'transformSchema': the columns that the function gives, as DDL")
@@ -168,11 +182,13 @@ class ReadOptions:
             types=_types(options.get("type"), topics),
             start=parse_start(options.get("start") or "earliest"),
             max_events=options.number("maxEventsPerBatch", 500_000),
+            max_bytes=options.number("maxBytesPerBatch", MAX_BYTES),
             watermark=_watermark(options.get("watermark"), topics),
             clock=clock,  # type: ignore[arg-type]  # checked above
             tick=duration(options.get("tick") or "1 s", what="tick"),
             ticking=(options.get("ticking") or "false").lower() == "true",
             malformed=malformed,  # type: ignore[arg-type]  # checked above
+            skip_damaged=skip_damaged,
             metadata=metadata,
             group=group,
             tasks=options.number("tasks", os.cpu_count() or 1),
@@ -220,6 +236,8 @@ class WriteOptions:
     | `type` | the message type that the columns fill, besides `event_time` and `ingestion_time` | a column `value` |
     | `key` | columns whose values, joined by a slash, are the record's key | the column `_key`, or none |
     | `parcels` | for rows that flows made (a column `parcel`): where each of their outputs goes | rows as above |
+    | `exclusive` | topics that must be empty when the query first writes: nobody else's results | none |
+    | `fsync` | whether the checkpoint's offsets and commits are forced to the disk before a batch is written | `true` |
     """
 
     log: str
@@ -227,8 +245,13 @@ class WriteOptions:
     type: str | None = None
     key: tuple[str, ...] = ()
     parcels: Mapping[tuple[str, str], Any] | None = None
+    exclusive: tuple[str, ...] = ()
+    """Topics that are refused if they hold records when the query writes for the first time."""
+    checkpoint: str | None = None
+    """Where the query's checkpoint is, if the writer was told: Spark's own option `checkpointLocation`."""
+    fsync: bool = True
 
-    NAMES: ClassVar[str] = "log path topic type key parcels"
+    NAMES: ClassVar[str] = "log path topic type key parcels exclusive fsync"
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> WriteOptions:
@@ -241,6 +264,9 @@ class WriteOptions:
             type=options.get("type") or None,
             key=_names(options.get("key")),
             parcels=cloudpickle.loads(base64.b64decode(parcels)) if parcels else None,
+            exclusive=_names(options.get("exclusive")),
+            checkpoint=options.get("checkpointLocation"),
+            fsync=options.flag("fsync", default=True),
         )
 
 

@@ -42,8 +42,8 @@ def watermarks_of(data: bytes) -> dict[str, Instant]:
 def encoded(
     data: bytes, targets: Mapping[tuple[str, str], ParcelTarget], address: str
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """The records of a parcel by topic. Outputs without a target are left out: nobody asked for them. All come into
-    being at the clock of their batch, which is the same when the batch is repeated."""
+    """The records of a parcel by topic. Outputs without a target are left out: nobody asked for them. All carry
+    the clock of their batch, which is the same when the batch is repeated; the sink adds when they are written."""
     frames = Parcel.read(data)
     clock = next((int(frame["clock"][0]) for _, port, frame in frames if port == CLOCK), None)
     for flow, port, frame in frames:
@@ -63,7 +63,7 @@ def _records(frame: pl.DataFrame, target: ParcelTarget, address: str, clock: Ins
         target.type,
         frame.select(target.columns),
         event_time=event_time,
-        ingestion_time=clock,
+        batch_time=clock,
         registry=registry_for(address, target.type),
     )
     # Results without a key stay together, so that a retraction is read after what it takes back.

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tidewheel.engine.batch_limit import raw_size
+from tidewheel.engine.log_history import check_history, known_fingerprints
 from tidewheel.engine.offset import Offset
 from tidewheel.errors import CheckpointError
+from tidewheel.model.clock_jump import is_ahead
 from tidewheel.model.summary import Summary
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.watermarks import Ahead, Strategy, advance
+from tidewheel.transport.damage import pass_over
 from tidewheel.transport.log import Block, Log, Partition, Start, TopicInfo
 
 __all__ = ["Piece", "check_topics", "first_offset", "plan_batch", "split"]
@@ -33,24 +37,38 @@ def first_offset(
     positions = {
         part: log.position(part[0], part[1], "earliest" if part[0] in whole else start) for part in _partitions(infos)
     }
-    return Offset(log.identity, positions, clock, topics=_ids(infos))
+    return Offset(log.identity, positions, clock, topics=_ids(infos), fingerprints=known_fingerprints(log, positions))
 
 
-def check_topics(log: Log, offset: Offset, topics: Collection[str] = ()) -> list[TopicInfo]:
+def check_topics(log: Log, offset: Offset, topics: Collection[str] = (), *, history: bool = True) -> list[TopicInfo]:
     """These topics and those of the offset; refused if its positions are of topics that are no more, since others of
-    the same names begin at 0 again."""
+    the same names begin at 0 again, or of events that this log does not hold, since it is older than the offset.
+    Without `history` the latter is not looked at, which takes a look at each partition's blocks."""
     infos = [log.topic_info(topic) for topic in dict.fromkeys([*topics, *(topic for topic, _ in offset.positions)])]
+    ends = {(info.name, number): end for info in infos for number, end in enumerate(info.next_offsets)}
+    beyond = {part[0] for part, at in offset.positions.items() if at > ends.get(part, 0)}
     for info in infos:
-        known = offset.topics.get(info.name, info.id)
-        ends = dict(enumerate(info.next_offsets))
-        beyond = [at for (topic, part), at in offset.positions.items() if topic == info.name and at > ends.get(part, 0)]
-        if known != info.id or beyond:
+        known = offset.topics.get(info.name)
+        if known not in (None, info.id) or (known is None and info.name in beyond):
             raise CheckpointError(
                 f"topic {info.name!r} was deleted and made anew since the checkpoint was made (its id was "
-                f"{offset.topics.get(info.name, 'not known')}, now it is {info.id}; it ends at "
+                f"{known or 'not known'}, now it is {info.id}; it ends at "
                 f"{', '.join(map(str, info.next_offsets))}): the checkpoint's positions mean nothing in it. Start with "
                 "a new checkpoint"
             )
+    if not history:
+        return infos
+    check_history(
+        log,
+        offset.positions,
+        offset.fingerprints,
+        ends=ends,
+        reader="the checkpoint",
+        mend="Restore the checkpoint that was there when the log was like this, or the log that the checkpoint belongs "
+        "to (tidewheel restore brings back both), or start with a new checkpoint and write beside the results that are "
+        "there (--version)",
+        clock=offset.clock,
+    )
     return infos
 
 
@@ -60,27 +78,35 @@ def plan_batch(
     before: Offset,
     *,
     limit: int | None,
+    limit_bytes: int | None = None,
     clock: Instant,
     tick: Duration,
     until: Mapping[Partition, int] | None = None,
     by_log: bool = False,
     ticking: bool = False,
+    skip_damaged: bool = False,
 ) -> Offset:
     """The end of the batch that begins at `before`; the same offset if there is nothing to do.
 
     Whole blocks are taken in the order in which they were appended, whatever their topic, so that a backlog is worked
-    off evenly and no topic runs ahead of the others. A block of a topic that is aside waits for all that was appended
+    off evenly and no topic runs ahead of the others, as many as have at most `limit` records and `limit_bytes` bytes,
+    but at least one. A block of a topic that is aside waits for all that was appended
     before it: what it says is for what comes after it. A topic that is ahead goes first, and the others wait until all
     of it is read. `until` stops at these positions. Without data a batch is planned only to move the watermark, or with
     `ticking` the clock alone, at most once every `tick`. With `by_log` the batch's clock is when the last of its blocks
-    was appended, so that history can be run again as it happened.
+    was appended, so that history can be run again as it happened. `skip_damaged` plans over blocks whose headers are
+    damaged, as if they held records without a time.
+
+    Times that are far ahead of `clock` were given by a clock that was wrong, and are taken for the present. Where the
+    batches' own clock was set by one, it goes on from there as fast as the right one does: it never goes back, and what
+    waits for it must not wait for years.
     """
     if before.log != log.identity:
         raise CheckpointError(
             f"the checkpoint was made on another log than {log.address!r} (that one's identity was {before.log}, this "
             f"one's is {log.identity}): its positions mean nothing here. Start with a new checkpoint"
         )
-    clock = max(clock, before.clock)
+    present = clock
     infos = check_topics(log, before, list(strategies))
     positions = dict.fromkeys(_partitions(infos), 0) | dict(before.positions)
     ahead = {topic for topic, strategy in strategies.items() if isinstance(strategy, Ahead)}
@@ -89,7 +115,9 @@ def plan_batch(
     for (topic, partition), position in positions.items():
         end = None if until is None else until.get((topic, partition), position)
         if end is None or end > position:
-            waiting += log.blocks(topic, partition, position, end=end, limit=limit)
+            waiting += log.blocks(
+                topic, partition, position, end=end, limit=limit, on_damage=pass_over if skip_damaged else None
+            )
     waiting.sort(
         key=lambda block: (
             block.topic not in ahead,
@@ -103,10 +131,10 @@ def plan_batch(
     taken: dict[Partition, list[Summary]] = {part: [] for part in positions}
     behind: set[Partition] = set()
     more = bool(_cut(log, [block for block in waiting if block.topic in ahead], until))
-    count = 0
+    count = held = 0
     for block in waiting:
         part = (block.topic, block.partition)
-        size = block.summary.count
+        size, more_bytes = block.summary.count, raw_size(block)
         if more and block.topic not in ahead:
             behind.add(part)
             continue
@@ -115,32 +143,59 @@ def plan_batch(
             part in behind
             or (early and block.topic in aside)
             or (limit is not None and count > 0 and count + size > limit)
+            or (limit_bytes is not None and count > 0 and held + more_bytes > limit_bytes)
         ):
             behind.add(part)
             more = more or block.topic in ahead
             continue
         count += size
-        taken[part].append(block.summary)
+        held += more_bytes
+        taken[part].append(_believed(block.summary, present))
         positions[part] = block.next_offset
     if by_log:
         appended = [found.append_time for part, some in taken.items() if part[0] not in ahead for found in some]
-        clock = max([before.clock, *appended])
+        clock = max(appended, default=before.clock if before.wall is None else before.wall)
+    wall = None
+    if is_ahead(before.clock, present):
+        wall = clock if before.wall is None else max(clock, before.wall)
+        clock = before.clock + (0 if before.wall is None else wall - before.wall)
+    else:
+        clock = max(clock, before.clock)
+    if wall is not None and before.wall is None:
+        tick = 0  # from here on it is known how much time passes
     if count == 0 and clock - before.clock < tick:
         return before
     memory, watermark = advance(strategies, before.memory, taken, clock=clock, behind=frozenset(behind))
-    if count == 0 and watermark == before.watermark and not ticking:
+    if count == 0 and watermark == before.watermark and not ticking and (wall is None) is (before.wall is None):
         return before
-    return Offset(log.identity, positions, clock, watermark, memory, topics=_ids(infos))
+    return Offset(
+        log.identity,
+        positions,
+        clock,
+        watermark,
+        memory,
+        topics=_ids(infos),
+        wall=wall,
+        fingerprints=known_fingerprints(log, positions),
+    )
 
 
-def split(log: Log, before: Offset, after: Offset, *, tasks: int, worth: int) -> list[list[Piece]]:
+def _believed(summary: Summary, present: Instant) -> Summary:
+    """How far event times are from a time that is wrong says nothing."""
+    return replace(summary, append_time=present, skew={}) if is_ahead(summary.append_time, present) else summary
+
+
+def split(
+    log: Log, before: Offset, after: Offset, *, tasks: int, worth: int, skip_damaged: bool = False
+) -> list[list[Piece]]:
     """The batch in at most `tasks` even shares, each of at least `worth` records (but for the last)."""
     check_topics(log, after)  # it may have been planned long ago, before a restart
     blocks: list[tuple[Piece, int]] = []
     for (topic, partition), end in sorted(after.positions.items()):
         start = before.positions.get((topic, partition), 0)
         if end > start:
-            for block in log.blocks(topic, partition, start, end=end):
+            on_damage = pass_over if skip_damaged else None
+            for block in log.blocks(topic, partition, start, end=end, on_damage=on_damage):
                 piece = Piece(topic, partition, max(start, block.first_offset), min(end, block.next_offset))
                 blocks.append((piece, block.summary.count))
     total = sum(count for _, count in blocks)

@@ -57,9 +57,14 @@ class ProcessOperator:
     def judge(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
     ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """The rows that are not behind the watermark, and the others with the reason."""
+        """The rows that are not behind the watermark by more than the lateness, and the others with the reason."""
         return judge(
-            rows, before=before, last_end=lambda sound: sound[TIME] + 1, lateness=0, future=future, arrival=arrival
+            rows,
+            before=before,
+            last_end=lambda sound: sound[TIME] + 1,
+            lateness=self.process.lateness,
+            future=future,
+            arrival=arrival,
         )
 
     def first_half(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:

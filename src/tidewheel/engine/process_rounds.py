@@ -106,7 +106,8 @@ class Rounds:
         stop = self._run_ends(codes[by_event], begin, first[by_event], _instants(table, self._least())[by_event])
         reached = timer.copy()
         reached[by_event] = self.times[stop - 1]
-        last = np.where(by_event, reached, _instants(table, pl.col(LAST)))
+        known = table[LAST].fill_null(_LONG_AGO).to_numpy()
+        last = np.where(by_event, np.maximum(reached, known), _instants(table, pl.col(LAST)))
         due = {name: by_timer & (_instants(table, pl.col(name)) == timer) for name in self.process.timers}
         new = self._call(self._between(begin, stop), table, due)
         self.position[codes[by_event]] = stop

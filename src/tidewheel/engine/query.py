@@ -11,9 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import BinaryType, Row, StringType, StructField, StructType
 
+from tidewheel.engine.batch_limit import AT_ONCE_BYTES
 from tidewheel.engine.bucket_store import BucketState, Entries, MemoryEntries
 from tidewheel.engine.buckets import bucket_ids
-from tidewheel.engine.columns import arrow_schema, spark_schema, to_spark
+from tidewheel.engine.columns import arrow_schema, in_utc, spark_schema, to_spark
 from tidewheel.engine.expected_watermark import expect, expected
 from tidewheel.engine.flow import ARRIVAL, Flow, needed
 from tidewheel.engine.halves import CLOCK, PLACE, TICK, Dealer, Flows, Parcel, Rows, SecondHalf, blamed
@@ -95,10 +96,11 @@ class ReaderHalf(Lasting):
         self.columns = _asked(flows)
 
     def __call__(self, batches: Iterator[DecodedBatch], info: ReadInfo) -> Iterator[pa.RecordBatch]:
-        """One record batch for the task."""
-        by_topic: dict[str, list[Rows]] = {}
-        for batch in batches:
-            by_topic.setdefault(batch.topic, []).append(_rows_of(batch))
+        """One record batch for the task; several if its records are too many bytes to be held at once."""
+        for number, by_topic in enumerate(_pieces(batches)):
+            yield self._dealt(by_topic, info, number)
+
+    def _dealt(self, by_topic: Mapping[str, list[Rows]], info: ReadInfo, number: int) -> pa.RecordBatch:
         parcels: dict[int, Parcel] = {}
         chosen = Flows(info.lane, info.elsewhere)
         for flow in self._flows:
@@ -108,10 +110,14 @@ class ReaderHalf(Lasting):
             self._dealer.deal(parcels, flow.name, rows, info.watermark_before, arrival=ARRIVAL)
             self._dealer.announce(parcels, flow.name, by_topic)
         tick = Tick(info.watermark_before, END_OF_TIME if self._ended else info.watermark, info.clock)
-        yield self._given(parcels, tick, info, chosen)
+        return self._given(parcels, tick, info, chosen, number)
 
-    def _given(self, parcels: Mapping[int, Parcel], tick: Tick, info: ReadInfo, chosen: Flows) -> pa.RecordBatch:
-        return _rows(parcels, self._ids, info.task, tick, everyone=info.first, lane="/".join(info.lane))
+    def _given(
+        self, parcels: Mapping[int, Parcel], tick: Tick, info: ReadInfo, chosen: Flows, number: int
+    ) -> pa.RecordBatch:
+        place = info.task * _FRAMES_PER_TASK + number
+        everyone = info.first and number == 0
+        return _rows(parcels, self._ids, place, tick, everyone=everyone, lane="/".join(info.lane))
 
     def refused(self, topic: str, columns: pa.RecordBatch) -> dict[int, str]:
         """The rows that make no sense to a flow that is told something by this topic, and why not."""
@@ -133,12 +139,28 @@ class WholeReader(ReaderHalf):
         super().__init__(flows, 1)
         self._half = SecondHalf(flows, 0, 1)
 
-    def _given(self, parcels: Mapping[int, Parcel], tick: Tick, info: ReadInfo, chosen: Flows) -> pa.RecordBatch:
+    def _given(
+        self, parcels: Mapping[int, Parcel], tick: Tick, info: ReadInfo, chosen: Flows, number: int
+    ) -> pa.RecordBatch:
         held = [parcels[0].to_bytes()] if parcels else []
         out, _ = self._half.step(BucketState(MemoryEntries()), 0, held, tick, flows=chosen)
-        if info.first:
+        if info.first and number == 0:
             out += _told(self._half, tick, chosen)
         return pa.RecordBatch.from_pylist([{"parcel": _packed(out, tick)}] if out else [], schema=_ARROW_OUT)
+
+
+def _pieces(batches: Iterator[DecodedBatch]) -> Iterator[dict[str, list[Rows]]]:
+    """The rows of a task by topic, in pieces of a bounded number of bytes; at least one, which may be empty."""
+    held: dict[str, list[Rows]] = {}
+    size, first = 0, True
+    for batch in batches:
+        if held and size + batch.size > AT_ONCE_BYTES:
+            yield held
+            held, size, first = {}, 0, False
+        held.setdefault(batch.topic, []).append(_rows_of(batch))
+        size += batch.size
+    if held or first:
+        yield held
 
 
 def needs_no_state(flows: Sequence[Flow]) -> bool:
@@ -203,7 +225,7 @@ def row_parcels(
         bound = None if ended else expected()
         first = True
         for number, batch in enumerate(batches):
-            rows = cast(pl.DataFrame, pl.from_arrow(batch))
+            rows = cast(pl.DataFrame, pl.from_arrow(in_utc(batch)))
             if as_read is not None:
                 rows = rows.cast(dict(as_read)).with_columns(_ARRIVED)  # type: ignore[arg-type]
             elif not ended:

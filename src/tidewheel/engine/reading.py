@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from tidewheel.engine.batch_limit import AT_ONCE_BYTES
 from tidewheel.engine.columns import to_spark
 from tidewheel.engine.options import RAW_COLUMNS, ReadOptions
 from tidewheel.engine.planning import Piece
@@ -14,8 +15,9 @@ from tidewheel.engine.workers import registry_for
 from tidewheel.errors import MalformedError
 from tidewheel.model.time import Instant
 from tidewheel.transport.codec import decode_columns, encode, pack
+from tidewheel.transport.damage import note_damage, pass_over
 from tidewheel.transport.event_pb2 import DeadLetter
-from tidewheel.transport.log import Batch, Log, records
+from tidewheel.transport.log import Batch, Log, OnDamage, records
 
 __all__ = ["DecodedBatch", "ReadInfo", "read_pieces"]
 
@@ -50,13 +52,15 @@ class DecodedBatch:
     columns: pa.RecordBatch
     whole: Callable[[pa.Array], pa.RecordBatch] | None = None
     """If only some columns were decoded: all columns of the rows at these places."""
+    size: int = 0
+    """The bytes of the records that the events were in."""
 
 
 def read_pieces(
     log: Log, options: ReadOptions, pieces: Sequence[Piece], info: ReadInfo, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task, in the schema that Spark expects."""
-    decoded = (_batch(log, options, batch, info) for batch in _fetch(log, pieces))
+    decoded = (_batch(log, options, batch, info) for batch in _fetch(log, pieces, _on_damage(log, options, info)))
     results = options.transform(decoded, info) if options.transform else (batch.columns for batch in decoded)
     for result in results:
         yield to_spark(result, schema)
@@ -64,7 +68,7 @@ def read_pieces(
 
 def _batch(log: Log, options: ReadOptions, batch: Batch, info: ReadInfo) -> DecodedBatch:
     if not options.types:
-        return DecodedBatch(batch.topic, batch.partition, _raw(batch))
+        return DecodedBatch(batch.topic, batch.partition, _raw(batch), size=batch.records.nbytes)
     only = getattr(options.transform, "columns", {}).get(batch.topic)
     columns, fetched = _decoded(log, options, batch, info, only)
 
@@ -78,20 +82,29 @@ def _batch(log: Log, options: ReadOptions, batch: Batch, info: ReadInfo) -> Deco
             decoded = decode_columns(name, chosen.column("value"), only=only, registry=registry)
         return _with_metadata(decoded.columns, options, batch, chosen, info)
 
-    return DecodedBatch(batch.topic, batch.partition, columns, None if only is None else whole)
+    return DecodedBatch(
+        batch.topic, batch.partition, columns, None if only is None else whole, size=batch.records.nbytes
+    )
 
 
-def _fetch(log: Log, pieces: Sequence[Piece]) -> Iterator[Batch]:
+def _on_damage(log: Log, options: ReadOptions, info: ReadInfo) -> OnDamage | None:
+    if not options.skip_damaged:
+        return None
+    return lambda damaged: note_damage(log, str(options.group), damaged, clock=info.clock)
+
+
+def _fetch(log: Log, pieces: Sequence[Piece], on_damage: OnDamage | None) -> Iterator[Batch]:
     """The records of each piece, in batches worth decoding at once."""
     for piece in pieces:
         held: list[Batch] = []
-        count = 0
-        for batch in log.read(piece.topic, piece.partition, piece.start, end=piece.end):
+        count = size = 0
+        for batch in log.read(piece.topic, piece.partition, piece.start, end=piece.end, on_damage=on_damage):
             held.append(batch)
             count += batch.records.num_rows
-            if count >= _AT_ONCE:
+            size += batch.records.nbytes
+            if count >= _AT_ONCE or size >= AT_ONCE_BYTES:
                 yield _concat(held)
-                held, count = [], 0
+                held, count, size = [], 0, 0
         if held:
             yield _concat(held)
 
@@ -195,10 +208,12 @@ def _nullable(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def _bury(log: Log, topic: str, source: str, batch: Batch, bad: pa.RecordBatch, reasons: Sequence[str]) -> None:
     """Write dead letters, those of each block once: a task that runs again, perhaps with other blocks beside it, finds
-    them written under the block's name."""
+    them written under the block's name. The ids tell topics from others of the same names that were deleted."""
+    log.ensure_topic(topic)
+    ids = f"{log.topic_info(topic).id}:{log.topic_info(batch.topic).id}"
     offsets = bad.column("offset").to_pylist()
     first = batch.records.column("offset")[0].as_py()
-    for block in log.blocks(batch.topic, batch.partition, offsets[0], end=offsets[-1] + 1):
+    for block in log.blocks(batch.topic, batch.partition, offsets[0], end=offsets[-1] + 1, on_damage=pass_over):
         letters, times = [], []
         for row, offset in enumerate(offsets):
             if block.first_offset <= offset < block.next_offset:
@@ -208,5 +223,5 @@ def _bury(log: Log, topic: str, source: str, batch: Batch, bad: pa.RecordBatch, 
                 letters.append(encode(pack(letter, event_time=appended, ingestion_time=appended)))
                 times.append(appended)
         if letters:
-            name = f"{topic}:{batch.topic}:{batch.partition}:{max(first, block.first_offset)}"
+            name = f"{topic}:{batch.topic}:{ids}:{batch.partition}:{max(first, block.first_offset)}"
             log.producer(name, fence=False).append({topic: records(letters, event_times=times)}, sequence=0)

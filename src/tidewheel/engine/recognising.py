@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructField, StructType
 
 from tidewheel.engine.clause_match import ClauseMatch, time_of
-from tidewheel.engine.columns import arrow_schema, spark_schema, to_spark
+from tidewheel.engine.columns import arrow_schema, in_utc, spark_schema, to_spark
 from tidewheel.engine.flow import Stage
 from tidewheel.engine.input import FrameInput, polars_schema
 from tidewheel.engine.launch import as_frame
@@ -65,7 +65,8 @@ def _result_type(given: StructType, recogniser: Recogniser) -> StructType:
     """The columns of the result: those of the input as they are, the measures as Spark calls their types."""
     own = {field.name: field.dataType for field in given}
     made = spark_schema(arrow_of(recogniser.schema))
-    return StructType([StructField(field.name, own.get(field.name, field.dataType)) for field in made])
+    source = recogniser.sources
+    return StructType([StructField(one.name, own.get(source.get(one.name, ""), one.dataType)) for one in made])
 
 
 def _of_table(frame: DataFrame, recogniser: Recogniser, target: StructType) -> DataFrame:
@@ -75,7 +76,7 @@ def _of_table(frame: DataFrame, recogniser: Recogniser, target: StructType) -> D
 
     def of_bucket(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
-        frames = [cast(pl.DataFrame, pl.from_arrow(batch)) for batch in batches if batch.num_rows]
+        frames = [cast(pl.DataFrame, pl.from_arrow(in_utc(batch))) for batch in batches if batch.num_rows]
         if not frames:
             return
         rows = recogniser.run(pl.concat(frames))

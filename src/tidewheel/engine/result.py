@@ -12,9 +12,10 @@ import pyarrow as pa
 from google.protobuf.message import Message
 from pyspark.sql import DataFrame, SparkSession
 
+from tidewheel.engine.batch_limit import MAX_BYTES
 from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.explain import explain
-from tidewheel.engine.flow import Flow, Stage
+from tidewheel.engine.flow import Flow, RowOp, Stage
 from tidewheel.engine.halves import METRICS, late_port, metrics_frame
 from tidewheel.engine.input import LogInput
 from tidewheel.engine.judging import LATE_BY, REASON
@@ -22,7 +23,7 @@ from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.matched import Matched
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.pane_columns import PANE_COLUMNS
-from tidewheel.engine.stream import Stream
+from tidewheel.engine.stream import Stream, after_ops
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import Aggregate
 from tidewheel.model.process import Process
@@ -113,6 +114,27 @@ class Result(Stream):
         """The same under a name: topics and state are called after it."""
         return replace(self, name=name)
 
+    def apart(self, **outputs: pl.Expr) -> Result:
+        """Results for which a condition holds go to the output of its name, not to the others.
+
+        >>> import tempfile
+        >>> import tidewheel as tw
+        >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+        >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+        >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+        >>> counted = positions.key_by("route").window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+        >>> list(counted.apart(without_route=pl.col("route").is_null()).schemas())
+        ['results', 'without_route', 'late', 'metrics']
+        """
+        if not outputs:
+            raise DefinitionError('apart: give a condition by name, like apart(nowhere=pl.col("cell").is_null())')
+        result = self
+        for name, condition in outputs.items():
+            if name in result.schemas():
+                raise DefinitionError(f"apart: there is an output {name!r} already; give it another name")
+            result = result._with(RowOp("apart", (condition,), name))
+        return result
+
     def explain(self) -> str:
         """In plain words: what will come out when, what is kept for how long, and how it will run."""
         return explain(self.input, self.stages, self.ops)
@@ -128,6 +150,11 @@ class Result(Stream):
         """The columns of every output."""
         flow = self.flow()
         outputs = {RESULTS: arrow_of(self.schema)}
+        columns = result_schema(self.stages[-1])
+        for op in self.ops:
+            if op.kind == "apart":
+                outputs[op.reason] = arrow_of(columns)
+            columns = after_ops([op], columns)
         for depth, each in enumerate(self.stages):
             if isinstance(each.what, EachRow):
                 continue
@@ -169,8 +196,11 @@ class Result(Stream):
         available_now: bool = False,
         begin: str = "earliest",
         max_events_per_batch: int = 100_000,
+        max_bytes_per_batch: int = MAX_BYTES,
         buckets: int | None = None,
         clock: Literal["wall", "log"] = "wall",
+        skip_damaged: bool = False,
+        append_to_existing: bool = False,
         **others: Topic,
     ) -> Run:
         """Start it on its log, into topics of the same log, each result once whatever crashes. Other outputs of a
@@ -178,7 +208,9 @@ class Result(Stream):
         message type of the results; without it one is made.
 
         With `available_now` it reads what is there and ends. `begin`: where a new checkpoint begins. `clock="log"`
-        lets processing time be when events reached the log, for running history again as it happened.
+        lets processing time be when events reached the log, for running history again as it happened. A new checkpoint
+        does not write into topics that hold results of another run unless `append_to_existing` says so. `skip_damaged`:
+        go on without records whose blocks are damaged; `dead.<name>` tells of them.
         """
         from tidewheel.engine.launch import Target, start_flows
 
@@ -210,8 +242,11 @@ class Result(Stream):
             available_now=available_now,
             begin=begin,
             max_events_per_batch=max_events_per_batch,
+            max_bytes_per_batch=max_bytes_per_batch,
             buckets=buckets,
             clock=clock,
+            skip_damaged=skip_damaged,
+            append_to_existing=append_to_existing,
         )
 
     def __hash__(self) -> int:

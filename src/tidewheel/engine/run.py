@@ -18,10 +18,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.checkpoint import Checkpoint
+from tidewheel.engine.checkpoint_file import WAYS_OUT
 from tidewheel.engine.lanes import Roster
 from tidewheel.engine.offset import Offset
 from tidewheel.errors import (
     CheckpointError,
+    DamagedLogError,
     DataLossError,
     DefinitionError,
     FlowError,
@@ -29,7 +31,11 @@ from tidewheel.errors import (
     LogError,
     MalformedError,
 )
-from tidewheel.model.time import Instant
+from tidewheel.model.time import Instant, now
+from tidewheel.model.watermark_hold import Holder, holders
+from tidewheel.threads import ServiceThread, failure_of
+from tidewheel.transport.damage import DamageCount
+from tidewheel.transport.held_watermarks import HeldWatermarks
 from tidewheel.transport.log import Log
 
 __all__ = ["Progress", "Run", "Work", "explained", "java_pid"]
@@ -41,7 +47,8 @@ _STATE = "rocksdbSstFileSize"
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How a run is doing. `rate`: events a second in the last batch, which took `batch_ms`. `lag`: records in the input
-    topics that it has not finished. `state`: bytes in the files of Spark's state store, as of its last snapshot.
+    topics that it has not finished. `held_by`: the input partitions that the watermark waits for, if it has not moved
+    for a while. `state`: bytes in the files of Spark's state store, as of its last snapshot.
 
     >>> Progress(batches=3, events=1_200, rate=400.0, lag=0).rate
     400.0
@@ -55,6 +62,9 @@ class Progress:
     watermark: Instant | None = None
     clock: Instant | None = None
     state: int = 0
+    damaged: int = 0
+    """Records that it went on without, because their blocks are damaged (`skip_damaged`)."""
+    held_by: tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,7 @@ class Run:
         checkpoint: Checkpoint,
         *,
         mend: Callable[[PySparkException], StreamingQuery | None] | None = None,
+        live: bool = True,
     ) -> None:
         self.job = job
         self.query = query
@@ -105,11 +116,14 @@ class Run:
         self._broke: Exception | None = None
         self._log = log
         self._checkpoint = checkpoint
+        self._damaged = DamageCount(log, job.name)
+        self._live = live
+        self._held = HeldWatermarks(log)
         self._counted = -1
         self._events = 0
         self._lock = threading.Lock()
         # Spark remembers only the last hundred batches: they must be counted before they are forgotten.
-        threading.Thread(target=self._watch, name=f"progress of {job.name}", daemon=True).start()
+        ServiceThread(self._watch, name=f"progress of {job.name}").start()
 
     @property
     def active(self) -> bool:
@@ -147,7 +161,7 @@ class Run:
         self._stopping = True
         if self.active:
             # In a thread of its own, because the calling one may be interrupted in a call to Java.
-            threading.Thread(target=self._stop, args=(timeout,), name=f"stop of {self.job.name}", daemon=True).start()
+            ServiceThread(lambda: self._stop(timeout), name=f"stop of {self.job.name}").start()
         self.wait()
 
     def _stop(self, timeout: float) -> None:
@@ -155,7 +169,8 @@ class Run:
             query = self.query  # no other one is begun from here on
         with suppress(Py4JError, ConnectionError):  # Java is gone, and the query with it
             if query.isActive:
-                self._checkpoint.stop_file.touch()
+                with suppress(OSError):  # a full disk must not keep it from ending
+                    self._checkpoint.stop_file.touch()
                 deadline = time.monotonic() + timeout
                 quiet = 0
                 while query.isActive and quiet < 3 and time.monotonic() < deadline:
@@ -180,13 +195,21 @@ class Run:
             return Progress(lag=self._lag({}))
         positions: dict[tuple[str, int], int] = {}
         watermark = clock = None
+        held: tuple[Holder, ...] = ()
         for source in last["sources"]:
             offset = _offset(source.get("endOffset"))
             if offset is not None:
                 positions.update(offset.positions)
                 watermark, clock = offset.watermark, offset.clock
+                # What reads to an end waits for nobody: it ends. What runs by the log's clock has no present.
+                if self._live and self.active:
+                    ahead = 0 if offset.wall is None else offset.clock - offset.wall
+                    held = holders(offset.memory, now=now(), ahead=ahead)
+        held = tuple(each for each in held if self._has_read_all(each, positions))
         if positions:
             self._log.commit(self.job.name, positions)
+        with self._lock:
+            self._held.tell(self.job.name, held, now=now())
         took = float(last.get("durationMs", {}).get("triggerExecution", 0))
         return Progress(
             batches=int(last["batchId"]) + 1,
@@ -196,6 +219,8 @@ class Run:
             lag=self._lag(positions),
             watermark=watermark,
             clock=clock,
+            damaged=self._damaged(),
+            held_by=held,
             state=sum(int(operator.get("customMetrics", {}).get(_STATE, 0)) for operator in last["stateOperators"]),
         )
 
@@ -223,11 +248,15 @@ class Run:
                     f"job {self.job.name}: Spark ended under it ({str(error).splitlines()[0]}); started again, it goes "
                     "on after the last batch that was finished"
                 )
-        except Exception as error:
-            self._broke = error
+        except BaseException as error:
+            self._broke = failure_of(error, of=f"the watch over job {self.job.name}")
         finally:
-            self._checkpoint.release()
-            self._over.set()
+            try:
+                with suppress(LogError):
+                    self._held.tell(self.job.name, (), now=now())
+                self._checkpoint.release()
+            finally:
+                self._over.set()
 
     def _ended(self) -> bool:
         """Has the query ended by itself or by `stop`, seen over a second? What broke it if it did not go well."""
@@ -239,7 +268,7 @@ class Run:
                 return False
             with suppress(LogError):
                 self.progress()
-            raise explained(self.job.name, error) from error
+            raise explained(self.job.name, error, self._checkpoint) from error
         return bool(ended) and query is self.query
 
     def _mended(self, query: StreamingQuery, error: PySparkException) -> bool:
@@ -253,6 +282,11 @@ class Run:
             with self._lock:
                 self.query = found
             return True
+
+    def _has_read_all(self, holder: Holder, positions: Mapping[tuple[str, int], int]) -> bool:
+        """Else it is the run itself that the watermark waits for."""
+        ends = self._log.topic_info(holder.topic).next_offsets
+        return positions.get((holder.topic, holder.partition), 0) >= ends[holder.partition]
 
     def _lag(self, positions: Mapping[tuple[str, int], int]) -> int:
         known = positions or self._log.committed(self.job.name)
@@ -289,16 +323,40 @@ def java_pid(spark: SparkSession) -> int:
     return int(java.java.lang.ProcessHandle.current().pid())
 
 
+_FULL = "No space left on device"
 _OURS = re.compile(r"tidewheel\.errors\.(\w+): (.*)")
-_KINDS = {kind.__name__: kind for kind in (CheckpointError, DataLossError, DefinitionError, FlowError, MalformedError)}
+_KINDS: dict[str, type[Exception]] = {
+    kind.__name__: kind
+    for kind in (CheckpointError, DamagedLogError, DataLossError, DefinitionError, FlowError, MalformedError)
+}
+_KINDS["DamagedBlockError"] = DamagedLogError  # where it is, is in the text
+# What Spark, Hadoop and RocksDB say of files of a checkpoint that are not as they were written, or not there.
+_DAMAGE = re.compile(
+    r"(ChecksumException: .*|\[?CANNOT_LOAD_STATE_STORE\.\w+.*|(?:RocksDBException: )?Corruption: .*|ZipException: .*)"
+)
 
 
-def explained(job: str, error: PySparkException) -> Exception:
-    """What broke the job, without the layers that carried it."""
+def explained(job: str, error: PySparkException, checkpoint: Checkpoint | None = None) -> Exception:
+    """What broke the job, without the layers that carried it; of a damaged checkpoint also which file it is."""
     text = str(error)
+    if _FULL in text:
+        return JobError(
+            f"job {job}: a disk is full, that of the checkpoint or Spark's temporary one ({_FULL}); make room and "
+            "start it again: it goes on after the last batch that was finished"
+        )
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]
         return _KINDS.get(name, JobError)(f"job {job}: {message}")
+    damage = _DAMAGE.findall(text)
+    if damage:
+        try:
+            if checkpoint is not None:
+                checkpoint.check_files(state=True)
+        except CheckpointError as found:
+            return CheckpointError(f"job {job}: {found}")
+        return CheckpointError(
+            f"job {job}: a file of the checkpoint is damaged or missing ({damage[-1].strip()}). {WAYS_OUT}"
+        )
     lines = [line.strip() for line in text.splitlines() if re.match(r"^\w[\w.]*(Error|Exception): ", line.strip())]
     return JobError(f"job {job} failed: {lines[-1] if lines else text.splitlines()[0]}")

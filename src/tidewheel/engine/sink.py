@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -12,13 +12,16 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from tidewheel.engine.batch_identity import BatchIdentity, producer_name, wrote_before
 from tidewheel.engine.columns import arrow_schema
+from tidewheel.engine.halves import METRICS
 from tidewheel.engine.options import WriteOptions
 from tidewheel.engine.parcel_sink import encoded, markers, watermarks_of
+from tidewheel.engine.result_topics import refuse_others_results
 from tidewheel.engine.workers import registry_for, settle, shared_log
 from tidewheel.errors import DefinitionError, LogError
-from tidewheel.model.time import Instant
-from tidewheel.transport.codec import ENVELOPE_COLUMNS, encode_columns
+from tidewheel.model.time import Instant, now
+from tidewheel.transport.codec import ENVELOPE_COLUMNS, encode_columns, with_ingestion_time
 from tidewheel.transport.log import Log, records
 from tidewheel.transport.registry import types
 from tidewheel.transport.type_topic import publish_types
@@ -46,6 +49,10 @@ class _Sink:
             raise DefinitionError('a topic can only be appended to; use .mode("append") or outputMode("append")')
         self._options = WriteOptions.of(options)
         self._columns = _fields(self._options, arrow_schema(schema))
+        # Raw values are written as they are, and rows may bring an ingestion time of their own.
+        self._stamps = self._options.parcels is not None or (
+            self._options.type is not None and "ingestion_time" not in schema.names
+        )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Runs in the workers."""
@@ -94,31 +101,58 @@ class _Sink:
 
     def _append(self, messages: list[WriterCommitMessage | None], batch_id: int | None) -> None:
         written = [message for message in messages if isinstance(message, _Written)]
+        # Now, not when the batch was planned: how long it took belongs to how long its results took.
+        written_at = now() if self._stamps else None
         merged: dict[str, list[pa.RecordBatch]] = {}
         for message in written:
             for topic, data in message.topics.items():
-                merged.setdefault(topic, []).extend(_load(data))
+                merged.setdefault(topic, []).extend(_load(data, written_at))
         log = shared_log(self._options.log, create=True)
         told = {flow: watermark for message in written for flow, watermark in message.watermarks.items()}
         for (flow, _), target in sorted((self._options.parcels or {}).items()):
             if target.marked and flow in told:
                 # Last of all: who reads it knows that everything before the watermark was read.
                 merged.setdefault(target.topic, []).append(markers(log, target.topic, told[flow]))
-        if not merged:
-            return
-        batches = {topic: pa.concat_batches(parts) for topic, parts in sorted(merged.items())}
         query = next((message.query for message in written if message.query), None)
-        if batch_id is not None and not query:
+        if batch_id is not None and query:
+            self._append_once(log, query, batch_id, merged)
+        elif batch_id is not None and merged:
             raise LogError(
-                f"batch {batch_id} of a stream to {', '.join(batches)} came without the id of its query (Spark's local "
+                f"batch {batch_id} of a stream to {', '.join(merged)} came without the id of its query (Spark's local "
                 "property sql.streaming.queryId), so that it would be written twice if Spark repeats it; start the "
                 'query with df.writeStream.format("tidewheel"), on PySpark 4.2 or later'
             )
-        # A batch write has no identity that would outlive it: nobody repeats it but the user.
-        producer = log.producer(f"spark:{uuid.uuid4() if batch_id is None else query}", fence=False)
+        elif merged:
+            # A batch write has no identity that would outlive it: nobody repeats it but the user.
+            self._publish(log)
+            log.producer(f"spark:{uuid.uuid4()}", fence=False).append(_joined(merged), sequence=0)
+
+    def _append_once(self, log: Log, query: str, number: int, merged: Mapping[str, list[pa.RecordBatch]]) -> None:
+        """Append a batch of a query unless it is there. Also one that writes nothing must fit what was written; where
+        every batch is certain to come here, it is noted."""
+        batch = BatchIdentity.of(self._options.checkpoint, number)
+        every = self._options.parcels is not None
+        name = producer_name(query)
+        producer = log.producer(name, fence=False)
+        if batch.is_repeat(producer, self._options.checkpoint) or not (merged or every):
+            return
         if producer.sequence < 0:
             self._publish(log)
-        producer.append(batches, sequence=batch_id or 0)
+        wrote, writes = wrote_before(producer), not merged.keys().isdisjoint(self._results(merged))
+        if writes and not wrote:
+            refuse_others_results(log, self._options.exclusive, self._options.checkpoint)
+        state = batch.added_to(producer.state, wrote=wrote or writes)
+        if self._options.fsync:
+            batch.make_durable(self._options.checkpoint)
+        receipt = producer.append(_joined(merged), sequence=number, state=state)
+        if receipt.duplicate:  # another driver was faster, with the same batch or with another one
+            batch.is_repeat(log.producer(name, fence=False), self._options.checkpoint)
+
+    def _results(self, merged: Iterable[str]) -> Iterable[str]:
+        """The topics that would hold everything twice if two queries wrote it; metrics say which run they are of."""
+        if self._options.parcels is None:
+            return merged
+        return {target.topic for (_, port), target in self._options.parcels.items() if port != METRICS}
 
     def _publish(self, log: Log) -> None:
         # What this process has never heard of came from the log.
@@ -127,8 +161,8 @@ class _Sink:
 
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
-    """Appends a batch and its identity (query, batch number) in one transaction: a batch that Spark repeats after a
-    crash is recognised and not written again."""
+    """Appends a batch and its identity (query, number, offsets) in one transaction: a batch that Spark repeats after a
+    crash is recognised and not written again, and another one of the same number is refused."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Runs on the driver when all tasks have ended well."""
@@ -175,6 +209,10 @@ def _fields(options: WriteOptions, schema: pa.Schema) -> list[str]:
     return columns
 
 
+def _joined(parts: Mapping[str, list[pa.RecordBatch]]) -> dict[str, pa.RecordBatch]:
+    return {topic: pa.concat_batches(some) for topic, some in sorted(parts.items())}
+
+
 def _part(column: pa.Array) -> pa.Array:
     """A column of the key: bytes as they are, anything else as text; nothing where there is none."""
     is_bytes = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
@@ -205,6 +243,16 @@ def _dump(batches: list[pa.RecordBatch]) -> bytes:
     return bytes(buffer.getvalue())
 
 
-def _load(data: bytes) -> list[pa.RecordBatch]:
+def _load(data: bytes, ingestion_time: Instant | None) -> list[pa.RecordBatch]:
     with pa.ipc.open_stream(data) as stream:
-        return list(stream)
+        batches = list(stream)
+    if ingestion_time is None:
+        return batches
+    return [
+        batch.set_column(
+            place := batch.schema.get_field_index("value"),
+            batch.schema.field(place),
+            with_ingestion_time(batch.column(place), ingestion_time),
+        )
+        for batch in batches
+    ]

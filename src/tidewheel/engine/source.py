@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from tidewheel.engine.checkpoint import EVERY_BATCH
+from tidewheel.engine.checkpoint_file import read_json, write_json
 from tidewheel.engine.columns import arrow_schema
 from tidewheel.engine.lanes import Roster, plan_lanes
 from tidewheel.engine.offset import Offset
@@ -107,7 +108,14 @@ class _Reading:
         elsewhere = tuple(flow for flows, _, _ in ways for flow in flows)
         found = []
         for flows, start, end in ways:
-            shares = split(self._log, start, end, tasks=self._options.tasks, worth=self._options.worth)
+            shares = split(
+                self._log,
+                start,
+                end,
+                tasks=self._options.tasks,
+                worth=self._options.worth,
+                skip_damaged=self._options.skip_damaged,
+            )
             # A batch that only moves the clock still has to tell it.
             found += [(flows, start, end, pieces, number == 0) for number, pieces in enumerate(shares or [[]])]
         return [
@@ -128,16 +136,16 @@ class _TopicReader(_Reading, DataSourceReader):
     """A bounded read: everything between the start and the end of the topics at planning."""
 
     def partitions(self) -> list[InputPartition]:
-        clock = now() if self._options.clock == "wall" else 0
-        before = self._first(clock)
+        before = self._first(now() if self._options.clock == "wall" else 0)
         after = plan_batch(
             self._log,
             self._options.watermark,
             before,
             limit=None,
-            clock=clock,
+            clock=now(),
             tick=0,
             by_log=self._options.clock == "log",
+            skip_damaged=self._options.skip_damaged,
         )
         return list(self._shares(before, after))
 
@@ -152,15 +160,13 @@ class _TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
     def initialOffset(self) -> dict[str, Any]:
         options = self._options
         known = None if options.first_file is None else Path(options.first_file)
-        if known is not None and known.exists():
-            kept: dict[str, Any] = json.loads(known.read_text(encoding="utf-8"))
-            return kept
+        kept = None if known is None else read_json(known, needs=("version", "log", "positions"))
+        if kept is not None:
+            return {name: value for name, value in kept.items() if name != EVERY_BATCH}
         clock = now() if options.clock == "wall" else 0
         offset = self._first(clock).to_json()
         if known is not None:
-            fresh = known.with_suffix(".new")
-            fresh.write_text(json.dumps(offset), encoding="utf-8")
-            fresh.replace(known)
+            write_json(known, {**offset, EVERY_BATCH: True})
         return offset
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -184,21 +190,34 @@ class _TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
             most = None
         else:
             most = options.max_events
+        most_bytes = None if isinstance(limit, ReadAllAvailable) else options.max_bytes
         before = Offset.from_json(start)
         after = plan_batch(
             self._log,
             options.watermark,
             before,
             limit=most,
+            limit_bytes=most_bytes,
             clock=now(),
             tick=options.tick,
             until=self._until,
             by_log=options.clock == "log",
             ticking=options.ticking and self._until is None,  # what is read to its end must end
+            skip_damaged=options.skip_damaged,
         )
         if options.lanes_file is not None:
             roster = Roster.read(options.lanes_file)
-            after = plan_lanes(self._log, options.watermark, before, after, roster, limit=most, clock=now())
+            after = plan_lanes(
+                self._log,
+                options.watermark,
+                before,
+                after,
+                roster,
+                limit=most,
+                limit_bytes=most_bytes,
+                clock=now(),
+                skip_damaged=options.skip_damaged,
+            )
         return start if after is before else after.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -207,5 +226,5 @@ class _TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvaila
     def commit(self, end: dict[str, Any]) -> None:
         if self._options.group is not None:
             done = Offset.from_json(end)
-            check_topics(self._log, done)
+            check_topics(self._log, done, history=False)
             self._log.commit(self._options.group, done.positions)

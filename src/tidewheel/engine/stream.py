@@ -37,7 +37,7 @@ from tidewheel.transport.log import Log, Topic
 if TYPE_CHECKING:
     from tidewheel.engine.result import Result
 
-__all__ = ["KeyedStream", "Stream", "stream"]
+__all__ = ["KeyedStream", "Stream", "stream", "after_ops"]
 
 _TIME = "event_time"
 _NONE_TAKEN_BACK = (
@@ -100,7 +100,7 @@ def stream(
         )
     if said and retracting is False:
         ops += (RowOp("refuse", (pl.col("retraction"),), _NONE_TAKEN_BACK),)
-    return Stream(given, (), ops, _after(ops, schema), said if retracting is None else retracting)
+    return Stream(given, (), ops, after_ops(ops, schema), said if retracting is None else retracting)
 
 
 @dataclass(frozen=True)
@@ -272,7 +272,7 @@ class Stream:
         return KeyedStream(self, what.keys)._staged(what)
 
     def _with(self: _S, op: RowOp) -> _S:
-        schema = _after((op,), self.schema)
+        schema = after_ops((op,), self.schema)
         for expression in op.exprs:
             if isinstance(expression, pl.Expr):
                 check_rowwise(expression, what=op.kind)
@@ -368,10 +368,27 @@ class KeyedStream:
             return replace(self, keys=self.keys or same)._staged(Repeats(same, micros))
         return replace(self, keys=same)._staged(deduplicate(*same, horizon=micros))
 
-    def previous(self, *columns: str, prefix: str = "previous_", ttl: str | timedelta | int | None = None) -> Result:
-        """Add to each row the columns of the row before it of the same key."""
-        ttl = None if ttl is None else duration(ttl, what="ttl")
-        return self._staged(previous(columns, keys=self.keys, schema=self.stream.schema, prefix=prefix, ttl=ttl))
+    def previous(
+        self,
+        *columns: str,
+        prefix: str = "previous_",
+        ttl: str | timedelta | int | None = None,
+        lateness: str | timedelta | int = 0,
+    ) -> Result:
+        """Add to each row the columns of the row before it of the same key; null if that was longer ago than `ttl`.
+
+        A row that comes up to `lateness` after the watermark has passed it takes its place between those that were
+        there: the row after it is taken back (`retraction`) and comes again with what the late one had.
+        """
+        made = previous(
+            columns,
+            keys=self.keys,
+            schema=self.stream.schema,
+            prefix=prefix,
+            ttl=None if ttl is None else duration(ttl, what="ttl"),
+            lateness=duration(lateness, what="lateness"),
+        )
+        return self._staged(made)
 
     def match(self, pattern: Pattern, *, measures: Mapping[str, pl.Expr] | None = None, limit: int = 10_000) -> Result:
         """Find a pattern in each key's rows, in event-time order. Results are its matches: the keys, `match_start`,
@@ -443,13 +460,15 @@ class KeyedStream:
             raise DefinitionError(
                 f"{what!r}: the rows before it may be taken back, which {kind} cannot follow; {unretracted(source)}"
             )
+        if any(op.kind == "apart" for op in source.ops):
+            raise DefinitionError(f"{what!r}: results were set apart before it; call apart on the last result")
         stage = Stage(source.ops, self.keys, what, dict(source.schema))
         twice = {name for before in source.stages for name in before.streams} & {*stage.streams}
         if twice:
             raise DefinitionError(
                 f"{what!r}: a stage before it has an output {min(twice)!r}, too; give it another name"
             )
-        retracting = what.takes_back if isinstance(what, Windowing) else source.retracting
+        retracting = what.takes_back if isinstance(what, (Windowing, Process)) else source.retracting
         schema = result_schema(stage)
         return Result(source.input, (*source.stages, stage), (), schema, retracting)
 
@@ -463,7 +482,7 @@ def _named(given: Mapping[str, Any]) -> list[pl.Expr]:
     ]
 
 
-def _after(ops: Iterable[RowOp], schema: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:
+def after_ops(ops: Iterable[RowOp], schema: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:
     """The columns after these steps; a column that is not there is told now, not when the first row comes."""
     frame = pl.DataFrame(schema=dict(schema))
     for op in ops:

@@ -10,6 +10,7 @@ import polars as pl
 from tidewheel.engine.flow import RowOp
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import Aggregate
+from tidewheel.model.process import Process
 from tidewheel.model.retractable import WEIGHT, retractable
 from tidewheel.model.triggers import Trigger, default
 from tidewheel.model.unmerged import unmerged
@@ -113,6 +114,8 @@ def unretracted(source: Stream) -> str:
             'use accumulate("delta") in the window before it, or accumulate("value") with a trigger that gives one '
             "result for each window"
         )
+    if any(isinstance(stage.what, Process) and stage.what.takes_back for stage in source.stages):
+        return "leave out the lateness of previous, after which late rows go to the output late"
     return "say stream(..., retracting=False) if none of its rows has a retraction that is true"
 
 

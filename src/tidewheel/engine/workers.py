@@ -26,7 +26,7 @@ _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # as <malloc.h> numbers them
 _LARGE, _SPARE = 32 << 20, 128 << 20  # bytes: the largest block that may be kept, and how much in all
 _settled = False
 _logs: dict[str, tuple[tuple[int, int], Log]] = {}
-_registries: dict[str, tuple[tuple[str, int], TypeRegistry]] = {}
+_registries: dict[str, tuple[tuple[str, str, int], TypeRegistry]] = {}
 
 
 def shared_log(address: str, *, create: bool = False) -> Log:

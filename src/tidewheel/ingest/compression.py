@@ -17,18 +17,99 @@ from tidewheel.errors import MalformedError
 __all__ = ["CutOffError", "compress_for", "read_chunks", "whole_size"]
 
 _CHUNK: Final = 1 << 16
+_LARGEST_STEP: Final = 1 << 20
+"""Bytes that a step of decompression gives at most: a few kilobytes of a file may stand for gigabytes."""
+
+
+_ZSTD_BEGINNING: Final = 8
+"""Bytes that every frame has, and from which the length of its header is known."""
 
 
 class CutOffError(MalformedError):
     """A file that ends in the middle of a piece: it was copied while it was written, or its writer died."""
 
 
-class _Decompressor(Protocol):
+class _Piece(Protocol):
+    """Decompresses one piece of a file."""
+
     @property
     def eof(self) -> bool: ...
+
     @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /) -> bytes: ...
+    def unused_data(self) -> bytes:
+        """What was given to it beyond its end."""
+
+    def decompress(self, data: bytes, /) -> Iterator[bytes]:
+        """What the next bytes of the file stand for, in steps of bounded size."""
+
+
+class _GzipMember:
+    def __init__(self) -> None:
+        self._stream = zlib.decompressobj(wbits=31)
+
+    @property
+    def eof(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._stream.unused_data
+
+    def decompress(self, data: bytes, /) -> Iterator[bytes]:
+        while True:
+            step = self._stream.decompress(data, _LARGEST_STEP)
+            yield step
+            data = self._stream.unconsumed_tail
+            # A full step may have left more inside the stream even if all of the input is taken.
+            if self._stream.eof or (not data and len(step) < _LARGEST_STEP):
+                return
+
+
+class _ZstdFrame:
+    """The library gives at once all that its input stands for, but a block stands for 128 KiB at most. So it is given
+    the frame part by part: the header, each block, the checksum."""
+
+    def __init__(self) -> None:
+        self._stream = zstandard.ZstdDecompressor().decompressobj()
+        self._waiting = b""
+        self._part_size: Callable[[], int | None] = self._header_size
+        self._checksum = 0
+
+    @property
+    def eof(self) -> bool:
+        return self._stream.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._stream.unused_data + self._waiting
+
+    def decompress(self, data: bytes, /) -> Iterator[bytes]:
+        self._waiting += data
+        while not self.eof:
+            part_size = self._part_size
+            size = part_size()
+            if size is None or len(self._waiting) < size:
+                self._part_size = part_size
+                return
+            part, self._waiting = self._waiting[:size], self._waiting[size:]
+            yield self._stream.decompress(part)
+
+    def _header_size(self) -> int | None:
+        if len(self._waiting) < _ZSTD_BEGINNING:
+            return None
+        if self._waiting[1:4] == b"\x2a\x4d\x18":  # a frame that is to be skipped stands for nothing
+            self._part_size = lambda: len(self._waiting) or None
+            return 8
+        self._part_size = self._block_size
+        self._checksum = 4 if self._waiting[4] & 0b100 else 0
+        return zstandard.frame_header_size(self._waiting)
+
+    def _block_size(self) -> int | None:
+        if len(self._waiting) < 3:
+            return None
+        header = int.from_bytes(self._waiting[:3], "little")
+        last, repeated, size = header & 1, header >> 1 & 0b11 == 1, header >> 3
+        return 3 + (1 if repeated else size) + (self._checksum if last else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +117,7 @@ class _Compression:
     name: str
     magic: bytes
     compress: Callable[[bytes], bytes]
-    decompressor: Callable[[], _Decompressor]
+    piece: Callable[[], _Piece]
 
 
 _COMPRESSIONS: Final = {
@@ -44,13 +125,13 @@ _COMPRESSIONS: Final = {
         name="gzip",
         magic=b"\x1f\x8b",
         compress=lambda data: gzip.compress(data, compresslevel=6, mtime=0),
-        decompressor=lambda: zlib.decompressobj(wbits=31),
+        piece=_GzipMember,
     ),
     ".zst": _Compression(
         name="zstd",
         magic=b"\x28\xb5\x2f\xfd",
         compress=lambda data: zstandard.ZstdCompressor(level=6, write_checksum=True).compress(data),
-        decompressor=lambda: zstandard.ZstdDecompressor().decompressobj(),
+        piece=_ZstdFrame,
     ),
 }
 
@@ -116,12 +197,14 @@ def _read_plain(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 def _read_compressed(file: BinaryIO, compression: _Compression) -> Iterator[tuple[bytes, int]]:
     position = whole = 0
-    piece: _Decompressor | None = None
+    piece: _Piece | None = None
     while chunk := file.read(_CHUNK):
         while chunk:
-            piece = piece or compression.decompressor()
+            piece = piece or compression.piece()
             try:
-                data = piece.decompress(chunk)
+                for data in piece.decompress(chunk):
+                    if data:
+                        yield data, whole
             except (zlib.error, zstandard.ZstdError) as error:
                 raise MalformedError(f"damaged {compression.name} data after byte {whole}: {error}") from None
             rest = piece.unused_data if piece.eof else b""
@@ -129,6 +212,6 @@ def _read_compressed(file: BinaryIO, compression: _Compression) -> Iterator[tupl
             chunk = rest
             if piece.eof:
                 piece, whole = None, position
-            yield data, whole
+                yield b"", whole
     if piece is not None:
         raise CutOffError(f"the {compression.name} data is cut off after byte {whole}")

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol, runtime_checkable
 
+from tidewheel.errors import PanicError, TidewheelError, panics_as_errors
 from tidewheel.ingest.message import Message
+from tidewheel.threads import ServiceThread, failure_of, reason_of
 from tidewheel.transport.event_pb2 import IngestReport
 from tidewheel.transport.log import Receipt
 
 __all__ = ["Connector", "Deliver", "Delivered", "run_all"]
 
 _logger = logging.getLogger(__name__)
+_FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,11 @@ class Deliver(Protocol):
 
 @runtime_checkable
 class Connector(Protocol):
-    """Brings messages from somewhere. It acknowledges or forgets a message only when `deliver` has returned."""
+    """Brings messages from somewhere. It acknowledges or forgets a message only when `deliver` has returned.
+
+    One that has an attribute `resumes`, which is true, may be run again after a failure: what it has not acknowledged
+    comes again, and nothing else does.
+    """
 
     @property
     def name(self) -> str:
@@ -59,26 +68,51 @@ class Connector(Protocol):
         """Bring messages until there are no more or `stop` is set, then deliver what was received and return."""
 
 
-def run_all(pairs: Iterable[tuple[Connector, Deliver]], stop: threading.Event) -> list[tuple[Connector, Exception]]:
+def run_all(
+    pairs: Iterable[tuple[Connector, Deliver]],
+    stop: threading.Event,
+    *,
+    on_failure: Callable[[Connector, Exception], object] = lambda connector, failure: None,
+) -> list[tuple[Connector, Exception]]:
     """Run connectors side by side, each with its own pipeline, until all have ended; set `stop` to end them.
 
-    A connector that fails is reported (logged) at once and the others go on: one broken source must not cost the
-    data of the rest. The failures are returned, so that the caller can exit with them.
+    A connector that fails is reported (logged, and to `on_failure`) at once and the others go on: one broken source
+    must not cost the data of the rest. If nobody foresaw the failure and the connector resumes, it is run again after
+    a while. The last failure of each is returned, so that the caller can exit with it.
     """
-    failures: list[tuple[Connector, Exception]] = []
+    failures: dict[int, tuple[Connector, Exception]] = {}
 
     def run(connector: Connector, deliver: Deliver) -> None:
-        try:
-            connector.run(deliver, stop)
-        except Exception as error:
-            failures.append((connector, error))
-            _logger.error("connector %s stopped: %s", connector.name, error)
+        wait = _FIRST_WAIT
+        while True:
+            began = time.monotonic()
+            try:
+                with panics_as_errors():
+                    connector.run(deliver, stop)
+                return
+            except BaseException as error:
+                failure = failure_of(error, of=f"connector {connector.name}")
+            failures[id(connector)] = connector, failure
+            on_failure(connector, failure)
+            foreseen = isinstance(failure, TidewheelError) and not isinstance(failure, PanicError)
+            if foreseen or stop.is_set() or not getattr(connector, "resumes", False):
+                _logger.error("connector %s stopped: %s", connector.name, reason_of(failure), exc_info=failure)
+                return
+            if time.monotonic() - began > _LONGEST_WAIT:
+                wait = _FIRST_WAIT
+            told = "connector %s stopped: %s; it is started again in %g s"
+            _logger.error(told, connector.name, reason_of(failure), wait, exc_info=failure)
+            if stop.wait(wait):
+                return
+            wait = min(2 * wait, _LONGEST_WAIT)
 
-    threads = [threading.Thread(target=run, args=pair, name=f"connector {pair[0].name}", daemon=True) for pair in pairs]
+    threads = [ServiceThread(partial(run, *pair), name=f"connector {pair[0].name}") for pair in pairs]
     for thread in threads:
         thread.start()
     for thread in threads:
         # A join without a limit would hold back Ctrl-C until the connector ends.
         while thread.is_alive():
             thread.join(timeout=0.2)
-    return failures
+        if thread.failure is not None:  # of what is around the connector
+            raise thread.failure
+    return list(failures.values())

@@ -14,7 +14,10 @@ from tidewheel.ingest.message import Message
 from tidewheel.ingest.recording import BadLine, read_line
 from tidewheel.model.time import EARLIEST, LATEST, Instant
 
-__all__ = ["Gunzip", "TooLargeError", "parse_json_lines", "parse_protobuf"]
+__all__ = ["MAX_MESSAGES", "Gunzip", "TooLargeError", "parse_json_lines", "parse_protobuf"]
+
+MAX_MESSAGES = 20_000
+"""Messages in a body, unless told: an empty one takes a byte there, and a thousand as a dead letter."""
 
 
 class TooLargeError(MalformedError):
@@ -63,13 +66,17 @@ class Gunzip:
             raise MalformedError("not gzip: it is cut off")
 
 
-def parse_json_lines(body: bytes, *, max_message: int, received_at: Instant) -> list[Message]:
+def parse_json_lines(
+    body: bytes, *, max_message: int, received_at: Instant, max_messages: int = MAX_MESSAGES
+) -> list[Message]:
     """The messages of JSON lines as in recordings; those without a time of arrival get `received_at`.
 
     >>> parse_json_lines(b'{"topic": "a", "payload": {"x": 1}}', max_message=100, received_at=5)
     [Message(topic='a', payload=b'{"x": 1}', received_at=5)]
     """
     messages = []
+    if body.count(b"\n") >= max_messages + body.endswith(b"\n"):  # before they are made: empty ones take memory as well
+        raise TooLargeError(_too_many("lines", max_messages))
     for number, line in enumerate(body.split(b"\n"), 1):
         if not line or line.isspace():
             continue
@@ -84,11 +91,15 @@ def parse_json_lines(body: bytes, *, max_message: int, received_at: Instant) -> 
     return messages
 
 
-def parse_protobuf(body: bytes, *, max_message: int, received_at: Instant) -> list[Message]:
+def parse_protobuf(
+    body: bytes, *, max_message: int, received_at: Instant, max_messages: int = MAX_MESSAGES
+) -> list[Message]:
     """The messages of `RawMessage`s, each after its length; those without a time of arrival get `received_at`."""
     messages: list[Message] = []
     stream = io.BytesIO(body)
     while stream.tell() < len(body):
+        if len(messages) == max_messages:
+            raise TooLargeError(_too_many("messages", max_messages))
         place = f"message {len(messages) + 1}, at byte {stream.tell()}"
         begin = stream.tell()
         try:
@@ -102,3 +113,10 @@ def parse_protobuf(body: bytes, *, max_message: int, received_at: Instant) -> li
             raise MalformedError(f"{place}: received_at must be microseconds since 1970 up to the year 9999, got {at}")
         messages.append(Message(raw.topic, raw.payload, at))
     return messages
+
+
+def _too_many(what: str, most: int) -> str:
+    return (
+        f"the body has more than {most} {what}; send fewer in a request, or let the server take more "
+        "(--max-messages, max_messages)"
+    )

@@ -5,78 +5,64 @@ ingest.proto, each after its length as a varint), also with `Content-Encoding: g
 nothing; its answer counts what became of the messages, and those a processor refused are dead letters, not errors:
 
     200  the log has them            400  cannot be taken apart; the place is told, nothing was appended
-    401  without the token           408  the body took too long
-    409  this sequence number was used for something else (see below)
-    413  body or message too large   415  neither of the two content types, or an unknown encoding
-    429  too many requests wait      503  the log cannot be written: both with Retry-After
+    401  without the token           403  asked by a page of another site
+    408  the request took too long   409  this sequence number was used for something else (see below)
+    413  body or message too large, or too many messages
+    415  neither of the two content types, or an unknown encoding
+    421  another name for this machine than it knows
+    429  too many requests wait, or too many producers are remembered
+    503  the log cannot be written: as 429 with Retry-After
 
 A client that must not write twice names itself (`Tidewheel-Producer: any-name`) and numbers its requests, rising, one
 at a time (`Tidewheel-Sequence: 7`). It repeats a request whose answer it did not get, unchanged; if the log had it, the
-answer says `"duplicate": true`. What it sent last is kept in the log, with the messages, for the producers that wrote
-last (`max_producers` of them) under each source.
+answer says `"duplicate": true`. What it sent last is kept in the log, with the messages (see `http_producers`).
 
-`GET /v1/report` gives the totals, `GET /healthz` whether the last delivery succeeded.
+`GET /v1/report` gives the totals, `GET /healthz` whether the last delivery succeeded and how old the one at hand is.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import logging
 import queue
-import re
 import socket
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from tidewheel.errors import DefinitionError, FencedError, LogError, MalformedError, SetupError
 from tidewheel.ingest.connector import Deliver
-from tidewheel.ingest.framing import Gunzip, TooLargeError, parse_json_lines, parse_protobuf
-from tidewheel.ingest.ingest_pb2 import HttpState
+from tidewheel.ingest.framing import MAX_MESSAGES, Gunzip, TooLargeError, parse_json_lines, parse_protobuf
+from tidewheel.ingest.http_producers import Producers, RefusedError, Turn, parse_turn
 from tidewheel.model.time import Duration, duration, now
+from tidewheel.threads import ServiceThread
 
 try:
-    import uvicorn
     from starlette.applications import Starlette
+    from starlette.middleware.cors import CORSMiddleware
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse
     from starlette.routing import Route
+
+    from tidewheel.ingest.http_connections import ConnectionLimits, Connections
+    from tidewheel.ingest.http_guard import Guard, GuardedApp, is_loopback
+    from tidewheel.ingest.http_server import HttpServer, listen
 except ImportError as error:
     raise SetupError(
-        "HTTP needs the packages starlette and uvicorn; get them with: pip install 'tidewheel[serve]'"
+        "HTTP needs the packages starlette, uvicorn and websockets; get them with: pip install 'tidewheel[serve]'"
     ) from error
 
 __all__ = ["HttpConnector"]
 
 _logger = logging.getLogger(__name__)
 _PARSERS = {"application/x-ndjson": parse_json_lines, "application/x-protobuf": parse_protobuf}
-_PRODUCER = re.compile(r"[\x21-\x7e]{1,100}")
-_HIGHEST_SEQUENCE = 2**63 - 1
+_HEALTH = "/healthz"
 _POLL_SECONDS = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    status: int
-    content: Mapping[str, Any]
-    retry_after: int | None = None
-
-    def response(self) -> JSONResponse:
-        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
-        return JSONResponse(dict(self.content), self.status, headers=headers)
-
-
-class _RefusedError(Exception):
-    """A request that is answered without being delivered."""
-
-    def __init__(self, status: int, reason: str, *, retry_after: int | None = None, **more: Any) -> None:
-        super().__init__(reason)
-        self.answer = _Answer(status, {"error": reason, **more}, retry_after)
+_BODIES = 4
+"""All bodies that are read or wait take at most so many times `max_body` of memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +71,38 @@ class _Job:
 
     content_type: str
     body: bytes
+    packed: bool
     producer: tuple[str, int] | None
-    answer: Future[_Answer]
+    answer: Future[JSONResponse]
+
+
+class _Body:
+    """A body that is being read."""
+
+    def __init__(self) -> None:
+        self.task = asyncio.current_task()
+        self.size = 0
+        self.given_up = False
 
 
 class HttpConnector:
     """Takes messages that are posted to a port. See the module for what clients send and are answered.
 
-    Port 0 takes any free port; `port` tells it once `ready` is set. At most `max_waiting` requests are read or wait
-    for the log at a time, each with at most `max_body` bytes (also when decompressed) and messages of at most
-    `max_message` bytes; a body must have come within `body_timeout`. With a `token` only those are answered who bring
-    it (`Authorization: Bearer TOKEN`); `/healthz` needs none.
+    Port 0 takes any free port; `port` tells it once `ready` is set. At most `max_waiting` requests wait for the log at
+    a time, each with at most `max_body` bytes (also when decompressed) and `max_messages` messages of at most
+    `max_message` bytes: one request is one delivery. Headers must have come within `header_timeout`, a body within
+    `body_timeout`. Of `max_connections` connections one address has at most `max_per_address` (half of them unless
+    told); see `http_connections` for what becomes of more.
+
+    With a `token` only those are answered who bring it (`Authorization: Bearer TOKEN`); `/healthz` needs none. Whoever
+    can reach the port can write, so without a token it listens on this machine only, unless `without_token` says that
+    this is wanted. Pages of other sites are refused, and other names for this machine, unless `allow_origins` has them.
+    `/healthz` is unhealthy when a delivery takes longer than `unhealthy_after`.
+
+    It remembers `max_producers` producers; one that has not written for `producer_expiry` may make room for another.
     """
+
+    resumes = True
 
     def __init__(
         self,
@@ -105,28 +111,47 @@ class HttpConnector:
         port: int = 8090,
         max_body: int = 16 << 20,
         max_message: int = 1 << 20,
+        max_messages: int = MAX_MESSAGES,
         max_waiting: int = 32,
-        max_producers: int = 256,
+        max_producers: int = 1_000,
+        producer_expiry: str | timedelta | Duration = "7 d",
+        max_connections: int = 1_000,
+        max_per_address: int | None = None,
+        header_timeout: str | timedelta | Duration = "10 s",
         body_timeout: str | timedelta | Duration = "30 s",
+        unhealthy_after: str | timedelta | Duration = "60 s",
         token: str | None = None,
+        without_token: bool = False,
+        allow_origins: Iterable[str] = (),
     ) -> None:
-        if token == "":
-            raise DefinitionError("the token must not be empty; leave it out, or give one that nobody guesses")
         if not 0 <= port <= 65_535:
             raise DefinitionError(f"port must be from 0 to 65535, got {port}")
-        limits = {"max_body": max_body, "max_message": max_message, "max_waiting": max_waiting}
-        for name, limit in {**limits, "max_producers": max_producers}.items():
+        limits = {"max_body": max_body, "max_message": max_message, "max_messages": max_messages}
+        for name, limit in {**limits, "max_waiting": max_waiting, "max_producers": max_producers}.items():
             if limit < 1:
                 raise DefinitionError(f"{name} must be at least 1, got {limit}")
+        self.guard = Guard(guarded=["/"], health=_HEALTH, token=token, origins=allow_origins, host=host, query=False)
+        if token is None and not without_token and not is_loopback(host):
+            raise DefinitionError(
+                f"whoever can reach {host or 'this machine'} could write to the log: give a token (--token, or "
+                "TIDEWHEEL_INGEST_TOKEN), listen on 127.0.0.1, or say that all may write (--without-token)"
+            )
         self.host = host
         self.port = port
         self.ready = threading.Event()
         self.max_body = max_body
         self.max_message = max_message
+        self.max_messages = max_messages
         self.max_waiting = max_waiting
         self.max_producers = max_producers
-        self.body_timeout = duration(body_timeout, what="body_timeout")
-        self.token = token
+        self.producer_expiry = duration(producer_expiry, what="producer_expiry")
+        self.unhealthy_after = duration(unhealthy_after, what="unhealthy_after")
+        self.limits = ConnectionLimits(
+            connections=max_connections,
+            per_address=max_per_address,
+            header_seconds=duration(header_timeout, what="header_timeout") / 1_000_000,
+            body_seconds=duration(body_timeout, what="body_timeout") / 1_000_000,
+        )
 
     @property
     def name(self) -> str:
@@ -135,14 +160,7 @@ class HttpConnector:
 
     def run(self, deliver: Deliver, stop: threading.Event) -> None:
         """Serve until `stop` is set, then answer what is under way."""
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        try:
-            listener = socket.create_server((self.host, self.port), family=family)
-        except OSError as error:
-            raise SetupError(f"cannot listen at {self.name}: {error.strerror or error}; choose another port") from None
-        with listener:
-            # asyncio sets it only on sockets that name their protocol; without it every answer takes 40 ms.
-            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with listen(self.host, self.port, mend="choose another port") as listener:
             self.port = int(listener.getsockname()[1])
             _Run(self, deliver, listener).run(stop)
 
@@ -155,28 +173,41 @@ class _Run:
         self._deliver = deliver
         self._listener = listener
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
-        self._waiting = 0  # touched by the server's thread only
+        self._waiting = 0  # as what follows up to the blank line, touched by the server's thread only
+        self._held = 0
+        self._bodies: dict[_Body, None] = {}
+
         self._healthy = True
-        self._clients: dict[str, HttpState.Client] | None = None
+        self._began: float | None = None
+        self._producers = Producers(most=connector.max_producers, expiry=connector.producer_expiry)
         routes = [
             Route("/v1/messages", self._messages, methods=["POST"]),
             Route("/v1/report", self._report),
-            Route("/healthz", self._health),
+            Route(_HEALTH, self._health),
         ]
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                Starlette(routes=routes),
-                lifespan="off",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                timeout_graceful_shutdown=60,
-            )
+        guarded = GuardedApp(Starlette(routes=routes), connector.guard)
+        # Around the guard: a browser asks whether a page may bring the token before it brings it.
+        app = CORSMiddleware(
+            guarded,
+            allow_origins=[*connector.guard.origins],
+            allow_methods=["GET", "POST"],
+            allow_headers=[
+                "Authorization",
+                "Content-Type",
+                "Content-Encoding",
+                "Tidewheel-Producer",
+                "Tidewheel-Sequence",
+            ],
+        )
+        self._connections = Connections(connector.limits)
+        self._server = HttpServer(
+            app, connections=self._connections, health=_HEALTH, lifespan="off", timeout_graceful_shutdown=60
         )
 
     def run(self, stop: threading.Event) -> None:
-        thread = threading.Thread(target=self._server.run, args=([self._listener],), name=self._connector.name)
+        thread = ServiceThread(
+            lambda: self._server.run([self._listener]), name=f"the server at {self._connector.name}", daemon=False
+        )
         thread.start()
         self._connector.ready.set()
         _logger.info("%s: listening", self._connector.name)
@@ -192,17 +223,25 @@ class _Run:
         finally:
             self._server.should_exit = True
             self._refuse_until_end(thread)
+        if thread.failure is not None:
+            raise thread.failure
+        if not stop.is_set():
+            raise RuntimeError("the server ended by itself")
 
     def _do(self, job: _Job) -> None:
         if not job.answer.set_running_or_notify_cancel():
             return
+        self._began = time.monotonic()
         try:
-            job.answer.set_result(self._answer(job))
-        except _RefusedError as refused:
-            job.answer.set_result(refused.answer)
+            answer = self._answer(job)
+        except RefusedError as refused:
+            answer = _refusal(refused)
         except BaseException as error:
-            job.answer.set_result(_Answer(503, {"error": f"this server stops: {error}"}, retry_after=5))
+            job.answer.set_result(_refusal(RefusedError(503, f"this server stops: {error}", retry_after=5)))
             raise
+        finally:
+            self._began = None
+        job.answer.set_result(answer)
 
     def _refuse_until_end(self, thread: threading.Thread) -> None:
         """Nobody shall wait for an answer that does not come."""
@@ -212,135 +251,118 @@ class _Run:
             except queue.Empty:
                 continue
             if job.answer.set_running_or_notify_cancel():
-                job.answer.set_result(_Answer(503, {"error": "this server stops"}, retry_after=5))
+                job.answer.set_result(_refusal(RefusedError(503, "this server stops", retry_after=5)))
 
-    def _answer(self, job: _Job) -> _Answer:
+    def _answer(self, job: _Job) -> JSONResponse:
+        """All that takes long is done here, in a thread of its own: the server goes on answering."""
+        connector = self._connector
         try:
-            messages = _PARSERS[job.content_type](job.body, max_message=self._connector.max_message, received_at=now())
+            body = _opened(job.body, limit=connector.max_body) if job.packed else job.body
+            messages = _PARSERS[job.content_type](
+                body, max_message=connector.max_message, max_messages=connector.max_messages, received_at=now()
+            )
         except TooLargeError as error:
-            raise _RefusedError(413, str(error)) from None
+            raise RefusedError(413, str(error)) from None
         except MalformedError as error:
-            raise _RefusedError(400, str(error)) from None
+            raise RefusedError(400, str(error)) from None
+        turn = None if job.producer is None else Turn.of(*job.producer, body, job.content_type)
         try:
-            if self._clients is None:
-                kept = HttpState.FromString(self._deliver.state)
-                self._clients = {client.name: client for client in kept.clients}
-            repeated = self._is_repeated(job, self._clients)
+            if not self._producers.known:
+                self._producers.load(self._deliver.state)
+            repeated = turn is not None and self._producers.is_repeated(turn)
             delivered = self._deliver(
                 [] if repeated else messages,
                 repeated=len(messages) if repeated else 0,
-                state=None if repeated or job.producer is None else self._noted(job, self._clients),
+                state=None if repeated or turn is None else self._producers.note(turn),
             )
         except FencedError:
             raise
         except (LogError, OSError) as error:
             self._healthy = False
-            self._clients = None  # whether the log has it is not known: the log is asked the next time
-            _logger.error("%s: a request could not be delivered: %s", self._connector.name, error)
-            raise _RefusedError(503, f"the log cannot be written: {error}", retry_after=5) from None
+            self._producers.forget()  # whether the log has it is not known: the log is asked the next time
+            _logger.error("%s: a request could not be delivered: %s", connector.name, error)
+            raise RefusedError(503, f"the log cannot be written: {error}", retry_after=5) from None
         self._healthy = True
-        return _Answer(
-            200,
+        return JSONResponse(
             {
                 "received": 0 if repeated else len(messages),
-                "topics": delivered.topics,
-                "filtered": delivered.filtered,
-                "dead": delivered.dead,
+                "topics": dict(delivered.topics),
+                "filtered": dict(delivered.filtered),
+                "dead": dict(delivered.dead),
                 "duplicate": repeated,
-            },
+            }
         )
-
-    @staticmethod
-    def _is_repeated(job: _Job, clients: Mapping[str, HttpState.Client]) -> bool:
-        if job.producer is None or job.producer[0] not in clients:
-            return False
-        name, sequence = job.producer
-        last = clients[name]
-        if sequence > last.sequence:
-            return False
-        if sequence == last.sequence and _digest(job) == last.digest:
-            return True
-        raise _RefusedError(
-            409,
-            f"producer {name} has used sequence number {last.sequence} already, and this is not that request again; "
-            "send one request at a time, with rising numbers",
-            last_sequence=last.sequence,
-        )
-
-    def _noted(self, job: _Job, clients: dict[str, HttpState.Client]) -> bytes:
-        assert job.producer is not None
-        name, sequence = job.producer
-        clients.pop(name, None)
-        clients[name] = HttpState.Client(name=name, sequence=sequence, digest=_digest(job))
-        while len(clients) > self._connector.max_producers:
-            del clients[next(iter(clients))]
-        return HttpState(clients=clients.values()).SerializeToString()
-
-    def _stranger(self, request: Request) -> JSONResponse | None:
-        """The answer to a request that does not bring the token."""
-        token = self._connector.token
-        given = request.headers.get("authorization", "").encode(errors="replace")
-        if token is None or hmac.compare_digest(given, f"Bearer {token}".encode()):
-            return None
-        told = {"error": "this server wants a token: Authorization: Bearer TOKEN"}
-        return JSONResponse(told, 401, headers={"WWW-Authenticate": "Bearer"})
 
     async def _messages(self, request: Request) -> JSONResponse:
-        stranger = self._stranger(request)
-        if stranger is not None:
-            return stranger
-        if self._waiting >= self._connector.max_waiting:
-            return _Answer(429, {"error": f"{self._waiting} requests wait already"}, retry_after=1).response()
-        self._waiting += 1
+        body = _Body()
         try:
-            job = await self._job(request)
-            self._jobs.put(job)
-            return (await asyncio.wrap_future(job.answer)).response()
-        except _RefusedError as refused:
-            return refused.answer.response()
+            job = await self._job(request, body)
+            if self._waiting >= self._connector.max_waiting:
+                raise RefusedError(429, f"{self._waiting} requests wait already", retry_after=1)
+            self._waiting += 1
+            try:
+                self._jobs.put(job)
+                return await asyncio.wrap_future(job.answer)
+            finally:
+                self._waiting -= 1
+        except RefusedError as refused:
+            return _refusal(refused)
         finally:
-            self._waiting -= 1
+            self._bodies.pop(body, None)
+            self._held -= body.size
 
-    async def _job(self, request: Request) -> _Job:
+    async def _job(self, request: Request, body: _Body) -> _Job:
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if content_type not in _PARSERS:
-            raise _RefusedError(415, f"Content-Type must be {' or '.join(_PARSERS)}, got {content_type or 'none'}")
+            raise RefusedError(415, f"Content-Type must be {' or '.join(_PARSERS)}, got {content_type or 'none'}")
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip"):
-            raise _RefusedError(415, f"Content-Encoding must be gzip or none, got {encoding}")
-        producer = _producer(request.headers)
-        seconds = self._connector.body_timeout / 1_000_000
-        try:
-            body = await asyncio.wait_for(self._body(request, gunzip=encoding == "gzip"), seconds)
-        except (asyncio.TimeoutError, ClientDisconnect):
-            raise _RefusedError(408, f"the body has not come within {seconds:g} s") from None
-        except TooLargeError as error:
-            raise _RefusedError(413, str(error)) from None
-        except MalformedError as error:
-            raise _RefusedError(400, str(error)) from None
-        return _Job(content_type, body, producer, Future())
-
-    async def _body(self, request: Request, *, gunzip: bool) -> bytes:
+            raise RefusedError(415, f"Content-Encoding must be gzip or none, got {encoding}")
+        producer = parse_turn(request.headers)
         limit = self._connector.max_body
         announced = request.headers.get("content-length", "0")
-        if announced.isdigit() and int(announced) > limit:
-            raise TooLargeError(f"the body has {announced} bytes, at most {limit} are taken")
-        opener = Gunzip(limit=limit)
+        if int(announced) > limit:
+            raise RefusedError(413, f"the body has {announced} bytes, at most {limit} are taken")
+        self._bodies[body] = None
+        try:
+            content = await self._read(request, body, limit)
+        except ClientDisconnect:
+            raise RefusedError(408, "the body has not come") from None
+        except asyncio.CancelledError:
+            if not body.given_up:
+                raise
+            raise RefusedError(429, "others need the room, and this body was slow to come", retry_after=1) from None
+        del self._bodies[body]
+        return _Job(content_type, content, encoding == "gzip", producer, Future())
+
+    async def _read(self, request: Request, body: _Body, limit: int) -> bytes:
         parts = []
-        size = 0
         async for chunk in request.stream():
-            size += len(chunk)
-            if size > limit:
-                raise TooLargeError(f"the body has more than {limit} bytes")
-            parts.append(opener.feed(chunk) if gunzip else chunk)
-        if gunzip:
-            opener.end()
+            if body.size + len(chunk) > limit:
+                raise RefusedError(413, f"the body has more than {limit} bytes")
+            body.size += len(chunk)
+            self._held += len(chunk)
+            parts.append(chunk)
+            self._make_room(body)
         return b"".join(parts)
 
-    async def _report(self, request: Request) -> JSONResponse:
-        stranger = self._stranger(request)
-        if stranger is not None:
-            return stranger
+    def _make_room(self, newest: _Body) -> None:
+        """Memory for this body: where it is not enough, the one that has been on its way for longest is given up."""
+        most = _BODIES * self._connector.max_body
+        excess = self._held - most
+        for body in list(self._bodies):
+            if excess <= 0:
+                return
+            if body is newest:
+                continue
+            if not body.given_up and body.task is not None:
+                body.given_up = True
+                body.task.cancel()
+            excess -= body.size
+        if excess > 0:
+            raise RefusedError(429, f"requests of {most} bytes wait already", retry_after=1)
+
+    async def _report(self, _: Request) -> JSONResponse:
         report = self._deliver.report()
         return JSONResponse(
             {
@@ -350,25 +372,34 @@ class _Run:
                 "filtered": dict(report.filtered),
                 "dead": dict(report.dead),
                 "repeated": report.repeated,
+                "producers": self._producers.told(),
             }
         )
 
     async def _health(self, _: Request) -> JSONResponse:
-        return JSONResponse({"healthy": self._healthy}, 200 if self._healthy else 503)
+        began = self._began
+        age = 0.0 if began is None else time.monotonic() - began
+        reasons = [] if self._healthy else ["the last request could not be written to the log"]
+        most = self._connector.unhealthy_after / 1_000_000
+        if age > most:
+            reasons.append(f"the delivery at hand has taken longer than {most:g} s")
+        content = {
+            "healthy": not reasons,
+            "reasons": reasons,
+            "delivering_seconds": round(age, 3),
+            "waiting": self._waiting,
+            "connections": len(self._connections),
+        }
+        return JSONResponse(content, 503 if reasons else 200)
 
 
-def _digest(job: _Job) -> bytes:
-    return hashlib.blake2b(job.body, digest_size=16, key=job.content_type.encode()).digest()
+def _refusal(refused: RefusedError) -> JSONResponse:
+    headers = {} if refused.retry_after is None else {"Retry-After": str(refused.retry_after)}
+    return JSONResponse({"error": str(refused), **refused.more}, refused.status, headers=headers)
 
 
-def _producer(headers: Mapping[str, str]) -> tuple[str, int] | None:
-    name, sequence = headers.get("tidewheel-producer"), headers.get("tidewheel-sequence")
-    if name is None and sequence is None:
-        return None
-    if name is None or sequence is None:
-        raise _RefusedError(400, "Tidewheel-Producer and Tidewheel-Sequence belong together; send both or none")
-    if not _PRODUCER.fullmatch(name):
-        raise _RefusedError(400, "Tidewheel-Producer must be 1 to 100 visible ASCII characters without spaces")
-    if not re.fullmatch(r"[0-9]{1,19}", sequence) or int(sequence) > _HIGHEST_SEQUENCE:
-        raise _RefusedError(400, f"Tidewheel-Sequence must be a number from 0 to {_HIGHEST_SEQUENCE}, got {sequence!r}")
-    return name, int(sequence)
+def _opened(body: bytes, *, limit: int) -> bytes:
+    opener = Gunzip(limit=limit)
+    content = opener.feed(body)
+    opener.end()
+    return content

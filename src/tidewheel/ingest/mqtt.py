@@ -61,6 +61,8 @@ class MqttConnector:
     or `linger` after the first of them came.
     """
 
+    resumes = True
+
     def __init__(
         self,
         broker: Broker,

@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from tidewheel.errors import DefinitionError, FencedError, LogError
+from tidewheel.errors import DefinitionError, FencedError, LogError, panics_as_errors
 from tidewheel.ingest.connector import Delivered
 from tidewheel.ingest.ingest_pb2 import PipelineState
 from tidewheel.ingest.message import Message
@@ -160,7 +160,8 @@ class Pipeline:
         if not messages:
             return Processed()
         try:
-            processed = self._processor.process(messages)
+            with panics_as_errors():
+                processed = self._processor.process(messages)
             problem = self._problem(processed, len(messages))
         except Exception as error:
             problem = f"it raised {type(error).__name__}: {error}"

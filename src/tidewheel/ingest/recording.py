@@ -25,6 +25,12 @@ from tidewheel.model.time import Instant, instant, moment
 
 __all__ = ["BadLine", "Recorded", "encode_line", "read_line", "read_recording"]
 
+_LONGEST: Final = 32 << 20
+"""Bytes of a line that is still read: more than any message that a broker takes as it is usually set up."""
+_ENDLESS: Final = 1 << 30
+"""Bytes of a line after which the rest of the recording is given up: it may never end."""
+_SHOWN: Final = 1 << 16
+"""Bytes that a dead letter keeps of a line that is too long."""
 _DEEPEST: Final = 100  # brackets in a payload that is still taken over as it is: readers may have a limit
 
 
@@ -73,22 +79,56 @@ _SYNTAX: Final = Decoder(Raw)
 
 def read_recording(path: str | os.PathLike[str]) -> Iterator[Recorded | BadLine]:
     """The messages of a recording, one after the other, whatever its compression; what cannot be read is among them as
-    `BadLine`. A recording that is cut off gives all that is whole, then a `BadLine` that says so."""
+    `BadLine`. A recording that is cut off gives all that is whole, then a `BadLine` that says so. Memory is bounded: of
+    a line that is too long only the beginning is kept."""
     name = Path(path).name
-    number, rest = 1, b""
+    number, line = 1, _Growing()
     with open(path, "rb") as file:
         try:
             for chunk, _ in read_chunks(file):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    if line and not line.isspace():
-                        yield read_line(line, f"{name}:{number}")
+                *ends, rest = chunk.split(b"\n")
+                for end in ends:
+                    line.add(end)
+                    if (found := line.read(f"{name}:{number}")) is not None:
+                        yield found
+                    line = _Growing()
                     number += 1
+                line.add(rest)
         except (MalformedError, OSError) as error:
-            yield BadLine(f"{name}:{number}", f"the recording ends here: {error}", rest)
+            yield BadLine(f"{name}:{number}", f"the recording ends here: {error}", line.beginning)
             return
-    if rest and not rest.isspace():
-        yield read_line(rest, f"{name}:{number}")
+    if (found := line.read(f"{name}:{number}")) is not None:
+        yield found
+
+
+class _Growing:
+    """A line that comes in parts. Of one that is too long only the beginning is kept."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size > _ENDLESS:
+            raise MalformedError(f"a line is longer than {_ENDLESS >> 30} GiB")
+        if self._size <= _LONGEST:
+            if part:
+                self._parts.append(part)
+        elif len(self._parts) != 1 or len(self._parts[0]) > _SHOWN:
+            self._parts = [b"".join([*self._parts, part[:_SHOWN]])[:_SHOWN]]
+
+    @property
+    def beginning(self) -> bytes:
+        return b"".join(self._parts)
+
+    def read(self, place: str) -> Recorded | BadLine | None:
+        """What is in it; None if it is blank."""
+        line = self.beginning
+        if self._size > _LONGEST:
+            reason = f"a line of {self._size:,} bytes; at most {_LONGEST:,} are read"
+            return BadLine(place, f"not a line of a recording: {reason}", line)
+        return read_line(line, place) if line and not line.isspace() else None
 
 
 def encode_line(message: Message) -> bytes:

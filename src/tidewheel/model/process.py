@@ -9,6 +9,8 @@ When things happen, for each key by itself:
   event or the watermark that shows it. What comes after starts anew. A timer beyond that moment goes with the state.
 - Processing timers are due when the batch's clock reaches them; they are handled last in a batch.
 - A timer lies ahead: what the function leaves set at or before the moment it was called for is cleared.
+- With a `lateness`, events up to that far behind the watermark are released as well, in the batch that brings them. The
+  function takes back what they make wrong: such results have `retraction` set.
 
 None of this, but for processing timers, depends on how the events were cut into batches. That also asks something of
 the function: events of a key handed in together must give what they give when handed in one after the other.
@@ -140,6 +142,7 @@ class Process:
 
     `output` is the schema of the results; without it, it is found by calling the function with empty frames.
     With `streams`, results have a column `stream` that names the output of each row; null is the results themselves.
+    With a `lateness` they have a boolean column `retraction`.
 
     >>> def totals(events, state, clock):
     ...     sums = events.group_by("shop", maintain_order=True).agg(pl.col("event_time").last(), pl.col("paid").sum())
@@ -157,6 +160,7 @@ class Process:
     output: Mapping[str, DataType] | None = field(default=None, kw_only=True)
     streams: tuple[str, ...] = field(default=(), kw_only=True)
     time: str = field(default="event_time", kw_only=True)
+    lateness: Duration = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
@@ -176,6 +180,11 @@ class Process:
                 )
         if self.output is not None:
             put(self, "output", {name: _column(name, kind, self.name) for name, kind in self.output.items()})
+        if self.lateness < 0 or (self.lateness and (self.timers or self.processing_timers)):
+            raise DefinitionError(
+                f"{self.name}: lateness must not be negative, nor be there beside timers, which late events would be "
+                f"behind; got {format_duration(self.lateness)}"
+            )
         self._check_names()
 
     def _check_names(self) -> None:
@@ -201,6 +210,11 @@ class Process:
     def key_columns(self) -> tuple[str, ...]:
         """The names of the key columns."""
         return (self.keys,) if isinstance(self.keys, str) else self.keys
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether a result may be taken back."""
+        return self.lateness > 0
 
     @property
     def lifetime(self) -> Duration:
@@ -232,6 +246,8 @@ class Process:
             parts.append(f"streams={self.streams!r}")
         if self.time != "event_time":
             parts.append(f"time={self.time!r}")
+        if self.lateness:
+            parts.append(f"lateness={format_duration(self.lateness)!r}")
         return f"Process({', '.join(parts)})"
 
 

@@ -78,6 +78,11 @@ def bind(process: Process, schema: Mapping[str, DataType]) -> BoundProcess:
     for name in needed:
         if name not in output:
             raise DefinitionError(f"{process.name}: results need a column {name!r}, they have {list(output)}")
+    if process.lateness and output.get("retraction") != pl.Boolean:
+        raise DefinitionError(
+            f"{process.name}: events may come late, so results need a boolean column 'retraction' that says which take "
+            f"back earlier ones; they have {list(output)}"
+        )
     types = {name: kind for name, kind in output.items() if isinstance(kind, pl.DataType)}
     return BoundProcess(process, events, state, types)
 

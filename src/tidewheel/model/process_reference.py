@@ -36,7 +36,7 @@ class ProcessReference:
         late = []
         for row in rows.to_dicts() if rows is not None else []:
             time = row["__time"]
-            reason, by = verdict(time, before)
+            reason, by = verdict(time, before, lateness=self.process.lateness)
             if reason is None:
                 self.pending.append((time, {name: value for name, value in row.items() if name != "__time"}))
             else:
@@ -69,7 +69,7 @@ class ProcessReference:
                     self._forget(key)
                 self._call(key, [row | {self.process.time: time}], clock, due=[])
                 if key in self.state:
-                    self.last[key] = time
+                    self.last[key] = max(time, self.last.get(key, time))
                 self._clear(key, self.process.timers, time)
             else:
                 break

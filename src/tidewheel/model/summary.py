@@ -31,6 +31,8 @@ class Summary:
     untimed: int = 0
     skew: Mapping[int, int] = field(default_factory=dict)
     punctuations: tuple[Instant, ...] = ()
+    raw_size: int = field(default=0, compare=False)
+    """Bytes of keys and values; 0: not known."""
 
 
 def skew_bins(micros: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:

@@ -298,7 +298,8 @@ def advance(
 
     `state` is what the last call returned ({} at first). `blocks` holds, for every partition of every input, what the
     batch reads of it (perhaps nothing). Partitions in `behind` have more that the batch does not read: they are not
-    idle however long they were silent.
+    idle however long they were silent. The state also names the inputs that are the `slowest`: those that the watermark
+    waits for.
 
     >>> from tidewheel.model.summary import Summary
     >>> block = Summary(1, append_time=5_000_000, min_event_time=4_000_000, max_event_time=4_000_000)
@@ -309,19 +310,21 @@ def advance(
     partitions: dict[str, Any] = {}
     marks: list[Instant | None] = []
     idle_marks: list[Instant] = []
+    awaited: list[str] = []
     for (name, number), summaries in blocks.items():
         strategy = strategies[name]
         if not strategy.takes_part:
             continue
         key = f"{name}/{number}"
-        memory: dict[str, Any] = dict(state.get("inputs", {}).get(key, {"fed": clock}))
+        memory: dict[str, Any] = dict(state.get("inputs", {}).get(key, {"fed": clock, "moved": clock}))
         mark: Instant | None = memory.get("mark")
         if summaries:
             memory["fed"] = clock
             # One by one, since each has its own clock: so it does not matter how they were cut into batches.
             found = [each for summary in summaries if (each := strategy.of(memory, summary)) is not None]
-            if found:
-                mark = memory["mark"] = max(found if mark is None else [mark, *found])
+            if found and (mark is None or max(found) > mark):
+                mark = memory["mark"] = max(found)
+                memory["moved"] = clock
         partitions[key] = memory
         silent = clock - memory["fed"]
         if strategy.idle is not None and silent >= strategy.idle and (name, number) not in behind:
@@ -329,6 +332,7 @@ def advance(
                 idle_marks.append(mark + silent)
         else:
             marks.append(mark)
+            awaited.append(key)
     common: Instant | None = None
     if marks:
         common = None if None in marks else min(mark for mark in marks if mark is not None)
@@ -337,4 +341,6 @@ def advance(
     before: Instant | None = state.get("watermark")
     if before is not None:
         common = before if common is None else max(before, common)
-    return {"inputs": partitions, "watermark": common}, common
+    least = None if None in marks else min((mark for mark in marks if mark is not None), default=None)
+    slowest = [key for key, mark in zip(awaited, marks, strict=True) if mark == least]
+    return {"inputs": partitions, "watermark": common, "slowest": slowest}, common

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,8 +17,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from tidewheel.errors import DefinitionError
+from tidewheel.ingest.http_connections import Connections
+from tidewheel.ingest.http_guard import Guard
 from tidewheel.model.time import Instant
 from tidewheel.serve.feed import Feed
 from tidewheel.serve.frame import joined
@@ -30,15 +34,20 @@ from tidewheel.serve.openapi import openapi
 from tidewheel.serve.prometheus import exposition
 from tidewheel.serve.requests import parse_millis, parse_names, parse_query
 from tidewheel.serve.rewind import view_at
-from tidewheel.serve.security import Guard
 from tidewheel.serve.subscription import Subscription
 from tidewheel.transport.log import Log
 
 __all__ = ["Api", "Background", "json_response"]
 
+_Found: TypeAlias = tuple[Mapping[str, Sequence[Item]], Mapping[str, Mapping[str, int]]]
+"""The items of each layer, and which layers do not show all their keys."""
+
 _LAND = "Land and water © OpenStreetMap contributors (ODbL)"
-_REWINDS = 2
-"""Rewound views that are made at a time: each reads the log."""
+_AT_ONCE = 2
+"""Answers that are made at a time: each takes turns with the event loop, which must not wait for many."""
+_IN_LINE = 64
+"""Answers that may wait to be made."""
+_PIECE = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,46 @@ def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | 
     return Response(body, status, {"cache-control": "no-store", **(headers or {})}, "application/json")
 
 
+class _Pieces(Response):
+    """A large body that is handed to the connection bit by bit, as the client takes it, within a budget."""
+
+    def __init__(self, body: bytes, media_type: str, budget: _Budget) -> None:
+        super().__init__(body, 200, {"cache-control": "no-store"}, media_type)
+        self._budget = budget
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        with self._budget.of(len(self.body)):
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            body = memoryview(self.body)
+            for begin in range(0, len(body) or 1, _PIECE):
+                piece = bytes(body[begin : begin + _PIECE])
+                more = begin + _PIECE < len(body)
+                await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+
+class _Budget:
+    """Bytes of answers that are on their way."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken = 0
+
+    def check(self, size: int) -> None:
+        """Is there room for so many more? One answer always has it."""
+        if self._taken and self._taken + size > self._most:
+            raise HTTPException(503, "too many large answers are on their way; try again", {"retry-after": "2"})
+
+    @contextmanager
+    def of(self, size: int) -> Iterator[None]:
+        """So many are on their way until the block ends."""
+        self._taken += size
+        try:
+            yield
+        finally:
+            self._taken -= size
+
+
 class Api:
     """The handlers, with what they look at."""
 
@@ -83,6 +132,7 @@ class Api:
         limits: Limits,
         guard: Guard,
         background: Background,
+        connections: Connections,
         clock: Callable[[], Instant],
     ) -> None:
         self._log = log
@@ -90,10 +140,13 @@ class Api:
         self._hub = hub
         self._limits = limits
         self._guard = guard
+        self._connections = connections
         self._clock = clock
         self._background = encode(background.description())
         self._openapi = encode(openapi())
-        self._rewinding = asyncio.Semaphore(_REWINDS)
+        self._making = asyncio.Semaphore(_AT_ONCE)
+        self._in_line = 0
+        self._budget = _Budget(limits.answer_bytes)
 
     def routes(self) -> list[BaseRoute]:
         """Where each is found."""
@@ -129,15 +182,19 @@ class Api:
     async def geojson(self, request: Request) -> Response:
         """The same of one layer as a FeatureCollection."""
         layer = self._layer(request.path_params["name"])
-        now, at, found = await self._items(request, [layer.name])
-        items = [decode_item(item.raw) for item in found.get(layer.name, [])]
-        content = {
-            "type": "FeatureCollection",
-            "now": now // 1_000,
-            "at": at // 1_000,
-            "features": await run_in_threadpool(_features, items),
-        }
-        return Response(encode(content), 200, {"cache-control": "no-store"}, "application/geo+json")
+        now, at, find = self._finder(request, [layer.name])
+
+        def make() -> bytes:
+            items = [decode_item(item.raw) for item in find()[0].get(layer.name, [])]
+            content = {
+                "type": "FeatureCollection",
+                "now": now // 1_000,
+                "at": at // 1_000,
+                "features": _features(items),
+            }
+            return encode(content)
+
+        return await self._made(make, "application/geo+json")
 
     async def history(self, request: Request) -> Response:
         """The results of a key in the last hour."""
@@ -149,22 +206,21 @@ class Api:
         if until is not None:
             until += 999  # times are told in milliseconds: all of this one
 
-        def read() -> list[dict[str, Any]]:
+        def make() -> bytes:
             with self._feed.lock:
                 kept = self._feed.history.of(layer.name)
             rows = kept.of_key(key, since=since, until=until)
             rows = rows.filter(pl.col("@arrival") >= self._clock() - HOUR).tail(self._limits.points)
-            return [_point(layer, row) for row in rows.to_dicts()]
+            return encode({"layer": layer.name, "key": key, "points": [_point(layer, row) for row in rows.to_dicts()]})
 
-        points = await run_in_threadpool(read)
-        return json_response({"layer": layer.name, "key": key, "points": points})
+        return await self._made(make)
 
     async def alerts(self, request: Request) -> Response:
         """The alerts of the last hour, newest first."""
         since = parse_millis(request.query_params.get("since"), what="since")
         chosen = [layer for layer in self._feed.layers.values() if layer.show == "alerts"]
 
-        def read() -> list[dict[str, Any]]:
+        def make() -> bytes:
             found = []
             for layer in chosen:
                 with self._feed.lock:
@@ -175,9 +231,9 @@ class Api:
                 found += [
                     {"layer": layer.name, **described(layer, row, row["@arrival"] + expiry)} for row in rows.to_dicts()
                 ]
-            return sorted(found, key=lambda alert: -alert["t"])[: self._limits.points]
+            return encode({"alerts": sorted(found, key=lambda alert: -alert["t"])[: self._limits.points]})
 
-        return json_response({"alerts": await run_in_threadpool(read)})
+        return await self._made(make)
 
     async def topics(self, _: Request) -> Response:
         """What is in the log."""
@@ -217,33 +273,63 @@ class Api:
 
     async def metrics(self, _: Request) -> Response:
         """For Prometheus."""
-        with self._feed.lock:
-            text = exposition(self._feed, self._hub)
+        text = await run_in_threadpool(self._exposition)
         return Response(text, media_type="text/plain; version=0.0.4")
 
-    async def _view(self, request: Request, names: Sequence[str]) -> Response:
-        now, at, found = await self._items(request, names)
-        return json_response(b'{"now":%d,"at":%d,"layers":%s}' % (now // 1_000, at // 1_000, joined(found)))
+    def _exposition(self) -> str:
+        with self._feed.lock:
+            return exposition(self._feed, self._hub, self._connections)
 
-    async def _items(
-        self, request: Request, names: Sequence[str]
-    ) -> tuple[Instant, Instant, Mapping[str, Sequence[Item]]]:
+    async def _view(self, request: Request, names: Sequence[str]) -> Response:
+        now, at, find = self._finder(request, names)
+
+        def make() -> bytes:
+            found, partial = find()
+            told = b',"partial":%s' % encode(partial) if partial else b""
+            return b'{"now":%d,"at":%d,"layers":%s%s}' % (now // 1_000, at // 1_000, joined(found), told)
+
+        return await self._made(make)
+
+    async def _made(self, make: Callable[[], bytes], media_type: str = "application/json") -> Response:
+        """An answer that takes a while, made beside the event loop."""
+        if self._in_line >= _IN_LINE:
+            raise HTTPException(503, f"{self._in_line} answers are being made already; try again", {"retry-after": "2"})
+        self._in_line += 1
+        try:
+            async with self._making:
+                body = await run_in_threadpool(make)
+        finally:
+            self._in_line -= 1
+        self._budget.check(len(body))
+        return _Pieces(body, media_type, self._budget)
+
+    def _finder(self, request: Request, names: Sequence[str]) -> tuple[Instant, Instant, Callable[[], _Found]]:
+        """By the server's clock when it is asked, the moment that is asked for, and what finds the items."""
         query = request.query_params
         subscription = parse_query(query, query.getlist("filter"), layers=names, limits=self._limits)
         at = parse_millis(query.get("at"), what="at")
         now = self._clock()
         if at is None:
-            with self._feed.lock:
-                self._feed.view.expire(now)
-                return now, now, self._hub.chosen(subscription, {})
+            return now, now, lambda: self._shown(subscription, now)
         if not now - HOUR - 60_000_000 <= at <= now + 1_000_000:
             raise DefinitionError(f"at is a moment of the last hour; it is {now // 1_000} now, got {at // 1_000}")
-        async with self._rewinding:
-            return now, at, await run_in_threadpool(self._rewound, subscription, at)
+        return now, at, lambda: self._rewound(subscription, at)
 
-    def _rewound(self, subscription: Subscription, at: Instant) -> dict[str, list[Item]]:
-        views = view_at(self._log, self._feed.catalogue, subscription.layers, at, speed=self._feed.view.speed)
-        return {name: subscription.choose(view.layer, Pool(list(view.items.values()))) for name, view in views.items()}
+    def _shown(self, subscription: Subscription, now: Instant) -> _Found:
+        with self._feed.lock:
+            self._feed.view.expire(now)
+            choose = self._hub.chosen(subscription)
+            partial = self._feed.view.partial()
+        return choose(), {name: partial[name] for name in subscription.layers if name in partial}
+
+    def _rewound(self, subscription: Subscription, at: Instant) -> _Found:
+        view = self._feed.view
+        views = view_at(
+            self._log, self._feed.catalogue, subscription.layers, at, speed=view.speed, most=self._limits.keys
+        )
+        found = {name: subscription.choose(each.layer, Pool(list(each.items.values()))) for name, each in views.items()}
+        few = {name: each for name, each in views.items() if each.keys > len(each.items)}
+        return found, {name: {"shown": len(each.items), "keys": each.keys} for name, each in few.items()}
 
     def _layer(self, name: str) -> Layer:
         layer = self._feed.layers.get(name)

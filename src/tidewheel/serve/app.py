@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from tidewheel.errors import DefinitionError, LogError
+from tidewheel.ingest.http_guard import Guard, GuardedApp
 from tidewheel.serve.api import json_response
 from tidewheel.serve.hub import Hub
 from tidewheel.serve.page import NOT_BUILT, Page
-from tidewheel.serve.security import Guard, Refusal, security_headers
+from tidewheel.serve.security import security_headers
 
 __all__ = ["make_app"]
 
@@ -60,7 +59,7 @@ def make_app(routes: list[BaseRoute], *, hub: Hub, guard: Guard, page: Page, til
         },
         lifespan=lifespan,
     )
-    guarded = _Guarded(application, guard, security_headers(tiles=tiles))
+    guarded = GuardedApp(application, guard, security_headers(tiles=tiles))
     # Around the guard: a browser asks whether a page may bring the token before it brings it.
     return CORSMiddleware(
         guarded, allow_origins=[*guard.origins], allow_methods=["GET"], allow_headers=["Authorization"]
@@ -84,45 +83,3 @@ def _unreadable(request: Request, error: Exception) -> Response:
 def _broken(request: Request, error: Exception) -> Response:
     _logger.error("%s failed", request.scope["path"], exc_info=error)
     return json_response({"error": "this server made a mistake; its log tells which"}, 500)
-
-
-class _Guarded:
-    """Asks the guard first, and puts the security headers on every answer."""
-
-    def __init__(self, app: ASGIApp, guard: Guard, headers: Any) -> None:
-        self._app = app
-        self._guard = guard
-        self._headers = headers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        token = QueryParams(scope["query_string"]).get("token")
-        refusal = self._guard.judge(scope["path"], headers, token)
-
-        async def sending(message: Message) -> None:
-            if message["type"] in ("http.response.start", "websocket.http.response.start"):
-                message["headers"] = [*message.get("headers", []), *self._headers]
-            await send(message)
-
-        if refusal is None:
-            await self._app(scope, receive, sending)
-        elif scope["type"] == "http":
-            await _response(refusal)(scope, receive, sending)
-        else:
-            await _deny(scope, receive, sending, refusal)
-
-
-async def _deny(scope: MutableMapping[str, Any], receive: Receive, send: Send, refusal: Refusal) -> None:
-    await receive()  # the connect that is refused
-    response = _response(refusal)
-    start = {"type": "websocket.http.response.start", "status": response.status_code, "headers": response.raw_headers}
-    await send(start)
-    await send({"type": "websocket.http.response.body", "body": response.body})
-
-
-def _response(refusal: Refusal) -> Response:
-    headers = {"www-authenticate": "Bearer"} if refusal.status == 401 else None
-    return json_response({"error": refusal.reason}, refusal.status, headers)

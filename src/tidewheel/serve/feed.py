@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from tidewheel.errors import DataLossError, LogError
+from tidewheel.errors import DamagedBlockError, DataLossError, LogError, panics_as_errors
 from tidewheel.model.panes import START_OF_TIME
 from tidewheel.model.time import Instant
 from tidewheel.model.time import now as wall_clock
@@ -20,6 +20,7 @@ from tidewheel.serve.moments import batches_with_marks, offset_at
 from tidewheel.serve.rows import Decoder, prepared, shown_early
 from tidewheel.serve.status import Status
 from tidewheel.serve.view import View
+from tidewheel.threads import ServiceThread, reason_of
 from tidewheel.transport.log import Batch, Log, Partition, TopicInfo
 
 __all__ = ["Feed"]
@@ -28,6 +29,7 @@ _logger = logging.getLogger(__name__)
 _LOOK: int = 1_000_000
 _WAIT_SECONDS = 0.1
 _RETRY_SECONDS = 1.0
+_DAMAGED_TOLD = 20
 _STALE: int = 15_000_000
 
 
@@ -70,6 +72,8 @@ class Feed:
         self.status = Status(log)
         self.version = 0
         """Rises whenever other layers are there."""
+        self.partial: Mapping[str, Mapping[str, int]] = {}
+        """The layers that do not show all their keys, as of the last second."""
         self.caught_up = threading.Event()
         """Set when all that was there in the beginning has been read."""
         self._log = log
@@ -77,9 +81,10 @@ class Feed:
         self._stop = threading.Event()
         self._following: dict[str, _Following] = {}
         self._trouble = ""
+        self._damaged: list[str] = []
         self._alive: Instant = 0
         self._looked: Instant = -_LOOK
-        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+        self._thread = ServiceThread(self._run, name="the reader of the log")
 
     def start(self) -> None:
         """Begin; what is there now is in the view when it returns."""
@@ -92,18 +97,33 @@ class Feed:
         if self._thread.ident is not None:
             self._thread.join()
 
+    @property
+    def running(self) -> bool:
+        """Whether it reads on."""
+        return self._thread.is_alive()
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended it, if it did not end because it was stopped."""
+        return self._thread.failure
+
     def health(self) -> list[str]:
         """What is wrong; nothing if all is well."""
         reasons = [self._trouble] if self._trouble else []
         if not self._thread.is_alive():
-            reasons.append("the reader of the log is not running")
+            why = "" if self.failure is None else f": {reason_of(self.failure)}"
+            reasons.append(f"the reader of the log is not running{why}")
         elif self._clock() - self._alive > _STALE:
             reasons.append(f"the reader of the log has not come round for {(self._clock() - self._alive) // 10**6} s")
         return reasons
 
     def warnings(self) -> list[str]:
-        """What is wrong in the log itself; everything else goes on."""
-        return list(self.catalogue.broken_types.values())
+        """What is wrong in the log itself or with a job, or too much for the map; everything else goes on."""
+        few = (
+            f"layer {name} shows {count['shown']:,} of {count['keys']:,} keys" for name, count in self.partial.items()
+        )
+        held = (f"job {each['job']}: {each['text']}" for each in self.status.latest.get("held", ()))
+        return [*self.catalogue.broken_types.values(), *self._damaged, *few, *held]
 
     @property
     def layers(self) -> Mapping[str, Layer]:
@@ -113,7 +133,8 @@ class Feed:
     def _run(self) -> None:
         while not self._stop.is_set():
             try:
-                self._step(wait=True)
+                with panics_as_errors():
+                    self._step(wait=True)
                 self._trouble = ""
             except Exception as error:  # a log that cannot be read now may be readable soon: others go on with the view
                 self._trouble = f"{type(error).__name__}: {error}"
@@ -134,6 +155,9 @@ class Feed:
             for each in self._following.values():
                 self._read_on(each)
         if infos is not None:  # after reading: what is counted anew would be missing before
+            with self.lock:
+                self.view.expire(now)
+                self.partial = self.view.partial()
             self.status.sum_up(infos, now=now)
             self._looked = now
         if backlog is not None:
@@ -178,7 +202,7 @@ class Feed:
             first = offset_at(self._log, part, now - HOUR)
             each.at[number] = live
             if first < live:
-                each.backlog.append(self._log.read(*part, first, end=live))
+                each.backlog.append(self._log.read(*part, first, end=live, on_damage=self._pass_over))
         return each
 
     def _read_on(self, each: _Following) -> None:
@@ -187,13 +211,22 @@ class Feed:
             if end <= start:
                 continue
             try:
-                for batch, marks in batches_with_marks(self._log, (each.topic, number), start, end):
+                for batch, marks in batches_with_marks(
+                    self._log, (each.topic, number), start, end, on_damage=self._pass_over
+                ):
                     self._mark(each, number, marks)
                     self._take(each, number, batch, live=True)
                     each.at[number] = batch.records.column("offset")[-1].as_py() + 1
             except DataLossError:  # retention was faster
                 end = self._log.position(each.topic, number, "earliest")
             each.at[number] = end
+
+    def _pass_over(self, damaged: DamagedBlockError) -> None:
+        """Show what else there is: it is told once, and for as long as this one runs."""
+        told = str(damaged).partition(". ")[0]
+        if told not in self._damaged:
+            self._damaged = [*self._damaged, told][-_DAMAGED_TOLD:]
+            _logger.warning("the live view goes on without a damaged block: %s", told)
 
     def _mark(self, each: _Following, number: int, marks: tuple[Instant, ...]) -> None:
         if marks:
@@ -215,8 +248,10 @@ class Feed:
             self._take(each, batch.partition, batch, live=False)
 
     def _take(self, each: _Following, number: int, batch: Batch, *, live: bool) -> None:
+        self._alive = self._clock()  # there may be many of them in a round
         try:
-            self._show(each, number, batch, live=live)
+            with panics_as_errors():
+                self._show(each, number, batch, live=live)
         except Exception as error:  # fields that a layer cannot show as it was told to must not hold up all the others
             self.status.pulse(each.layer.topic).bad += batch.records.num_rows
             _logger.warning("layer %s cannot show a block of %s: %s", each.layer.name, each.topic, error)

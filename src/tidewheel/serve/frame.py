@@ -48,9 +48,11 @@ def pong(id: int | str | None, *, now: Instant) -> Frame:
     return _plain("pong", id=id, now=now // 1_000)
 
 
-def status(content: Mapping[str, Any], *, now: Instant, clients: int) -> Frame:
-    """How everything is doing."""
-    return _plain("status", **{**content, "now": now // 1_000, "clients": clients})
+def status(
+    content: Mapping[str, Any], *, now: Instant, clients: int, partial: Mapping[str, Mapping[str, int]]
+) -> Frame:
+    """How everything is doing; `partial` has the layers that do not show all their keys."""
+    return _plain("status", **{**content, "now": now // 1_000, "clients": clients, "partial": partial})
 
 
 def snapshot_body(layers: Mapping[str, Sequence[Item]], *, now: Instant) -> bytes:

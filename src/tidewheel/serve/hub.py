@@ -2,6 +2,9 @@
 
 No client has a queue. Who has not taken the last frame when the next is there is behind, and gets a fresh snapshot once
 it can take one: the latest state, however long it was away.
+
+What a tick brings is chosen and put together in a thread of its own, so that however many different things are looked
+at, the event loop goes on; when that takes longer than a tick, ticks are rarer.
 """
 
 from __future__ import annotations
@@ -10,19 +13,24 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 
+from tidewheel.errors import TidewheelError, panics_as_errors
 from tidewheel.model.time import Instant
 from tidewheel.model.time import now as wall_clock
 from tidewheel.serve import frame as frames
 from tidewheel.serve.feed import Feed
 from tidewheel.serve.frame import Frame
 from tidewheel.serve.item import Item, Pool
+from tidewheel.serve.layer import Layer
 from tidewheel.serve.limits import Limits
 from tidewheel.serve.subscription import Subscription
 from tidewheel.serve.view import Change
 
-__all__ = ["Client", "Hub"]
+__all__ = ["Client", "CrowdedError", "Hub"]
 
 _logger = logging.getLogger(__name__)
 _TICK = 0.1
@@ -30,6 +38,20 @@ _PAUSE = 0.02
 """What a tick leaves to everything else at least."""
 _STATUS_TICKS = 10
 _SNAPSHOT_BYTES = 16 << 20
+
+
+class CrowdedError(TidewheelError):
+    """There are as many different subscriptions as the server takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    """What a tick brings."""
+
+    now: Instant
+    renewed: AbstractSet[str]
+    bodies: Mapping[Subscription, bytes]
+    updates: Mapping[Subscription, Frame | None]
 
 
 class Client:
@@ -93,6 +115,13 @@ class Hub:
         """Running totals: frames offered to clients, their bytes, and snapshots for those that were behind."""
         self.bytes_sent = 0
         self.caught_up = 0
+        self.refused = 0
+        """Subscriptions beyond the limit, ever."""
+
+    @property
+    def subscriptions(self) -> int:
+        """How many different ones there are."""
+        return len(self._groups)
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -129,12 +158,28 @@ class Hub:
         self._clients.discard(client)
 
     def subscribe(self, client: Client, subscription: Subscription, id: int | str | None = None) -> list[str]:
-        """In place of what the client has subscribed to. Returns the names of layers that are not there."""
+        """In place of what the client has subscribed to. Returns the names of layers that are not there.
+
+        `CrowdedError` if nobody else has this subscription, and the server takes no more different ones: then the
+        client keeps the one that it has.
+        """
+        self.check_room(subscription, client)
         self._leave(client)
         client.subscription, client.asked, client.fresh = subscription, id, True
         client.answered.clear()
         self._groups.setdefault(subscription, set()).add(client)
         return [name for name in subscription.layers if name not in self._feed.layers]
+
+    def check_room(self, subscription: Subscription, client: Client | None = None) -> None:
+        """`CrowdedError` if this client, or a new one, cannot have this subscription."""
+        before = None if client is None else client.subscription
+        alone = before is not None and len(self._groups[before]) == 1
+        if subscription not in self._groups and len(self._groups) - alone >= self._limits.subscriptions:
+            self.refused += 1
+            raise CrowdedError(
+                f"this server shows at most {self._limits.subscriptions} different choices of layers, region and "
+                "filters at a time, and nobody has this one: choose what others look at, or try again later"
+            )
 
     def _leave(self, client: Client) -> None:
         if client.subscription is not None:
@@ -147,15 +192,19 @@ class Hub:
     async def run(self) -> None:
         """Tick until it is closed."""
         loop = self._loop = asyncio.get_running_loop()
-        while not self.closing.is_set():
-            began = loop.time()
-            try:
-                self.tick()
-            except Exception:  # one bad tick must not end all that follow; clients would be left without a word
-                _logger.exception("a tick of the live view failed; clients get a fresh snapshot")
-                for client in self._clients:
-                    client.fresh = client.subscription is not None
-            await asyncio.sleep(max(_PAUSE, _TICK - (loop.time() - began)))
+        with ThreadPoolExecutor(1, thread_name_prefix="hub") as worker:
+            while not self.closing.is_set():
+                began = loop.time()
+                try:
+                    wanted = {each for each, clients in self._groups.items() if any(map(_takes, clients))}
+                    with panics_as_errors():
+                        tick = await loop.run_in_executor(worker, self._prepare, [*self._groups], wanted)
+                        self._hand_out(tick)
+                except Exception:  # one bad tick must not end all that follow; clients would be left without a word
+                    _logger.exception("a tick of the live view failed; clients get a fresh snapshot")
+                    for client in self._clients:
+                        client.fresh = client.subscription is not None
+                await asyncio.sleep(max(_PAUSE, _TICK - (loop.time() - began)))
 
     def close_soon(self) -> None:
         """Close, from any thread."""
@@ -169,23 +218,38 @@ class Hub:
         for client in list(self._clients):
             self.remove(client)
 
-    def tick(self) -> None:
-        """What has changed since the last tick, to all."""
+    def _prepare(self, subscriptions: list[Subscription], wanted: set[Subscription]) -> _Tick:
+        """What has changed since the last tick, for each subscription, and the snapshots that are wanted."""
         now = self._clock()
         view = self._feed.view
         with self._feed.lock:
             view.expire(now)
             changes = view.changes()
-            self._renew(view.renewed())
-            bodies = self._snapshots(now)
+            renewed = view.renewed()
+            again = {each for each in subscriptions if not renewed.isdisjoint(each.layers)}
+            chosen = self._snapshots([each for each in subscriptions if each in wanted or each in again])
+            described = {name: view[name].layer for name in changes}
+        pools = {name: _pools(pairs) for name, pairs in changes.items()}
+        updates = {each: _update(each, described, pools, now) for each in subscriptions} if pools else {}
+        bodies: dict[Subscription, bytes] = {}
+        size = 0
+        for each, items in chosen:
+            bodies[each] = frames.snapshot_body(items(), now=now)
+            size += len(bodies[each])
+            if size >= _SNAPSHOT_BYTES:  # when all come at once, some wait for the next tick
+                break
+        return _Tick(now, renewed, bodies, updates)
+
+    def _hand_out(self, tick: _Tick) -> None:
+        """To all who can take it. Who has subscribed meanwhile, to what nobody had asked for, waits for the next."""
+        self._renew(tick.renewed)
+        bodies, updates = tick.bodies, tick.updates
         version = self._feed.version
         hello = self.hello() if any(client.version != version for client in self._clients) else None
-        shared = self._status(now)
-        pools = {name: _pools(pairs) for name, pairs in changes.items()}
-        updates = {each: self._update(each, pools, now) for each in self._groups}
+        shared = self._status(tick.now)
         for client in self._clients:
             subscription = client.subscription
-            news = None if subscription is None else updates[subscription]
+            news = None if subscription is None else updates.get(subscription)
             if client.busy:
                 client.fresh |= news is not None
                 continue
@@ -194,7 +258,7 @@ class Hub:
                 outbox.append(hello)
                 client.version = version
             if client.fresh:
-                if subscription in bodies:
+                if subscription is not None and subscription in bodies:
                     outbox.append(frames.snapshot(client.asked, bodies[subscription]))
                     self.caught_up += client.answered.is_set()
                     client.fresh, client.asked = False, None
@@ -218,45 +282,52 @@ class Hub:
         self._ticks += 1
         if self._ticks % _STATUS_TICKS != 1:
             return []
-        return [frames.status(self._feed.status.latest, now=now, clients=len(self))]
+        return [frames.status(self._feed.status.latest, now=now, clients=len(self), partial=self._feed.partial)]
 
-    def _snapshots(self, now: Instant) -> dict[Subscription | None, bytes]:
-        """For those who can take one now, as many as fit into a tick: when all come at once, some wait for the next."""
-        wanted = [
-            subscription
-            for subscription, clients in self._groups.items()
-            if any(client.fresh and not client.busy for client in clients)
-        ]
+    def _snapshots(
+        self, subscriptions: list[Subscription]
+    ) -> list[tuple[Subscription, Callable[[], dict[str, list[Item]]]]]:
+        """What makes the items of each, later: only the items that there are now are taken while the lock is held."""
         pools: dict[str, Pool] = {}
-        bodies: dict[Subscription | None, bytes] = {}
-        size = 0
-        for each in wanted:
-            bodies[each] = frames.snapshot_body(self.chosen(each, pools), now=now)
-            size += len(bodies[each])
-            if size >= _SNAPSHOT_BYTES:
-                break
-        return bodies
+        views = {name for each in subscriptions for name in each.layers}
+        layers = {name: view.layer for name, view in self._feed.view.chosen(views).items()}
+        for name, view in self._feed.view.chosen(views).items():
+            pools[name] = Pool(list(view.items.values()))
 
-    def chosen(self, subscription: Subscription, pools: dict[str, Pool]) -> dict[str, list[Item]]:
-        """The items that a subscription shows now; the feed's lock is held."""
-        found = {}
-        for name, layer in self._feed.view.chosen(subscription.layers).items():
-            if name not in pools:
-                pools[name] = Pool(list(layer.items.values()))
-            found[name] = subscription.choose(layer.layer, pools[name])
-        return found
+        def items(subscription: Subscription) -> dict[str, list[Item]]:
+            return {
+                name: subscription.choose(layers[name], pools[name]) for name in subscription.layers if name in pools
+            }
 
-    def _update(self, subscription: Subscription, pools: Mapping[str, tuple[Pool, Pool]], now: Instant) -> Frame | None:
-        changed: dict[str, list[Item]] = {}
-        gone: dict[str, list[str]] = {}
-        for name in subscription.layers:
-            if name in pools:
-                shown, lost = subscription.changed(self._feed.view[name].layer, *pools[name])
-                if shown:
-                    changed[name] = shown
-                if lost:
-                    gone[name] = lost
-        return frames.update(changed, gone, now=now) if changed or gone else None
+        return [(each, partial(items, each)) for each in subscriptions]
+
+    def chosen(self, subscription: Subscription) -> Callable[[], dict[str, list[Item]]]:
+        """What makes the items that a subscription shows now; the feed's lock is held, and not needed for that."""
+        ((_, items),) = self._snapshots([subscription])
+        return items
+
+
+def _takes(client: Client) -> bool:
+    """Does it want a snapshot, and can it take one?"""
+    return client.fresh and not client.busy
+
+
+def _update(
+    subscription: Subscription,
+    layers: Mapping[str, Layer],
+    pools: Mapping[str, tuple[Pool, Pool]],
+    now: Instant,
+) -> Frame | None:
+    changed: dict[str, list[Item]] = {}
+    gone: dict[str, list[str]] = {}
+    for name in subscription.layers:
+        if name in pools:
+            shown, lost = subscription.changed(layers[name], *pools[name])
+            if shown:
+                changed[name] = shown
+            if lost:
+                gone[name] = lost
+    return frames.update(changed, gone, now=now) if changed or gone else None
 
 
 def _pools(pairs: list[Change]) -> tuple[Pool, Pool]:

@@ -119,7 +119,8 @@ class Pool:
         self._there: Mask | None = None
         self._lon: npt.NDArray[np.float64] | None = None
         self._lat: npt.NDArray[np.float64] | None = None
-        self._filtered: dict[tuple[int, frozenset[str]], Mask] = {}
+        self._places: dict[int, dict[str, npt.NDArray[np.int64]]] = {}
+        """Of each filter: where each value is."""
 
     @property
     def there(self) -> Mask:
@@ -141,8 +142,20 @@ class Pool:
 
     def having(self, position: int, values: frozenset[str]) -> Mask:
         """Whose filter of this number finds one of the values in any of its fields."""
-        mask = self._filtered.get((position, values))
-        if mask is None:
-            found = (item is not None and not values.isdisjoint(item.filters[position]) for item in self.items)
-            mask = self._filtered[position, values] = np.fromiter(found, np.bool_, len(self.items))
+        if position not in self._places:
+            self._places[position] = self._index(position)
+        places = self._places[position]
+        mask = np.zeros(len(self.items), np.bool_)
+        for value in values:
+            if value in places:
+                mask[places[value]] = True
         return mask
+
+    def _index(self, position: int) -> dict[str, npt.NDArray[np.int64]]:
+        """Once for all subscriptions: each would otherwise look at every item."""
+        found: dict[str, list[int]] = {}
+        for place, item in enumerate(self.items):
+            if item is not None:
+                for value in item.filters[position]:
+                    found.setdefault(value, []).append(place)
+        return {value: np.array(places, np.int64) for value, places in found.items()}

@@ -20,7 +20,15 @@ class Limits:
     """
 
     clients: int = 5_000
-    """Connected at a time."""
+    """Connected to the live stream at a time."""
+    connections: int = 6_000
+    """Connections at a time, those of clients included."""
+    connections_per_address: int = 3_000
+    """Connections of one address at a time."""
+    subscriptions: int = 2_000
+    """Different ones at a time, over all clients; equal ones are one."""
+    keys: int = 50_000
+    """Results shown of a layer at a time, one for each key."""
     message: int = 65_536
     """Bytes of a client's message."""
     layers: int = 64
@@ -35,6 +43,8 @@ class Limits:
     """What the last hour of results may take in memory; the oldest leave first."""
     points: int = 10_000
     """Points of a history, and alerts of a list, in one answer."""
+    answer_bytes: int = 256 << 20
+    """Of answers that are made or on their way, together."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -44,4 +54,5 @@ class Limits:
 
     def told(self) -> dict[str, int]:
         """What clients should know."""
-        return {name: value for name, value in asdict(self).items() if name != "history_bytes"}
+        own = ("history_bytes", "answer_bytes", "connections", "connections_per_address")
+        return {name: value for name, value in asdict(self).items() if name not in own}

@@ -17,7 +17,7 @@ from tidewheel.model.time import Instant
 from tidewheel.serve import frame as frames
 from tidewheel.serve.feed import Feed
 from tidewheel.serve.frame import Frame
-from tidewheel.serve.hub import Client, Hub
+from tidewheel.serve.hub import Client, CrowdedError, Hub
 from tidewheel.serve.limits import Limits
 from tidewheel.serve.requests import Ping, parse_message, parse_names, parse_query
 from tidewheel.serve.subscription import Subscription
@@ -104,7 +104,11 @@ class Live:
             await socket.send_text(frames.pong(asked.id, now=self._clock()).text)
             return
         subscription = Subscription.of(asked.layers, asked.region, asked.filters, limits=self._limits)
-        missing = self._hub.subscribe(client, subscription, asked.id)
+        try:
+            missing = self._hub.subscribe(client, subscription, asked.id)
+        except CrowdedError as error:
+            await _say(socket, str(error))
+            return
         if missing:
             await _say(socket, self._missing(missing))
         # The next message is read when this one is answered: so each is, and none can ask faster than that.
@@ -121,6 +125,10 @@ class Live:
         subscription = parse_query(query, query.getlist("filter"), layers=names, limits=self._limits)
         if self._hub.full:
             raise HTTPException(503, _TOO_MANY, headers={"retry-after": "10"})
+        try:
+            self._hub.check_room(subscription)
+        except CrowdedError as error:
+            raise HTTPException(503, str(error), headers={"retry-after": "10"}) from None
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         return StreamingResponse(self._stream(subscription), headers=headers, media_type="text/event-stream")
 
@@ -139,7 +147,11 @@ class Live:
             version = self._feed.version
             yield self._hub.hello().event
             self._hub.add(client, version)
-            missing = self._hub.subscribe(client, subscription)
+            try:
+                missing = self._hub.subscribe(client, subscription)
+            except CrowdedError as error:  # others were faster
+                yield frames.error(str(error)).event
+                return
             if missing:
                 yield frames.error(self._missing(missing)).event
             while not client.closed:

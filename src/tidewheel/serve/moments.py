@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidewheel.model.time import Instant, moment
-from tidewheel.transport.log import Batch, Log, Partition
+from tidewheel.transport.log import Batch, Log, OnDamage, Partition
 
 __all__ = ["batches_with_marks", "offset_at"]
 
@@ -15,11 +15,13 @@ def offset_at(log: Log, part: Partition, when: Instant) -> int:
     return log.position(*part, moment(max(0, when)))
 
 
-def batches_with_marks(log: Log, part: Partition, start: int, end: int) -> Iterator[tuple[Batch, tuple[Instant, ...]]]:
+def batches_with_marks(
+    log: Log, part: Partition, start: int, end: int, *, on_damage: OnDamage | None = None
+) -> Iterator[tuple[Batch, tuple[Instant, ...]]]:
     """The records between two offsets, a block at a time, each with the markers that were appended with it or since the
     one before. A large append becomes several blocks and only the last has its marker, which is true of all of them."""
-    blocks = log.blocks(*part, start, end=end)
-    for batch in log.read(*part, start, end=end):
+    blocks = log.blocks(*part, start, end=end, on_damage=None if on_damage is None else lambda _: None)
+    for batch in log.read(*part, start, end=end, on_damage=on_damage):
         last = batch.records.column("offset")[-1].as_py()
         appended = batch.records.column("append_time")[-1].value
         marks: list[Instant] = []

@@ -23,7 +23,9 @@ def openapi() -> dict[str, Any]:
     key = _query("key", "the k of an item") | {"required": True}
     paths = {
         "/api/layers": _get("The layers: which topic, which geometry, which colours"),
-        "/api/view": _get("What layers show, now or then", layers, region, filters, at),
+        "/api/view": _get(
+            "What layers show, now or then; `partial` has those that do not show all keys", layers, region, filters, at
+        ),
         "/api/layers/{name}/view": _get("What one layer shows", name, region, filters, at),
         "/api/layers/{name}/view.geojson": _get(
             "The same as GeoJSON", name, region, filters, at, media="application/geo+json"

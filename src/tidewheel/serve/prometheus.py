@@ -6,21 +6,27 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 
+from tidewheel.ingest.http_connections import Connections
 from tidewheel.serve.feed import Feed
 from tidewheel.serve.hub import Hub
 
 __all__ = ["exposition"]
 
 
-def exposition(feed: Feed, hub: Hub) -> str:
+def exposition(feed: Feed, hub: Hub, connections: Connections) -> str:
     """All metrics; the feed's lock is held."""
-    return "".join(_lines(feed, hub))
+    return "".join(_lines(feed, hub, connections))
 
 
-def _lines(feed: Feed, hub: Hub) -> Iterator[str]:
+def _lines(feed: Feed, hub: Hub, connections: Connections) -> Iterator[str]:
     status = feed.status.latest
     yield _metric("up", "gauge", "Is the reader of the log well?", int(not feed.health()))
     yield _metric("clients", "gauge", "Connected clients.", len(hub))
+    yield _metric("connections", "gauge", "Connections, those of clients included.", len(connections))
+    yield _metric("connections_dropped_total", "counter", "Silent ones that gave way to others.", connections.dropped)
+    yield _metric("connections_refused_total", "counter", "Beyond the limits.", connections.refused)
+    yield _metric("subscriptions", "gauge", "Different subscriptions.", hub.subscriptions)
+    yield _metric("subscriptions_refused_total", "counter", "Beyond the limit.", hub.refused)
     yield _metric("clients_behind", "gauge", "Clients that have missed a frame and not caught up yet.", hub.behind)
     yield _metric("frames_total", "counter", "Frames handed to clients.", hub.frames_sent)
     yield _metric("frame_bytes_total", "counter", "Bytes of these frames.", hub.bytes_sent)
@@ -28,6 +34,7 @@ def _lines(feed: Feed, hub: Hub) -> Iterator[str]:
     yield _metric(
         "items", "gauge", "Results that are shown.", {("layer", n): len(feed.view[n].items) for n in feed.view}
     )
+    yield _metric("keys", "gauge", "Results, shown or not.", {("layer", n): feed.view[n].keys for n in feed.view})
     pulses = dict(feed.status.pulses)  # the reader adds to it as topics come
     yield _metric("results_total", "counter", "Results read.", {("topic", t): p.count for t, p in pulses.items()})
     bad = {("topic", t): p.bad for t, p in pulses.items()}

@@ -15,13 +15,15 @@ from tidewheel.transport.log import Log
 __all__ = ["view_at"]
 
 
-def view_at(log: Log, catalogue: Catalogue, names: Iterable[str], at: Instant, *, speed: float) -> dict[str, LayerView]:
+def view_at(
+    log: Log, catalogue: Catalogue, names: Iterable[str], at: Instant, *, speed: float, most: int
+) -> dict[str, LayerView]:
     """What the layers of these names showed at that moment of the clock. Only what had not expired by then is read."""
     found = {}
     for name in names:
         layer, topic = catalogue.layers.get(name), catalogue.topics.get(name)
         if layer is not None:
-            found[name] = LayerView(layer, speed=speed)
+            found[name] = LayerView(layer, speed=speed, most=most)
             if topic is not None:
                 _fill(found[name], log, topic, catalogue, at)
     return found

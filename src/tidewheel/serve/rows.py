@@ -52,24 +52,26 @@ class Decoder:
     def __call__(self, batch: Batch) -> Raw:
         """The results of a batch. What is malformed or of an unknown type is counted."""
         values = batch.records.column("value")
+        decoded: dict[str, tuple[pl.DataFrame, Any]] = {}
         if self._kind is not None:
-            frame, errors = self._decode(self._kind, batch)
+            frame, errors = decoded[self._kind] = self._decode(self._kind, batch)
             if not errors:
                 return Raw((frame,) if frame.height else ())
         frames: list[pl.DataFrame] = []
         bad, reason = 0, ""
         envelopes = decode_envelopes(values, registry=self._registry)
+        unreadable = {text for _, text in envelopes.errors}
         kinds = [kind for kind in dict.fromkeys(envelopes.columns["type"].to_pylist()) if kind != _MARKER]
         for kind in kinds:
             try:
-                frame, errors = self._decode(kind, batch)
+                frame, errors = decoded.get(kind) or self._decode(kind, batch)
             except (UnknownTypeError, DefinitionError) as error:
                 strange = envelopes.columns["type"].to_pylist().count(kind)
                 bad, reason = bad + strange, reason or str(error)
                 continue
             # Records of the other kinds count as errors there; they have their own turn.
             own = [text for _, text in errors if not text.startswith("carries ")]
-            own = [text for text in own if text not in dict(envelopes.errors).values()]
+            own = [text for text in own if text not in unreadable]
             bad, reason = bad + len(own), reason or (own[0] if own else "")
             if frame.height:
                 frames.append(frame)

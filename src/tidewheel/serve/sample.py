@@ -8,6 +8,7 @@ import polars as pl
 
 from tidewheel.errors import LogError
 from tidewheel.serve.rows import Decoder
+from tidewheel.transport.damage import pass_over
 from tidewheel.transport.log import Log, TopicInfo
 from tidewheel.transport.registry import TypeRegistry
 
@@ -59,7 +60,7 @@ class Sample:
         if start is None:
             start = self._beginning(info.name, number, info.first_offsets[number], end)
         if start < end:
-            for batch in self._log.read(info.name, number, start, end=end):
+            for batch in self._log.read(info.name, number, start, end=end, on_damage=pass_over):
                 found = self._decode(batch)
                 self._frames = [*self._frames, *(frame.tail(_ROWS) for frame in found.frames)][-_BLOCKS:]
                 self._seen += len(found.frames) + found.bad
@@ -71,7 +72,7 @@ class Sample:
         reach = _REACH
         while True:
             start = max(first, end - reach)
-            blocks = self._log.blocks(topic, number, start, end=end) if start < end else []
+            blocks = self._log.blocks(topic, number, start, end=end, on_damage=pass_over) if start < end else []
             filled = [block.first_offset for block in blocks if block.summary.count > len(block.summary.punctuations)]
             if len(filled) >= _BLOCKS or start == first:
                 return max(first, filled[-_BLOCKS:][0]) if filled else end

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import resource
 import socket
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from tidewheel.errors import DefinitionError, SetupError
 from tidewheel.model.time import Instant
@@ -18,18 +17,20 @@ from tidewheel.serve.history import History
 from tidewheel.serve.layer import Layer
 from tidewheel.serve.limits import Limits
 from tidewheel.serve.page import Page
-from tidewheel.serve.security import Guard, urlsplit_or_none
 from tidewheel.serve.view import View
+from tidewheel.threads import ServiceThread
 from tidewheel.transport.log import Log
 
 __all__ = ["Server", "serve"]
 
-_BACKLOG = 4_096
+_HEALTH = "/api/health"
 _OVERSIZE = 4
 """A message so many times too large is not even read to its end."""
 _STOP_SECONDS = 5
 _SEND_BUFFER = 128 << 10
-_OTHER_FILES = 256
+_HEADER_SECONDS = 10.0
+_BODY_SECONDS = 10.0
+"""Nothing that is asked here has a body; one that comes is read for so long."""
 
 
 def serve(
@@ -92,9 +93,9 @@ class Server:
         clock: Callable[[], Instant],
     ) -> None:
         try:
-            import uvicorn
-            import websockets  # noqa: F401  # uvicorn says nothing if it is not there, and refuses every client
-
+            from tidewheel.ingest.http_connections import ConnectionLimits, Connections
+            from tidewheel.ingest.http_guard import Guard
+            from tidewheel.ingest.http_server import HttpServer, listen
             from tidewheel.serve.api import Api, Background
             from tidewheel.serve.app import make_app
             from tidewheel.serve.hub import Hub
@@ -107,18 +108,34 @@ class Server:
         if not 0 <= port <= 65_535:
             raise DefinitionError(f"port must be from 0 to 65535, got {port}")
         _check_tiles(tiles)
-        guard = Guard(token=token, origins=allow_origins, host=host)
+        guard = Guard(guarded=["/api/", "/metrics"], health=_HEALTH, token=token, origins=allow_origins, host=host)
         self.host = host
         self.feed = Feed(
             log,
             Catalogue(log, own=layers),
-            View(speed=speed),
+            View(speed=speed, most=limits.keys),
             History(limit=limits.history_bytes),
             clock=clock,
         )
         self.hub = Hub(self.feed, limits=limits, clock=clock)
+        allowed = ConnectionLimits(
+            connections=limits.connections,
+            per_address=limits.connections_per_address,
+            header_seconds=_HEADER_SECONDS,
+            body_seconds=_BODY_SECONDS,
+        )
+        self.connections = Connections(allowed)
         background = Background(lines=lines, tiles=tiles, attribution=attribution)
-        api = Api(log, self.feed, self.hub, limits=limits, guard=guard, background=background, clock=clock)
+        api = Api(
+            log,
+            self.feed,
+            self.hub,
+            limits=limits,
+            guard=guard,
+            background=background,
+            connections=self.connections,
+            clock=clock,
+        )
         live = Live(self.feed, self.hub, limits=limits, clock=clock)
         app = make_app(
             [*api.routes(), *live.routes()],
@@ -127,25 +144,22 @@ class Server:
             page=Page() if page is None else Page(page),
             tiles=tiles,
         )
-        _allow_files(limits.clients)
-        self._listener = _listen(host, port)
+        self._listener = listen(host, port, mend="choose another with --port")
+        # What the kernel holds for a client is old by the time a slow one gets it.
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
         self.port = int(self._listener.getsockname()[1])
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                lifespan="on",
-                log_config=None,
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                ws="websockets-sansio",
-                ws_max_size=limits.message * _OVERSIZE,
-                # Every client would be compressed for by itself, and cost a window of memory.
-                ws_per_message_deflate=False,
-                timeout_graceful_shutdown=_STOP_SECONDS,
-            )
+        self._server = HttpServer(
+            app,
+            connections=self.connections,
+            health=_HEALTH,
+            websockets=True,
+            lifespan="on",
+            ws_max_size=limits.message * _OVERSIZE,
+            # Every client would be compressed for by itself, and cost a window of memory.
+            ws_per_message_deflate=False,
+            timeout_graceful_shutdown=_STOP_SECONDS,
         )
-        self._thread = threading.Thread(target=self._server.run, args=([self._listener],), name="serve", daemon=True)
+        self._thread = ServiceThread(lambda: self._server.run([self._listener]), name="the server of the live map")
         try:
             self.feed.start()
         except BaseException:
@@ -161,19 +175,25 @@ class Server:
 
     @property
     def running(self) -> bool:
-        """Is it?"""
-        return self._thread.is_alive()
+        """Whether it answers and follows the log. If it is neither closed nor running, `failure` tells why."""
+        return self._thread.is_alive() and self.feed.running
+
+    @property
+    def failure(self) -> Exception | None:
+        """What ended a part of it."""
+        return self._thread.failure or self.feed.failure
 
     def status(self) -> dict[str, Any]:
         """How it is doing."""
         with self.feed.lock:
-            latest, shown = self.feed.status.latest, len(self.feed.view)
+            latest, shown, partial = self.feed.status.latest, len(self.feed.view), self.feed.view.partial()
         names = ("event_time", "watermark", "lag", "behind", "in_rate", "result_rate", "latency", "late", "dead", "bad")
         return {
             "url": self.url,
             "clients": len(self.hub),
             "layers": list(self.feed.layers),
             "shown": shown,
+            "partial": partial,
             **{name: latest.get(name) for name in names},
             "trouble": self.feed.health(),
             "warnings": self.feed.warnings(),
@@ -194,33 +214,13 @@ class Server:
         self.close()
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    except (OSError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise SetupError(f"cannot listen at {host} port {port}: {reason}; choose another with --port") from None
-    # What the kernel holds for a client is old by the time a slow one gets it.
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-    # asyncio sets it only on sockets that name their protocol; without it every small answer takes 40 ms.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listener
-
-
-def _allow_files(clients: int) -> None:
-    """Every client is an open file, and many systems allow but 1,024 unless asked for more."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = clients + _OTHER_FILES
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
-
-
 def _check_tiles(tiles: str | None) -> None:
     if tiles is None:
         return
-    parts = urlsplit_or_none(tiles)
-    good = parts is not None and parts.scheme in ("http", "https") and parts.netloc
+    try:
+        parts = urlsplit(tiles)
+        good = parts.scheme in ("http", "https") and parts.netloc
+    except ValueError:
+        good = False
     if not good or not all(part in tiles for part in ("{z}", "{x}", "{y}")) or any(c in tiles for c in " ;,\"'\r\n"):
         raise DefinitionError(f"tiles is an address like https://tile.example.org/{{z}}/{{x}}/{{y}}.png, got {tiles!r}")

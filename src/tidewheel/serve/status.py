@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidewheel.model.clock_jump import is_ahead
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.rate import Rate
 from tidewheel.model.time import Duration, Instant
+from tidewheel.model.watermark_hold import hold_text
 from tidewheel.serve.latency import Latencies
 from tidewheel.serve.moments import offset_at
+from tidewheel.transport.damage import pass_over
+from tidewheel.transport.held_watermarks import HeldWatermarks
 from tidewheel.transport.log import Log, Partition, TopicInfo
 
 __all__ = ["Pulse", "Status"]
@@ -43,6 +47,7 @@ class Status:
 
     def __init__(self, log: Log) -> None:
         self._log = log
+        self._held = HeldWatermarks(log)
         self._inputs: dict[Partition, int] = {}
         self._reached: list[Instant] = []
         """Event times that the inputs have reached, rising, and `_when` they did."""
@@ -77,6 +82,18 @@ class Status:
             "in_rate": self._rate(_INPUT, sum(sum(info.next_offsets) for info in inputs), now),
             "result_rate": self._rate("", sum(pulse.count for pulse in results.values()), now),
             "latency": self.latencies.percentiles(),
+            "held": [
+                {
+                    "job": job,
+                    "text": hold_text(held, now=now),
+                    "by": [
+                        {"topic": each.topic, "partition": each.partition, "since": _millis(each.since)}
+                        for each in held
+                    ],
+                    "moved": all(each.mark is not None for each in held),
+                }
+                for job, held in self._held.all(now=now).items()
+            ],
             "late": _appended(infos, "late"),
             "dead": _appended(infos, "dead"),
             "bad": sum(pulse.bad for pulse in results.values()),
@@ -105,10 +122,13 @@ class Status:
                 start = self._inputs.get(part)
                 if start is None or start < info.first_offsets[number] or start > end:
                     start = max(info.first_offsets[number], offset_at(self._log, part, now - _FIRST_LOOK))
-                blocks = self._log.blocks(*part, start, end=end) if end > start else []
+                blocks = self._log.blocks(*part, start, end=end, on_damage=pass_over) if end > start else []
                 summaries = [block.summary for block in blocks]
                 news += [(each.append_time, each.max_plausible) for each in summaries if each.max_plausible is not None]
                 self._inputs[part] = end
+        if self._when and is_ahead(self._when[-1], now):  # a clock was wrong
+            self._reached.clear()
+            self._when.clear()
         for appended, reached in sorted(news):
             if not self._reached or reached > self._reached[-1]:
                 self._reached.append(reached)

@@ -1,12 +1,14 @@
 """The current view: what is shown now of each layer, and what has changed since somebody last asked.
 
 A result with the same or a newer event time replaces the one shown for its key; an older one is ignored. A result
-expires so long after its arrival. A retraction removes the result it takes back if that is still shown.
+expires so long after its arrival. A retraction removes the result it takes back if that is still shown. Of more keys
+than a layer may show, those that came first stay until they expire; the others are counted.
 """
 
 from __future__ import annotations
 
 import heapq
+import sys
 from collections.abc import Iterable, Iterator
 
 import polars as pl
@@ -22,12 +24,18 @@ __all__ = ["Change", "LayerView", "View"]
 Change = tuple[Item | None, Item | None]
 """What was shown for a key, and what is now."""
 
+_COUNTED = 4
+"""So many times as many keys as are shown are counted at most: to count them takes memory, too."""
+
 
 class LayerView:
     """What is shown of one layer. It knows no clock: every call says what time it is, in microseconds."""
 
-    def __init__(self, layer: Layer, *, speed: float = 1.0) -> None:
+    def __init__(self, layer: Layer, *, speed: float = 1.0, most: int = sys.maxsize) -> None:
         self.layer = layer
+        self._most = most
+        self._hidden: dict[str, Instant] = {}
+        """Keys that are not shown because there are too many, and when their results expire, the next first."""
         self.expiry: Duration = max(1, round((layer.expiry or EXPIRY) * 1_000 / speed))
         self.items: dict[str, Item] = {}
         self._before: dict[str, Item | None] = {}
@@ -51,8 +59,15 @@ class LayerView:
         self._show(_latest(rows.filter(~pl.col("@k").is_in(touched.implode()))).drop("@row"))
         self._show(rows[self._survivors(mixed)].drop("@row"))
 
+    @property
+    def keys(self) -> int:
+        """How many there are, shown or not; of those that are not, only so many are counted."""
+        return len(self.items) + len(self._hidden)
+
     def expire(self, now: Instant) -> None:
         """Take out what has been shown for long enough."""
+        while self._hidden and self._hidden[key := next(iter(self._hidden))] <= now:
+            del self._hidden[key]
         while self._due and self._due[0][0] <= now:
             due, key = heapq.heappop(self._due)
             if self._looked_at.get(key) != due:
@@ -68,6 +83,7 @@ class LayerView:
         """Take out everything."""
         for key in list(self.items):
             self._set(key, None)
+        self._hidden.clear()
 
     def changes(self) -> list[Change]:
         """What has changed since the last time."""
@@ -80,8 +96,28 @@ class LayerView:
         shown = self.items
         keys, times = rows["@k"].to_list(), rows["@t"].to_list()
         newer = [n for n, (k, t) in enumerate(zip(keys, times, strict=True)) if k not in shown or t >= shown[k].t]
+        if len(shown) + len(newer) > self._most:
+            newer = self._fitting(rows, newer)
         for item in items_of(self.layer, rows if len(newer) == rows.height else rows[newer], expiry=self.expiry):
             self._set(item.k, item)
+
+    def _fitting(self, rows: pl.DataFrame, places: list[int]) -> list[int]:
+        """Those for which there is room; the others are hidden."""
+        keys, arrivals = rows["@k"].to_list(), rows["@arrival"].to_list()
+        room = self._most - len(self.items)
+        fitting = []
+        for place in places:
+            key = keys[place]
+            if key not in self.items:
+                self._hidden.pop(key, None)
+                if room <= 0:
+                    self._hidden[key] = arrivals[place] + self.expiry
+                    continue
+                room -= 1
+            fitting.append(place)
+        while len(self._hidden) > _COUNTED * self._most:
+            del self._hidden[next(iter(self._hidden))]
+        return fitting
 
     def _survivors(self, rows: pl.DataFrame) -> list[int]:
         """Of keys with retractions, one row after the other: the rows that are shown in the end. What is shown already
@@ -95,7 +131,9 @@ class LayerView:
             if not back:
                 if k not in shown or t >= shown[k][0]:
                     shown[k] = (t, _taken_back_by(t, start, end), row)
-            elif k in shown and shown[k][1] == _taken_back_by(t, start, end):
+            elif k not in shown:
+                self._hidden.pop(k, None)
+            elif shown[k][1] == _taken_back_by(t, start, end):
                 del shown[k]
                 if k in self.items:
                     self._set(k, None)
@@ -107,6 +145,7 @@ class LayerView:
             self.items.pop(key, None)
         else:
             self.items[key] = item
+            self._hidden.pop(key, None)
             self._look_at(key, item.expires)
 
     def _look_at(self, key: str, when: Instant) -> None:
@@ -118,10 +157,11 @@ class LayerView:
 class View:
     """All layers' views, by name."""
 
-    def __init__(self, *, speed: float = 1.0) -> None:
+    def __init__(self, *, speed: float = 1.0, most: int = sys.maxsize) -> None:
         if not 0 < speed < float("inf"):
             raise DefinitionError(f"speed is how many times as fast as the clock, above 0, got {speed}")
         self.speed = speed
+        self.most = most
         self._layers: dict[str, LayerView] = {}
         self._renewed: set[str] = set()
 
@@ -129,7 +169,7 @@ class View:
         """A layer, which takes the place of another of its name: what that showed is no change, but gone."""
         if layer.name in self._layers:
             self._renewed.add(layer.name)
-        self._layers[layer.name] = LayerView(layer, speed=self.speed)
+        self._layers[layer.name] = LayerView(layer, speed=self.speed, most=self.most)
         return self._layers[layer.name]
 
     def expire(self, now: Instant) -> None:
@@ -141,6 +181,11 @@ class View:
         """What has changed since the last time, of the layers of which anything has."""
         found = ((name, layer.changes()) for name, layer in self._layers.items())
         return {name: changes for name, changes in found if changes}
+
+    def partial(self) -> dict[str, dict[str, int]]:
+        """The layers that do not show all their keys: how many of how many."""
+        found = ((name, layer) for name, layer in self._layers.items() if layer.keys > len(layer.items))
+        return {name: {"shown": len(layer.items), "keys": layer.keys} for name, layer in found}
 
     def renewed(self) -> set[str]:
         """The layers that have taken the place of others since the last time."""

@@ -2,22 +2,22 @@
 
 A payload is eight bytes (version, flags, six zeros that keep Arrow's buffers aligned) and one Arrow record batch
 message with compressed buffers. The message carries no schema: the version and the flags fix it. Offsets are stored
-only where they have gaps, which compaction leaves. A header is a `BlockHeader` message.
+only where they have gaps, which compaction leaves. What is known of a block without opening it is in its header.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tidewheel.errors import DefinitionError, LogError
+from tidewheel.errors import DefinitionError, LogError, MalformedError
 from tidewheel.model.summary import Summary, summarize
 from tidewheel.model.time import Duration, Instant
-from tidewheel.transport.event_pb2 import BlockHeader
+from tidewheel.transport.block_header import checksum
 from tidewheel.transport.log import FETCHED
 
 __all__ = [
@@ -25,12 +25,9 @@ __all__ = [
     "BLOCK_RECORDS",
     "RECORD_BYTES",
     "Draft",
-    "decode_header",
     "decode_payload",
     "drafts",
-    "encode_header",
     "encode_payload",
-    "type_in_header",
 ]
 
 BLOCK_RECORDS = 10_000
@@ -70,22 +67,24 @@ class Draft:
 
     count: int
     payload: bytes
+    checksum: int
+    """Of the payload."""
     event_times: npt.NDArray[np.int64]
     punctuations: tuple[Instant, ...]
     type: str | None
+    raw_size: int = 0
+    """Bytes of keys and values before they were compressed."""
 
-    def header(self, *, append_time: Instant, future_tolerance: Duration) -> bytes:
-        """The header of the block when it is appended at this time."""
-        return encode_header(
-            summarize(
-                self.event_times,
-                append_time=append_time,
-                untimed=self.count - len(self.event_times),
-                future_tolerance=future_tolerance,
-                punctuations=self.punctuations,
-            ),
-            type=self.type,
+    def summary(self, *, append_time: Instant, future_tolerance: Duration) -> Summary:
+        """What its header tells when it is appended at this time."""
+        found = summarize(
+            self.event_times,
+            append_time=append_time,
+            untimed=self.count - len(self.event_times),
+            future_tolerance=future_tolerance,
+            punctuations=self.punctuations,
         )
+        return replace(found, raw_size=self.raw_size)
 
 
 def drafts(batch: pa.RecordBatch) -> Iterator[Draft]:
@@ -94,12 +93,15 @@ def drafts(batch: pa.RecordBatch) -> Iterator[Draft]:
         part = batch.slice(start, end - start)
         times = part.column("event_time").drop_null().cast(pa.int64()).to_numpy()
         marks = part.column("punctuation").drop_null().cast(pa.int64()).to_pylist()
+        payload = encode_payload(part.column("key"), part.column("value"))
         yield Draft(
             count=part.num_rows,
-            payload=encode_payload(part.column("key"), part.column("value")),
+            payload=payload,
+            checksum=checksum(payload),
             event_times=times,
             punctuations=tuple(marks),
             type=_common_type(part.column("type")),
+            raw_size=part.column("key").nbytes + part.column("value").nbytes,
         )
 
 
@@ -149,64 +151,31 @@ def encode_payload(keys: pa.Array, values: pa.Array, offsets: pa.Array | None = 
     return bytes([_VERSION, flags]).ljust(_PREFIX_BYTES, b"\0") + message
 
 
-def decode_payload(payload: bytes, *, first_offset: int, append_time: Instant) -> pa.RecordBatch:
-    """The records of a payload, with the schema `FETCHED`."""
-    if len(payload) < _PREFIX_BYTES or payload[0] != _VERSION or payload[1] & ~_SPARSE:
+def decode_payload(
+    payload: bytes, *, first_offset: int, append_time: Instant, count: int, trusted: bool = False
+) -> pa.RecordBatch:
+    """The so many records of a payload, with the schema `FETCHED`; `MalformedError` if they are not in it.
+
+    Unless it is `trusted`, since its checksum is right, it is also looked through: Arrow believes the lengths that it
+    finds, and reading beyond a buffer's end may end the process.
+    """
+    if len(payload) < _PREFIX_BYTES or payload[0] == 0:
+        raise MalformedError(f"it begins with {payload[:2].hex(' ') or 'nothing'}, which no block does")
+    if payload[0] != _VERSION or payload[1] & ~_SPARSE:
         raise LogError(
-            f"block at offset {first_offset} has format {payload[:2].hex(' ') or 'nothing'}, this Tidewheel reads "
-            f"version {_VERSION}: the log was written by a newer one, or is damaged"
+            f"block at offset {first_offset} has format {payload[:2].hex(' ')}, this Tidewheel reads version "
+            f"{_VERSION}: the log was written by a newer one"
         )
     sparse = bool(payload[1] & _SPARSE)
     stream = _BEGINNINGS[_SPARSE_SCHEMA if sparse else _DENSE_SCHEMA] + memoryview(payload)[_PREFIX_BYTES:]
     try:
         batch = pa.ipc.open_stream(stream, options=_READING).read_next_batch()
+        if not trusted:
+            batch.validate(full=True)
     except (pa.ArrowException, OSError, StopIteration) as error:
-        raise LogError(f"block at offset {first_offset} is damaged: {error}") from error
-    count = batch.num_rows
+        raise MalformedError(f"its records cannot be read ({error})") from error
+    if batch.num_rows != count:
+        raise MalformedError(f"it holds {batch.num_rows} records, not {count}")
     offsets = batch.column("offset") if sparse else pa.array(np.arange(first_offset, first_offset + count))
     times = pa.array(np.full(count, append_time, dtype=np.int64)).view(FETCHED.field("append_time").type)
     return pa.RecordBatch.from_arrays([offsets, times, batch.column("key"), batch.column("value")], schema=FETCHED)
-
-
-def encode_header(summary: Summary, *, type: str | None = None) -> bytes:
-    """The header that keeps this summary, and the message type that all records carry if they carry one."""
-    return BlockHeader(
-        version=_VERSION,
-        count=summary.count,
-        append_time=summary.append_time,
-        min_event_time=summary.min_event_time,
-        max_event_time=summary.max_event_time,
-        max_plausible_event_time=summary.max_plausible,
-        future_tolerance=summary.future_tolerance,
-        untimed=summary.untimed,
-        skew_bins=summary.skew.keys(),
-        skew_counts=summary.skew.values(),
-        punctuations=summary.punctuations,
-        type=type or "",
-    ).SerializeToString()
-
-
-def type_in_header(data: bytes) -> str | None:
-    """The message type that a header keeps."""
-    return BlockHeader.FromString(data).type or None
-
-
-def decode_header(data: bytes) -> Summary:
-    """The summary that a header keeps."""
-    header = BlockHeader.FromString(data)
-    if header.version != _VERSION:
-        raise LogError(
-            f"a block's header has version {header.version}, this Tidewheel reads {_VERSION}: the log was written "
-            f"by a newer one, or is damaged"
-        )
-    return Summary(
-        count=header.count,
-        append_time=header.append_time,
-        min_event_time=header.min_event_time if header.HasField("min_event_time") else None,
-        max_event_time=header.max_event_time if header.HasField("max_event_time") else None,
-        max_plausible=(header.max_plausible_event_time if header.HasField("max_plausible_event_time") else None),
-        future_tolerance=header.future_tolerance,
-        untimed=header.untimed,
-        skew=dict(zip(header.skew_bins, header.skew_counts, strict=True)),
-        punctuations=tuple(header.punctuations),
-    )

@@ -41,9 +41,11 @@ __all__ = [
     "punctuation",
     "timestamp",
     "unpack",
+    "with_ingestion_time",
 ]
 
 ENVELOPE_COLUMNS = ("event_time", "ingestion_time")
+_TIMES = (*ENVELOPE_COLUMNS, "batch_time")
 _TYPE_PREFIX = "/"  # the shortest that `Any` allows: it stands in every event
 _INSTANTS = pa.timestamp("us", "UTC")
 _MARKER = type_name(Punctuation)
@@ -104,9 +106,11 @@ def encode_columns(
     *,
     event_time: pa.Array,
     ingestion_time: pa.Array | Instant | None = None,
+    batch_time: Instant | None = None,
     registry: TypeRegistry = types,
 ) -> pa.Array:
-    """Events from columns named like the message's fields; nulls and missing columns are unset fields.
+    """Events from columns named like the message's fields; nulls and missing columns are unset fields. `batch_time`:
+    the clock of the batch that they are results of.
 
     >>> import polars as pl
     >>> from tidewheel.transport.event_pb2 import DeadLetter
@@ -114,24 +118,28 @@ def encode_columns(
     >>> decode_columns(DeadLetter, values).columns["reason"].to_pylist()
     ['too long']
     """
-    handler = registry.handler(of)
     batch = _fitted(type_name(of), _as_batch(columns), registry.schema(of))
     count = batch.num_rows
-    details = handler.record_batch_to_array(batch)
+    details = registry.converter(of).encode(batch)
     if not isinstance(ingestion_time, (pa.Array, pa.ChunkedArray)):
         ingestion_time = pa.repeat(pa.scalar(ingestion_time, pa.int64()), count)
-    envelope = pa.RecordBatch.from_arrays(
-        [
-            _instants(event_time),
-            _instants(ingestion_time),
-            pa.StructArray.from_arrays(
-                [pa.repeat(_TYPE_PREFIX + type_name(of), count), details],
-                fields=[pa.field("type_url", pa.string(), False), pa.field("value", pa.binary(), False)],
-            ),
-        ],
-        names=["event_time", "ingestion_time", "details"],
-    )
-    return registry.handler(Event).record_batch_to_array(envelope)
+    envelope = {
+        "event_time": _instants(event_time),
+        "ingestion_time": _instants(ingestion_time),
+        "details": pa.StructArray.from_arrays(
+            [pa.repeat(_TYPE_PREFIX + type_name(of), count), details],
+            fields=[pa.field("type_url", pa.string(), False), pa.field("value", pa.binary(), False)],
+        ),
+    }
+    if batch_time is not None:
+        envelope["batch_time"] = pa.repeat(pa.scalar(batch_time, _INSTANTS), count)
+    return registry.converter(Event).encode(pa.RecordBatch.from_pydict(envelope))
+
+
+def with_ingestion_time(values: pa.Array, at: Instant) -> pa.Array:
+    """Binary events, none of which has an ingestion time, with this one: a field appended to a message is a field of
+    it, so nothing is encoded again."""
+    return pc.binary_join_element_wise(values, Event(ingestion_time=timestamp(at)).SerializeToString(), b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +167,7 @@ class Decoded:
 def decode_envelopes(values: pa.Array, *, registry: TypeRegistry = types) -> Envelopes:
     """Open the envelopes of a batch in either encoding, whatever they carry."""
     values, errors = _binary(values, registry)
-    batch, rows, bad = _tolerant(registry.handler(Event), values)
+    batch, rows, bad = registry.converter(Event).decode_each(values)
     details = batch.column("details")
     url = pc.fill_null(pc.struct_field(details, "type_url"), "")
     columns = pa.RecordBatch.from_arrays(
@@ -188,10 +196,10 @@ def decode_columns(
     """Decode a batch of events that carry one type; with `only`, at least these columns. `carried`: the type that all
     of them are known to carry, so that it need not be looked up in each (see `Batch.type`)."""
     wanted = type_name(of)
-    handler = registry.handler(of)
+    converter = registry.converter(of)
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
-    taken = set(ENVELOPE_COLUMNS).intersection(registry.schema(of).names)
+    taken = set(ENVELOPE_COLUMNS).intersection(converter.schema.names)
     if taken:
         raise DefinitionError(f"{wanted} has a field {', '.join(sorted(taken))}, which is the envelope's; rename it")
     whole = _at_once(wanted, values, only, registry, named=carried != wanted)
@@ -209,7 +217,7 @@ def decode_columns(
             else:
                 errors[row] = f"carries {name or 'nothing'}, expected {wanted}"
         columns, rows = columns.filter(fits), rows.filter(fits)
-    batch, good, bad = _tolerant(handler, columns.column("details"))
+    batch, good, bad = converter.decode_each(columns.column("details"))
     if bad:
         for row, reason in bad.items():
             errors[rows[row].as_py()] = f"{wanted}: {reason}"
@@ -230,8 +238,8 @@ def _at_once(
 ) -> pa.RecordBatch | None:
     """Envelopes and what they carry in one pass, if nothing is unusual about any of them."""
     try:
-        batch = registry.event_handler(wanted, only, named=named).array_to_record_batch(values)
-    except ValueError:  # malformed, another type, or JSON: to be told apart with more care
+        batch = registry.event_converter(wanted, only, named=named).decode(values)
+    except MalformedError:  # malformed, another type, or JSON: to be told apart with more care
         return None
     details = batch.column("details")
     if not len(details) or details.null_count:
@@ -251,37 +259,6 @@ def _parse(cls: type[_M], value: bytes) -> _M:
         return cls.FromString(value)
     except DecodeError as error:
         raise MalformedError(f"not a {cls.DESCRIPTOR.full_name}: {error}") from None
-
-
-def _tolerant(handler: Any, values: pa.Array) -> tuple[pa.RecordBatch, pa.Array, dict[int, str]]:
-    """Decode what can be decoded: the columns, their places in `values`, and the reason for each of the others.
-
-    One malformed message fails its whole array, so it is found by halving: only its neighbours are decoded again.
-    """
-    parts: list[pa.RecordBatch] = []
-    places: list[range] = []
-    bad: dict[int, str] = {}
-
-    def attempt(start: int, end: int) -> None:
-        try:
-            parts.append(handler.array_to_record_batch(values.slice(start, end - start)))
-            places.append(range(start, end))
-        except ValueError as error:
-            if end - start == 1:
-                bad[start] = str(error)
-            else:
-                middle = (start + end) // 2
-                attempt(start, middle)
-                attempt(middle, end)
-
-    attempt(0, len(values))
-    if not bad:
-        return parts[0], pa.array(np.arange(len(values))), bad
-    if not parts:
-        return handler.array_to_record_batch(values.slice(0, 0)), pa.array([], pa.int64()), bad
-    table = pa.Table.from_batches(parts).combine_chunks()
-    (batch,) = table.to_batches() or [handler.array_to_record_batch(values.slice(0, 0))]
-    return batch, pa.array(np.concatenate([np.arange(some.start, some.stop) for some in places])), bad
 
 
 def _binary(values: pa.Array, registry: TypeRegistry) -> tuple[pa.Array, dict[int, str]]:
@@ -352,7 +329,7 @@ def _instants(values: pa.Array) -> pa.Array:
 def _to_json(event: Event, registry: TypeRegistry) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     try:
-        for name in ENVELOPE_COLUMNS:
+        for name in _TIMES:
             if event.HasField(name):
                 fields[name] = getattr(event, name).ToJsonString()
         hidden = _hidden(event)
@@ -395,11 +372,11 @@ def _from_json(value: bytes, registry: TypeRegistry) -> Event:
         json.dumps(fields, ensure_ascii=False).encode()
         if "@bytes" in fields:
             return _parse(Event, base64.b64decode(fields["@bytes"], validate=True))
-        strange = fields.keys() - {*ENVELOPE_COLUMNS, "details"}
+        strange = fields.keys() - {*_TIMES, "details"}
         if strange:
             raise MalformedError(f"an event has no field {', '.join(map(repr, sorted(strange)))}")
         event = Event()
-        for name in ENVELOPE_COLUMNS:
+        for name in _TIMES:
             if fields.get(name) is not None:
                 getattr(event, name).FromJsonString(fields[name])
         details = fields.get("details")

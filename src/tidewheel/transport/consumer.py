@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 
-from tidewheel.errors import DataLossError, DefinitionError, TopicNotFoundError
-from tidewheel.transport.log import Batch, Log, Partition, Start
+from tidewheel.errors import DamagedBlockError, DataLossError, DefinitionError, TopicNotFoundError
+from tidewheel.transport.log import Batch, Log, OnDamage, Partition, Start, TopicInfo
 
 __all__ = ["Consumer"]
 
@@ -23,6 +23,7 @@ class Consumer:
     these numbers, for several consumers that share a topic; nobody shares the partitions out by itself. Records that
     left by retention before they were read are a `DataLossError`; with `skip_lost` they are passed over and counted.
     So is a topic that was deleted and made anew while it was read; with `skip_lost` it is read from its beginning.
+    A damaged block is a `DamagedBlockError`, unless `on_damage` takes it: it is told each, and what follows is read.
     A consumer belongs to one thread.
 
     >>> import tempfile
@@ -46,12 +47,14 @@ class Consumer:
         start: Start = "latest",
         partitions: Sequence[int] | None = None,
         skip_lost: bool = False,
+        on_damage: OnDamage | None = None,
     ) -> None:
         self.log = log
         self.group = group
         self._start = start
         self._partitions = partitions
         self._skip_lost = skip_lost
+        self._on_damage = on_damage
         self.lost = 0
         """How many records were passed over because they had left."""
         self._positions: dict[Partition, int] = {}
@@ -94,7 +97,13 @@ class Consumer:
 
     def _available(self, limit: int) -> Iterator[Batch]:
         for part, position in self.positions.items():
-            yield from self.log.read(*part, self._kept(part, position), limit=limit)
+            on_damage = None if self._on_damage is None else self._pass_over
+            yield from self.log.read(*part, self._kept(part, position), limit=limit, on_damage=on_damage)
+
+    def _pass_over(self, damaged: DamagedBlockError) -> None:
+        assert self._on_damage is not None
+        self._on_damage(damaged)
+        self._reach((damaged.topic, damaged.partition), damaged.next_offset)
 
     def _kept(self, part: Partition, position: int) -> int:
         """From where on there is something to read."""
@@ -105,7 +114,11 @@ class Consumer:
         return max(first, position)
 
     def _advance(self, batch: Batch) -> None:
-        self._positions[batch.topic, batch.partition] = batch.records.column("offset")[-1].as_py() + 1
+        self._reach((batch.topic, batch.partition), batch.records.column("offset")[-1].as_py() + 1)
+
+    def _reach(self, part: Partition, position: int) -> None:
+        # A damaged block behind a batch may have been passed over before that batch is handed out.
+        self._positions[part] = max(self._positions.get(part, 0), position)
 
     def _wait(self, timeout: float) -> bool:
         deadline = time.monotonic() + timeout
@@ -131,7 +144,9 @@ class Consumer:
         """Positions are of a topic, not of its name: they mean nothing in another one of the same name."""
         for topic, known in list(self._ids.items()):
             try:
-                if self.log.topic_info(topic).id == known:
+                info = self.log.topic_info(topic)
+                if info.id == known:
+                    self._check_ends(info)
                     continue
             except TopicNotFoundError:
                 if not self._skip_lost:
@@ -146,6 +161,17 @@ class Consumer:
             awaited, self._awaited = self._awaited, [topic]
             self._discover("earliest")
             self._awaited += awaited
+
+    def _check_ends(self, info: TopicInfo) -> None:
+        """Nothing comes at a position beyond the end before others have taken the offsets up to there."""
+        for number, end in enumerate(info.next_offsets):
+            position = self._positions.get((info.name, number), 0)
+            if position > end:
+                raise DataLossError(
+                    f"{info.name!r} partition {number} ends at offset {end}, and had been read up to {position}: the "
+                    "log is older than that (restored from a backup, or copied). Make a new consumer that starts where "
+                    "it ends now, at 'latest', or at 'earliest'"
+                )
 
     def _discover(self, start: Start) -> None:
         """Take up the awaited topics that are there by now."""

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 from google.protobuf import descriptor_pb2, duration_pb2, timestamp_pb2
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
 
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.registry import TypeRegistry
@@ -18,6 +19,9 @@ MADE = "tidewheel.results."
 """What the names of such types begin with."""
 
 _PACKAGE = MADE.rstrip(".")
+_AFTER_A_DOT = re.compile(r"(?<=.)\.([a-z])", re.DOTALL)
+_AFTER_A_HYPHEN = re.compile(r"(?<=.)-(?=[a-z0-9])", re.DOTALL)
+_NEITHER = re.compile(r"(?<!\0)[A-Z]|[^A-Za-z0-9\0]")
 _F = FieldDescriptorProto
 _SCALARS: list[tuple[object, int]] = [
     (pa.types.is_boolean, _F.TYPE_BOOL),
@@ -39,19 +43,25 @@ _SCALARS: list[tuple[object, int]] = [
 
 
 def define_message(
-    registry: TypeRegistry, name: str, schema: pa.Schema, *, earlier: Mapping[str, bytes] | None = None
+    registry: TypeRegistry,
+    name: str,
+    schema: pa.Schema,
+    *,
+    full: str | None = None,
+    earlier: Mapping[str, bytes] | None = None,
 ) -> str:
     """Register a message type with these columns as its fields, numbered in their order; returns its full name.
 
-    Nulls are kept: every scalar field is optional. `earlier` are definitions by type name of what was written before:
-    the fields of the type's earlier definition keep their numbers, and those without a column stay, so that old events
-    are read rightly. A column that has another type than its field is refused.
+    Nulls are kept: every scalar field is optional. `full` is the type's name, if it is not the one that is made of
+    `name`. `earlier` are definitions by type name of what was written before: the fields of the type's earlier
+    definition keep their numbers, and those without a column stay, so that old events are read rightly. A column that
+    has another type than its field is refused.
 
     >>> registry = TypeRegistry()
     >>> define_message(registry, "vehicle-count", pa.schema({"cell": pa.uint64(), "count": pa.int64()}))
-    'tidewheel.results.VehicleCount'
+    'tidewheel.results.Vehicle_count'
     """
-    full = made_name(name)
+    full = full or made_name(name)
     short = full.removeprefix(MADE)
     file = FileDescriptorProto(
         name=f"tidewheel/results/{short}.proto",
@@ -65,7 +75,7 @@ def define_message(
     if earlier and full in earlier:
         # Compared as the registry tells it, where names are whole.
         files = FileDescriptorSet.FromString(registry.definition(full))
-        before = FileDescriptorSet.FromString(earlier[full]).file[-1].message_type[0]
+        before = _message_of(full, earlier[full])
         _continue(before, files.file[-1].message_type[0], where=name)
         files.file[-1].message_type[0].CopyFrom(before)
         registry.register_definition(full, files.SerializeToString(deterministic=True))
@@ -73,14 +83,32 @@ def define_message(
 
 
 def made_name(name: str) -> str:
-    """The full name of the type that is made under a name, such as a topic's.
+    """The full name of the type that is made under a name, such as a topic's: another one for every other name.
 
-    >>> made_name("analytics.busy-routes"), made_name("late_3-6") == made_name("late-36")
-    ('tidewheel.results.AnalyticsBusyRoutes', False)
+    A dot becomes `_` before a capital, a hyphen `_` before a small letter or a digit; whatever else is no small letter
+    or digit is written as `__` and its code.
+
+    >>> made_name("analytics.busy-routes")
+    'tidewheel.results.Analytics_Busy_routes'
+    >>> made_name("late_3-6"), made_name("late-36")
+    ('tidewheel.results.Late__5f3_6', 'tidewheel.results.Late_36')
     """
-    words = [word for word in re.split(r"[^0-9A-Za-z]+", name) if word]
-    short = "".join(f"_{word}" if word[0].isdigit() else word[:1].upper() + word[1:] for word in words)
-    return MADE + (f"Result{short}" if not short or short[0] == "_" else short)
+    short = _AFTER_A_DOT.sub(lambda found: f"\0{found[1].upper()}", name)
+    short = _AFTER_A_HYPHEN.sub("\0", short)
+    short = _NEITHER.sub(lambda found: f"__{ord(found[0]):02x}", short).replace("\0", "_")
+    # No other name is written with a second capital right after the first.
+    return MADE + (short[0].upper() + short[1:] if short[:1].islower() else f"TYPE{short}")
+
+
+def _message_of(full: str, definition: bytes) -> DescriptorProto:
+    try:
+        return FileDescriptorSet.FromString(definition).file[-1].message_type[0]
+    except (DecodeError, IndexError) as error:
+        raise DefinitionError(
+            f"the log's definition of message type {full!r} is broken ({error}), so the results that it holds cannot "
+            "be continued; write to another topic (tidewheel run --version v2), or delete this one first "
+            "(tidewheel topics --delete)"
+        ) from error
 
 
 def _continue(message: DescriptorProto, made: DescriptorProto, *, where: str) -> None:

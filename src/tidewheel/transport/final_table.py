@@ -10,9 +10,10 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import Instant
 from tidewheel.transport.codec import decode_columns, decode_envelopes
+from tidewheel.transport.damage import pass_over
 from tidewheel.transport.event_pb2 import Punctuation
 from tidewheel.transport.grown import without_grown
-from tidewheel.transport.log import Log
+from tidewheel.transport.log import Log, OnDamage
 from tidewheel.transport.registry import TypeRegistry, type_name, types
 from tidewheel.transport.type_topic import load_types
 
@@ -73,14 +74,15 @@ class Comparison:
         return not differ and (self.same > 0 or self.open == 0)
 
 
-def final_table(log: Log, topic: str, *, nested: bool = False) -> FinalTable:
+def final_table(log: Log, topic: str, *, nested: bool = False, on_damage: OnDamage | None = None) -> FinalTable:
     """Read a topic of results from its beginning.
 
     A result whose window lies within a larger one of the same key that came later has grown into it, and is not in the
     table. With `nested` it is: for windows that lie within each other by their nature, like hours and days of one key.
+    A damaged block is a `DamagedBlockError`, unless `on_damage` takes it.
     """
     frames: list[pl.DataFrame] = []
-    for frame in frames_of(log, topic):
+    for frame in frames_of(log, topic, on_damage=on_damage):
         # What has grown is let go only together with all that came before it, which it has replaced.
         frames.append(_latest(frame, nested=True))
         if len(frames) > _MOST_FRAMES:
@@ -90,7 +92,9 @@ def final_table(log: Log, topic: str, *, nested: bool = False) -> FinalTable:
     rows = _latest(rows, nested=nested)
     if windowed and "retraction" in rows.columns:
         rows = rows.filter(~pl.col("retraction").fill_null(False))
-    return FinalTable(topic, rows.drop(_COURSE, strict=False), windowed, _until(log, topic))
+    return FinalTable(
+        topic, rows.drop(_COURSE, strict=False), windowed, _until(log, topic, None if on_damage is None else pass_over)
+    )
 
 
 def compare(first: FinalTable, second: FinalTable) -> Comparison:
@@ -190,23 +194,24 @@ def _latest(frame: pl.DataFrame, *, nested: bool) -> pl.DataFrame:
     return frame if nested else without_grown(frame, KEY)
 
 
-def _until(log: Log, topic: str) -> Instant | None:
+def _until(log: Log, topic: str, on_damage: OnDamage | None) -> Instant | None:
     """The watermark that the topic was told of last; of several partitions the least."""
     found: list[Instant | None] = []
     for partition, first in enumerate(log.topic_info(topic).first_offsets):
-        marks = [mark for block in log.blocks(topic, partition, first) for mark in block.summary.punctuations]
+        blocks = log.blocks(topic, partition, first, on_damage=on_damage)
+        marks = [mark for block in blocks for mark in block.summary.punctuations]
         found.append(max(marks, default=None))
     told = [mark for mark in found if mark is not None]
     return min(told, default=None)
 
 
-def frames_of(log: Log, topic: str) -> Iterator[pl.DataFrame]:
+def frames_of(log: Log, topic: str, *, on_damage: OnDamage | None = None) -> Iterator[pl.DataFrame]:
     """The events of a topic in columns, a block at a time, with their keys."""
     registry = TypeRegistry()
     load_types(log, registry)  # types that were made of columns are the log's own
     marker = type_name(Punctuation)
     for partition, first in enumerate(log.topic_info(topic).first_offsets):
-        for batch in log.read(topic, partition, first):
+        for batch in log.read(topic, partition, first, on_damage=on_damage):
             values = batch.records.column("value")
             kinds = dict.fromkeys(decode_envelopes(values).columns["type"].to_pylist())
             for kind in kinds:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, TypeAlias
@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from tidewheel.errors import DefinitionError, TopicNotFoundError
+from tidewheel.errors import DamagedBlockError, DefinitionError, TopicNotFoundError
 from tidewheel.model.summary import Summary
 from tidewheel.model.time import Instant
 
@@ -27,6 +27,7 @@ __all__ = [
     "Batch",
     "Block",
     "Log",
+    "OnDamage",
     "Partition",
     "Positions",
     "Producer",
@@ -69,6 +70,9 @@ Partition: TypeAlias = tuple[str, int]
 
 Positions: TypeAlias = Mapping[Partition, int]
 """For each partition the offset of the next record to read."""
+
+OnDamage: TypeAlias = Callable[[DamagedBlockError], None]
+"""What is told of a block that cannot be read and is passed over."""
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime | int
 """Where to begin: an end of the topic, an offset (int), or the first record appended at or after a time (datetime)."""
@@ -206,10 +210,13 @@ class Log(ABC):
     [[b'one', b'two']]
     >>> [(block.first_offset, block.next_offset) for block in log.blocks("input.arrival", 0, 0)]
     [(0, 2)]
+    >>> before = log.fingerprints({("input.arrival", 0): 2})
     >>> log.position("input.arrival", 0, "latest"), log.wait({("input.arrival", 0): 0}, timeout=0)
     (2, True)
     >>> log.producer("me").append({"input.arrival": records([b"three"])}, sequence=7).sequence
     7
+    >>> log.fingerprints({("input.arrival", 0): 2}) == before
+    True
     >>> log.commit("dashboard", {("input.arrival", 0): 2})
     >>> log.groups(), log.committed("dashboard")
     (['dashboard'], {('input.arrival', 0): 2})
@@ -219,6 +226,8 @@ class Log(ABC):
     (['analytics.delay', 'input.arrival'], 3)
     >>> log.delete_topic("analytics.delay")
     >>> log.maintain()
+    >>> log.faults()
+    []
     >>> log.topic("input.arrival").name
     'input.arrival'
     >>> log.close()
@@ -272,16 +281,44 @@ class Log(ABC):
 
     @abstractmethod
     def blocks(
-        self, topic: str, partition: int, start: int, *, end: int | None = None, limit: int | None = None
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        end: int | None = None,
+        limit: int | None = None,
+        on_damage: OnDamage | None = None,
     ) -> list[Block]:
         """The blocks that hold records from offset `start` on (and before `end`), as many as hold at most `limit` of
-        them but at least one. `DataLossError` if records from `start` on have left by retention."""
+        them but at least one. `DataLossError` if records from `start` on have left by retention.
+
+        Of a block whose header is damaged `on_damage` is told, and it is among the blocks with a summary that knows
+        only how many offsets it takes and about when it was appended. Without `on_damage` it is raised."""
 
     @abstractmethod
     def read(
-        self, topic: str, partition: int, start: int, *, end: int | None = None, limit: int | None = None
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        end: int | None = None,
+        limit: int | None = None,
+        on_damage: OnDamage | None = None,
     ) -> Iterator[Batch]:
-        """The records from offset `start` on (and before `end`, at most `limit`), a block at a time."""
+        """The records from offset `start` on (and before `end`, at most `limit`), a block at a time. Of a block that is
+        damaged `on_damage` is told, and it is passed over. Without `on_damage` it is raised."""
+
+    @abstractmethod
+    def fingerprints(self, positions: Positions) -> dict[Partition, str | None]:
+        """For each position a fingerprint of all that was appended to the partition before it: the same one later on
+        and in every copy of the log, another one where something else lay before that position. None if it is not
+        known, as with positions that compaction or retention has passed by."""
+
+    def faults(self) -> list[str]:
+        """What is damaged in what the log keeps beside records; looks through all of it, which may take a while."""
+        return []
 
     @abstractmethod
     def commit(self, group: str, positions: Positions) -> None:

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from tidewheel.errors import MalformedError, TopicNotFoundError, UnknownTypeError
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import Event
-from tidewheel.transport.log import Log
+from tidewheel.transport.log import Log, OnDamage
 
 __all__ = ["MessageTopic"]
 
@@ -20,7 +20,8 @@ _M = TypeVar("_M", bound=Message)
 class MessageTopic(Generic[_M]):
     """The messages of one type in a topic, there or not, read from the beginning and then on.
 
-    What else is in the topic, or cannot be read, says nothing.
+    What else is in the topic, or cannot be decoded, says nothing. A damaged block is a `DamagedBlockError`, unless
+    `on_damage` takes it.
 
     >>> import tempfile
     >>> from tidewheel.transport.event_pb2 import Alias
@@ -48,7 +49,7 @@ class MessageTopic(Generic[_M]):
         """The messages that came since the last time, in the order of each partition; at first all there are."""
         return (message for _, message in self.events())
 
-    def events(self) -> Iterator[tuple[Event, _M]]:
+    def events(self, *, on_damage: OnDamage | None = None) -> Iterator[tuple[Event, _M]]:
         """The same, each with the event that carries it."""
         try:
             info = self._log.topic_info(self._name)
@@ -58,7 +59,7 @@ class MessageTopic(Generic[_M]):
             self._id, self._at = info.id, {}
         for partition, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
             start = max(first, self._at.get(partition, first))  # records may have left
-            for batch in self._log.read(self._name, partition, start, end=end):
+            for batch in self._log.read(self._name, partition, start, end=end, on_damage=on_damage):
                 for value in batch.records.column("value").to_pylist():
                     try:
                         event = codec.decode(value)

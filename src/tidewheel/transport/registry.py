@@ -8,7 +8,6 @@ from importlib.metadata import entry_points
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import ptars
 import pyarrow as pa
 from google.protobuf import descriptor_pool, message_factory
 from google.protobuf.descriptor import FileDescriptor
@@ -17,15 +16,13 @@ from google.protobuf.message import DecodeError, Message
 
 from tidewheel.errors import DefinitionError, UnknownTypeError
 from tidewheel.transport import event_pb2
+from tidewheel.transport.converter import Converter
 from tidewheel.transport.typed_event import typed_event
 
 if TYPE_CHECKING:
     from tidewheel.transport.log import Log
 
 __all__ = ["TypeRegistry", "type_name", "types"]
-
-# Microseconds are what the system keeps; nanoseconds would also end in the year 2262.
-_COLUMNS = ptars.PtarsConfig(timestamp_unit="us", duration_unit="us", time_unit="us")
 
 
 def type_name(of: str | type[Message] | Message) -> str:
@@ -49,22 +46,23 @@ class TypeRegistry:
     (['tidewheel.v1.Punctuation'], 'Punctuation')
     >>> registry.schema("tidewheel.v1.Punctuation").names
     ['epoch']
-    >>> registry.handler("tidewheel.v1.Punctuation").schema() == registry.schema("tidewheel.v1.Punctuation")
+    >>> registry.converter("tidewheel.v1.Punctuation").schema == registry.schema("tidewheel.v1.Punctuation")
     True
-    >>> registry.event_handler("tidewheel.v1.Punctuation").schema().names
+    >>> registry.event_converter("tidewheel.v1.Punctuation").schema.names
     ['event_time', 'ingestion_time', 'details']
     >>> elsewhere = TypeRegistry()
     >>> elsewhere.register_definition("tidewheel.v1.Punctuation", registry.definition("tidewheel.v1.Punctuation"))
     >>> elsewhere.registered_definition("tidewheel.v1.Punctuation") is not None
     True
+    >>> elsewhere.register_broken("city.Order", DefinitionError("city.Order has no fields"))
     """
 
     def __init__(self, *, entry_point_group: str | None = None) -> None:
         self._classes: dict[str, type[Message]] = {}
-        self._handlers: dict[str, Any] = {}
-        self._event_handlers: dict[str, dict[tuple[frozenset[str] | None, bool], Any]] = {}
-        self._schemas: dict[str, pa.Schema] = {}
+        self._converters: dict[str, Converter] = {}
+        self._event_converters: dict[str, dict[tuple[frozenset[str] | None, bool], Converter]] = {}
         self._definitions: dict[str, bytes] = {}
+        self._broken: dict[str, str] = {}
         self._group = entry_point_group
         self._lock = threading.RLock()
 
@@ -108,6 +106,11 @@ class TypeRegistry:
             self._add(found)
             self._definitions[name] = file_descriptor_set
 
+    def register_broken(self, name: str, error: DefinitionError) -> None:
+        """Note that a type's definition cannot be loaded: who asks for the type is told so."""
+        with self._lock:
+            self._broken[name] = str(error)
+
     def registered_definition(self, name: str) -> bytes | None:
         """The definition that a type was registered with; None if it was registered as a class."""
         return self._definitions.get(name)
@@ -127,6 +130,8 @@ class TypeRegistry:
         if found is None:
             self._load_entry_points()
             found = self._classes.get(name)
+        if found is None and name in self._broken:
+            raise DefinitionError(self._broken[name])
         if found is None:
             raise UnknownTypeError(
                 f"message type {name!r} is not registered; known: {', '.join(self.names()) or 'none'}. "
@@ -145,46 +150,39 @@ class TypeRegistry:
             self._load_entry_points()
         return name in self._classes
 
-    def handler(self, name: str | type[Message]) -> Any:
+    def converter(self, name: str | type[Message]) -> Converter:
         """The converter between this type and Arrow columns."""
         key = type_name(name)
         with self._lock:
-            if key not in self._handlers:
-                descriptor = self.message_class(name).DESCRIPTOR
-                pool = ptars.HandlerPool([descriptor.file], config=_COLUMNS)
-                self._handlers[key] = pool.get_for_message(descriptor)
-            return self._handlers[key]
+            if key not in self._converters:
+                self._converters[key] = Converter(self.message_class(name).DESCRIPTOR)
+            return self._converters[key]
 
-    def event_handler(
+    def event_converter(
         self, name: str | type[Message], only: frozenset[str] | None = None, *, named: bool = True
-    ) -> Any:
+    ) -> Converter:
         """The converter of whole events that carry this type, in one pass; with `only`, of these fields of the envelope
         and the message alone, if they can be had alone. `named`: with the name of the type that each event has."""
         key = type_name(name)
         with self._lock:
-            handlers = self._event_handlers.setdefault(key, {})
-            if (only, named) not in handlers:
+            converters = self._event_converters.setdefault(key, {})
+            if (only, named) not in converters:
                 message = self.message_class(name).DESCRIPTOR
                 files = FileDescriptorSet.FromString(self.definition(key))
-                descriptor = typed_event(message, files, only, named=named)
-                pool = ptars.HandlerPool([descriptor.file], config=_COLUMNS)
-                handlers[only, named] = pool.get_for_message(descriptor)
-            return handlers[only, named]
+                converters[only, named] = Converter(typed_event(message, files, only, named=named))
+            return converters[only, named]
 
     def schema(self, name: str | type[Message]) -> pa.Schema:
         """The type's fields as Arrow columns."""
-        key = type_name(name)
-        if key not in self._schemas:
-            self._schemas[key] = self.handler(name).schema()
-        return self._schemas[key]
+        return self.converter(name).schema
 
     def _add(self, message: type[Message]) -> str:
         name = type_name(message)
+        self._broken.pop(name, None)
         if self._classes.get(name) is not message:
             self._classes[name] = message
-            self._handlers.pop(name, None)
-            self._event_handlers.pop(name, None)
-            self._schemas.pop(name, None)
+            self._converters.pop(name, None)
+            self._event_converters.pop(name, None)
             self._definitions.pop(name, None)
         return name
 

@@ -6,20 +6,22 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 
-from tidewheel.errors import DefinitionError, LogError
+from tidewheel.errors import DamagedBlockError, DamagedLogError, DefinitionError, LogError, MalformedError
+from tidewheel.model.summary import Summary
 from tidewheel.model.time import Instant, duration, instant
 from tidewheel.model.time import now as wall_clock
-from tidewheel.transport.block import decode_header
 from tidewheel.transport.log import (
     Batch,
     Block,
     Log,
+    OnDamage,
     Partition,
     Positions,
     Producer,
@@ -29,10 +31,12 @@ from tidewheel.transport.log import (
     TopicInfo,
     check_topic_name,
 )
-from tidewheel.transport.sqlite_blocks import blocks_after, headers_after
+from tidewheel.transport.sqlite_backup import LogSnapshot, snapshot
+from tidewheel.transport.sqlite_blocks import Damage, StoredBlock, blocks_after, find_block, fingerprint, last_block
 from tidewheel.transport.sqlite_database import Database
 from tidewheel.transport.sqlite_maintenance import Maintenance
 from tidewheel.transport.sqlite_producer import Appender, SqliteProducer
+from tidewheel.transport.sqlite_schema import all_faults, check_names, sound_rows
 from tidewheel.transport.sqlite_topics import (
     PartitionRow,
     check_offset,
@@ -44,7 +48,6 @@ from tidewheel.transport.sqlite_topics import (
 __all__ = ["SqliteLog"]
 
 _POLL_SECONDS = (0.02, 0.05)
-_END = 2**63 - 1
 _AHEAD = 1 << 20  # bytes that are fetched at a time
 
 
@@ -95,23 +98,34 @@ class SqliteLog(Log):
         for what, limit in (("age", retention.age), ("size", retention.size)):
             if limit is not None and (not isinstance(limit, int) or limit < 0):
                 raise DefinitionError(f"retention {what} of topic {name!r} must be 0 or more, or None, got {limit!r}")
-        with self._database.writing() as connection:
+
+        def change(connection: sqlite3.Connection) -> bool:
             changed = connection.execute(
                 "UPDATE topic SET retention_age = ?, retention_size = ?, compact = ? WHERE name = ?",
                 (retention.age, retention.size, compact, name),
             )
-            if changed.rowcount == 0:
+            return changed.rowcount > 0
+
+        with self._database.reading() as connection:
+            known = bool(sound_rows(connection, "topic", "name = ?", (name,)))
+        if known and self._database.making_room(change):  # a limit that is set makes room, a new topic does not
+            return self.topic_info(name)
+        with self._database.writing() as connection:
+            if not change(connection):
                 insert_topic(connection, name, partitions=partitions, retention=retention, compact=compact)
             return topic_infos(connection, name)[0]
 
     def delete_topic(self, name: str) -> None:
         """Remove a topic with all that is in it, and the positions of all groups in it."""
-        with self._database.writing() as connection:
+
+        def step(connection: sqlite3.Connection) -> int:
             topic_infos(connection, name)
             (number,) = connection.execute("SELECT id FROM topic WHERE name = ?", (name,)).fetchone()
             connection.execute("DELETE FROM cursor WHERE topic = ?", (number,))
             connection.execute("UPDATE topic SET name = NULL WHERE id = ?", (number,))
-        self._maintenance.purge(number)
+            return int(number)
+
+        self._maintenance.purge(self._database.making_room(step))
 
     def topics(self) -> list[TopicInfo]:
         """All topics by name."""
@@ -151,7 +165,14 @@ class SqliteLog(Log):
         return start
 
     def blocks(
-        self, topic: str, partition: int, start: int, *, end: int | None = None, limit: int | None = None
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        end: int | None = None,
+        limit: int | None = None,
+        on_damage: OnDamage | None = None,
     ) -> list[Block]:
         """The blocks that hold records from offset `start` on (see `Log.blocks`)."""
         _check_limit(limit)
@@ -160,16 +181,26 @@ class SqliteLog(Log):
         with self._database.reading() as connection:
             row = find_partition(connection, topic, partition)
             check_offset(row, topic, partition, start)
-            last = _END if end is None else end
-            for first, after, held, size, header in headers_after(connection, row.topic, partition, start, last):
-                count += min(held, after - start)
+            last = row.next_offset if end is None else min(end, row.next_offset)
+            for found in blocks_after(connection, row.topic, partition, start, last, data=False):
+                block = _block(topic, partition, found)
+                count += min(block.summary.count, block.next_offset - start)
                 if limit is not None and count > limit and result:
                     break
-                result.append(Block(topic, partition, first, after, size, decode_header(header)))
+                if isinstance(found, Damage):
+                    _tell(_error(topic, partition, found), on_damage)
+                result.append(block)
         return result
 
     def read(
-        self, topic: str, partition: int, start: int, *, end: int | None = None, limit: int | None = None
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        end: int | None = None,
+        limit: int | None = None,
+        on_damage: OnDamage | None = None,
     ) -> Iterator[Batch]:
         """The records from offset `start` on (and before `end`, at most `limit`), a block at a time.
 
@@ -180,10 +211,17 @@ class SqliteLog(Log):
             row = find_partition(connection, topic, partition)
         check_offset(row, topic, partition, start)
         last = row.next_offset if end is None else min(end, row.next_offset)
-        return self._read(topic, partition, row.topic, start, last, limit)
+        return self._read(topic, partition, row.topic, start, last, limit, on_damage)
 
     def _read(
-        self, topic: str, partition: int, number: int, position: int, end: int, limit: int | None
+        self,
+        topic: str,
+        partition: int,
+        number: int,
+        position: int,
+        end: int,
+        limit: int | None,
+        on_damage: OnDamage | None,
     ) -> Iterator[Batch]:
         ahead = 0  # who stops after the first block has read no more than that
         while position < end and limit != 0:
@@ -192,22 +230,49 @@ class SqliteLog(Log):
                 if row.topic != number:
                     raise LogError(f"topic {topic!r} was deleted and made anew while it was read")
                 check_offset(row, topic, partition, position)
-                blocks = blocks_after(connection, number, partition, position, end, size=ahead)
+                blocks = _some(blocks_after(connection, number, partition, position, end), ahead)
             ahead = _AHEAD
             for block in blocks:
-                records = block.records()
-                offsets = records.column("offset").to_numpy()
-                first, after = offsets.searchsorted([position, end]).tolist()
+                records = None
+                if isinstance(block, Damage):
+                    _tell(_error(topic, partition, block), on_damage)
+                else:
+                    try:
+                        records = block.records()
+                    except MalformedError as error:
+                        bad = max(position, block.first_offset), min(end, block.next_offset)
+                        _tell(DamagedBlockError(topic, partition, *bad, str(error)), on_damage)
+                first, after = 0, 0
+                if records is not None:
+                    first, after = records.column("offset").to_numpy().searchsorted([position, end]).tolist()
                 count = after - first if limit is None else min(after - first, limit)
                 position = block.next_offset
-                if count:
-                    yield Batch(topic, partition, records.slice(first, count), block.type)
+                if count and records is not None and isinstance(block, StoredBlock):
+                    yield Batch(topic, partition, records.slice(first, count), block.header.type)
                 if limit is not None:
                     limit -= count
                     if not limit:
                         return
             if not blocks:
                 return
+
+    def fingerprints(self, positions: Positions) -> dict[Partition, str | None]:
+        """For each position a fingerprint of all that was appended before it (see `Log.fingerprints`)."""
+        found = {}
+        with self._database.reading() as connection:
+            for (topic, partition), position in positions.items():
+                row = find_partition(connection, topic, partition)
+                known = row.first_offset <= position <= row.next_offset
+                found[topic, partition] = fingerprint(connection, row.topic, partition, position) if known else None
+        return found
+
+    def faults(self) -> list[str]:
+        """What SQLite finds damaged in the file, and rows that are not as they were written."""
+        try:
+            with self._database.reading() as connection:
+                return all_faults(connection)
+        except LogError as error:
+            return [str(error)]
 
     def commit(self, group: str, positions: Positions) -> None:
         """Note how far a consumer group has come."""
@@ -221,31 +286,30 @@ class SqliteLog(Log):
                         f"a position is 0 or more, got {position} for {topic!r} partition {partition}"
                     )
                 connection.execute(
-                    "INSERT OR REPLACE INTO cursor VALUES (?, ?, ?, ?)", (group, row.topic, partition, position)
+                    "INSERT OR REPLACE INTO cursor (consumer_group, topic, partition, position) VALUES (?, ?, ?, ?)",
+                    (group, row.topic, partition, position),
                 )
 
     def committed(self, group: str) -> dict[Partition, int]:
         """How far a consumer group has come; empty if it never committed."""
         with self._database.reading() as connection:
-            rows = connection.execute(
-                "SELECT topic.name, partition, position FROM cursor JOIN topic ON topic.id = cursor.topic "
-                "WHERE consumer_group = ? ORDER BY topic.name, partition",
-                (group,),
-            ).fetchall()
-        return {(topic, partition): position for topic, partition, position in rows}
+            names = {row[0]: row[1] for row in sound_rows(connection, "topic", "name IS NOT NULL")}
+            rows = sound_rows(connection, "cursor", "consumer_group = ?", (group,))
+            if not rows and self._database.looks_through("cursor"):
+                check_names(connection, "cursor")
+        found = {(names[topic], partition): position for _, topic, partition, position in rows if topic in names}
+        return dict(sorted(found.items()))
 
     def groups(self) -> list[str]:
         """The consumer groups that have committed."""
         with self._database.reading() as connection:
-            return [
-                group
-                for (group,) in connection.execute("SELECT DISTINCT consumer_group FROM cursor ORDER BY consumer_group")
-            ]
+            return sorted({row[0] for row in sound_rows(connection, "cursor")})
 
     def forget(self, group: str) -> None:
         """Remove a consumer group's positions."""
-        with self._database.writing() as connection:
-            connection.execute("DELETE FROM cursor WHERE consumer_group = ?", (group,))
+        self._database.making_room(
+            lambda connection: connection.execute("DELETE FROM cursor WHERE consumer_group = ?", (group,))
+        )
 
     def maintain(self, *, now: Instant | None = None) -> None:
         """Apply retention and compaction. Appending does it by itself, at most once a minute."""
@@ -270,6 +334,14 @@ class SqliteLog(Log):
                 for (topic, partition), position in positions.items()
             )
 
+    def standstill(self) -> AbstractContextManager[None]:
+        """Let nobody write to the log until the block ends: appends wait, of all processes. Keep it short."""
+        return self._database.standstill()
+
+    def snapshot(self) -> AbstractContextManager[LogSnapshot]:
+        """The log as it is now, to be copied while others go on writing."""
+        return snapshot(self._database)
+
     def close(self) -> None:
         """Release what the object holds. The log stays."""
         self._database.close()
@@ -281,7 +353,51 @@ def _first_since(connection: sqlite3.Connection, row: PartitionRow, partition: i
         "ORDER BY append_time, first_offset LIMIT 1",
         (row.topic, partition, since),
     ).fetchone()
-    return int(found[0]) if found else row.next_offset
+    offset = int(found[0]) if found else row.next_offset
+    # What the index says is held against the blocks themselves: it has no checksums.
+    try:
+        block = find_block(connection, row.topic, partition, after=offset - 1) if found else None
+        before = last_block(connection, row.topic, partition, before=offset)
+    except MalformedError:
+        return offset  # whoever reads from there is told
+    if (block and (block.first_offset, block.place.append_time >= since) != (offset, True)) or (
+        before and before.place.append_time >= since
+    ):
+        raise DamagedLogError(
+            f"the index of blocks by time is damaged: it says that offset {offset} is the first since {since}. Restore "
+            "a backup, or begin at an offset, 'earliest' or 'latest'"
+        )
+    return offset
+
+
+def _block(topic: str, partition: int, found: StoredBlock | Damage) -> Block:
+    if isinstance(found, StoredBlock):
+        place = found.place
+        return Block(topic, partition, place.first_offset, place.next_offset, place.size, found.header.summary)
+    lost = found.next_offset - found.first_offset
+    summary = Summary(count=lost, append_time=found.append_time or 0, untimed=lost)
+    return Block(topic, partition, found.first_offset, found.next_offset, 0, summary)
+
+
+def _some(found: Iterator[StoredBlock | Damage], size: int) -> list[StoredBlock | Damage]:
+    """The first, and as many more as it takes to have so many bytes."""
+    some = []
+    for block in found:
+        some.append(block)
+        size -= 0 if isinstance(block, Damage) else block.place.size
+        if size <= 0:
+            break
+    return some
+
+
+def _error(topic: str, partition: int, damage: Damage) -> DamagedBlockError:
+    return DamagedBlockError(topic, partition, damage.first_offset, damage.next_offset, damage.reason)
+
+
+def _tell(error: DamagedBlockError, on_damage: OnDamage | None) -> None:
+    if on_damage is None:
+        raise error
+    on_damage(error)
 
 
 def _check_limit(limit: int | None) -> None:

@@ -8,6 +8,8 @@ occur twice in it.
 A changed block keeps its place and its append time, and its header goes on to tell the times of all that was
 appended (only the count is what is left). A block of which nothing is left goes, and the header of the next one tells
 the extent of its times and its last marker. So the watermark of a reader does not depend on when compaction ran.
+
+What is damaged stays as it is, for whoever reads it to be told, and is neither compared nor changed.
 """
 
 from __future__ import annotations
@@ -17,36 +19,47 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from tidewheel.errors import MalformedError
 from tidewheel.model.summary import merge
-from tidewheel.transport.block import decode_header, encode_header, encode_payload, type_in_header
-from tidewheel.transport.sqlite_blocks import StoredBlock, block_after, remove_blocks
+from tidewheel.transport.block import encode_payload
+from tidewheel.transport.block_header import checksum, encode_header
+from tidewheel.transport.sqlite_blocks import (
+    Damage,
+    StoredBlock,
+    block_after,
+    find_block,
+    last_block,
+    remove_blocks,
+)
 from tidewheel.transport.sqlite_database import Database
+from tidewheel.transport.sqlite_schema import sound_rows
 
 __all__ = ["compact"]
 
 _KEYS_AT_ONCE = 250_000
 
 
-def compact(database: Database, topic: int, partition: int, *, eager: bool) -> None:
-    """Compact a partition; if not `eager`, only where the new records are as many as those that were kept."""
+def compact(database: Database, topic: int, partition: int, *, eager: bool) -> bool:
+    """Compact a partition; if not `eager`, only where the new records are as many as those that were kept. False if
+    something in it was damaged."""
     with database.reading() as connection:
-        row = connection.execute(
-            "SELECT compacted, next_offset, count FROM partition WHERE topic = ? AND number = ?", (topic, partition)
-        ).fetchone()
-    if row is None:
-        return
-    compacted, end, count = row
+        rows = sound_rows(connection, "partition", "topic = ? AND number = ?", (topic, partition))
+    if not rows:
+        return True
+    _, _, first, end, count, _, _, compacted = rows[0]
     if not eager and 2 * (end - compacted) < count:
-        return
+        return True
+    sound = True
     while compacted < end:
-        latest, reached = _latest(database, topic, partition, compacted, end)
-        _sweep(database, topic, partition, latest, reached)
+        latest, reached = _latest(database, topic, partition, max(compacted, first), end)
+        sound = _sweep(database, topic, partition, latest, reached) and sound
         with database.writing() as connection:
             connection.execute(
                 "UPDATE partition SET compacted = max(compacted, ?) WHERE topic = ? AND number = ?",
                 (reached, topic, partition),
             )
         compacted = reached
+    return sound
 
 
 def _latest(database: Database, topic: int, partition: int, compacted: int, end: int) -> tuple[dict[bytes, int], int]:
@@ -59,30 +72,49 @@ def _latest(database: Database, topic: int, partition: int, compacted: int, end:
             block = block_after(connection, topic, partition, position, end)
         if block is None:
             return latest, end
-        records = block.records()
-        latest.update(zip(records.column("key").to_pylist(), records.column("offset").to_pylist(), strict=True))
+        records = _records(block)
+        if records is not None:
+            latest.update(zip(records.column("key").to_pylist(), records.column("offset").to_pylist(), strict=True))
         position = block.next_offset
     return latest, position
 
 
-def _sweep(database: Database, topic: int, partition: int, latest: dict[bytes, int], end: int) -> None:
-    """Drop the records before `end` that those in `latest` replace."""
+def _sweep(database: Database, topic: int, partition: int, latest: dict[bytes, int], end: int) -> bool:
+    """Drop the records before `end` that those in `latest` replace. False if something was damaged."""
     position = 0
+    sound = True
     while True:
         with database.reading() as connection:
-            newest = connection.execute(
-                "SELECT max(first_offset) FROM block WHERE topic = ? AND partition = ?", (topic, partition)
-            ).fetchone()[0]
-            block = block_after(connection, topic, partition, position, min(end, newest or 0))
+            try:
+                newest = last_block(connection, topic, partition)
+            except MalformedError:
+                return False
+            rows = sound_rows(connection, "partition", "topic = ? AND number = ?", (topic, partition))
+            if not rows:
+                return sound
+            position = max(position, rows[0][2])
+            block = block_after(connection, topic, partition, position, min(end, newest.first_offset if newest else 0))
         if block is None:
-            return
-        records = block.records()
+            return sound
+        records = _records(block)
+        if records is None or isinstance(block, Damage):
+            sound = False
+            position = block.next_offset
+            continue
         keep = [
             key is None or latest.get(key, offset) <= offset
             for key, offset in zip(records.column("key").to_pylist(), records.column("offset").to_pylist(), strict=True)
         ]
         if all(keep) or _rewrite(database, topic, partition, block, records, pa.array(keep, pa.bool_())):
             position = block.next_offset
+
+
+def _records(block: StoredBlock | Damage) -> pa.RecordBatch | None:
+    """The records of a block, unless it is damaged."""
+    try:
+        return None if isinstance(block, Damage) else block.records()
+    except MalformedError:
+        return None
 
 
 def _rewrite(
@@ -96,14 +128,19 @@ def _rewrite(
     """Put a smaller block in the place of this one; False if it was changed by somebody else meanwhile."""
     kept = records.filter(keep)
     data = encode_payload(kept.column("key"), kept.column("value"), kept.column("offset"))
-    header = encode_header(replace(decode_header(block.header), count=kept.num_rows), type=block.type)
+    raw_size = kept.column("key").nbytes + kept.column("value").nbytes
+    place = block.place._replace(records=kept.num_rows, size=len(data))
+    told = replace(block.header.summary, count=kept.num_rows, raw_size=raw_size)
+    header = encode_header(replace(block.header, summary=told, payload_checksum=checksum(data)), place)
     with database.writing() as connection:
         same = connection.execute(
             "SELECT 1 FROM block WHERE topic = ? AND partition = ? AND first_offset = ? AND payload = ? AND header = ?",
-            (topic, partition, block.first_offset, block.payload, block.header),
+            (topic, partition, block.first_offset, block.payload, block.raw_header),
         ).fetchone()
         if same is None:
             return False
+        if not kept.num_rows and not _hand_on(connection, topic, partition, block):
+            return True
         size = 0
         if kept.num_rows:
             # The new payload first: so the number of the old one is not given out again.
@@ -117,32 +154,40 @@ def _rewrite(
             size = len(data)
         else:
             remove_blocks(connection, topic, [(partition, block.first_offset, block.payload)])
-            _hand_on(connection, topic, partition, block)
         connection.execute(
             "UPDATE partition SET count = count - ?, size = size - ? WHERE topic = ? AND number = ?",
-            (records.num_rows - kept.num_rows, len(block.data) - size, topic, partition),
+            (records.num_rows - kept.num_rows, block.place.size - size, topic, partition),
         )
     return True
 
 
-def _hand_on(connection: sqlite3.Connection, topic: int, partition: int, block: StoredBlock) -> None:
-    """Let the block after a removed one tell its times. There is one: the newest is never changed."""
-    first, header = connection.execute(
-        "SELECT first_offset, header FROM block WHERE topic = ? AND partition = ? AND first_offset > ? "
-        "ORDER BY first_offset LIMIT 1",
-        (topic, partition, block.first_offset),
-    ).fetchone()
-    gone, following = decode_header(block.header), decode_header(header)
-    both = merge((gone, following))
+def _hand_on(connection: sqlite3.Connection, topic: int, partition: int, block: StoredBlock) -> bool:
+    """Let the block after one that is to be removed tell its times, and that there is nothing between it and the block
+    before; False if it cannot, since it is damaged. There is one: the newest is never changed."""
+    try:
+        following = find_block(connection, topic, partition, after=block.first_offset)
+    except MalformedError:
+        return False
+    if following is None or following.header.follows not in (None, block.next_offset):
+        return False
+    gone, summary = block.header.summary, following.header.summary
+    both = merge((gone, summary))
     # Not the skews: who has read the block already would count them twice. All of these are the same told twice.
     told = replace(
-        following,
+        summary,
         min_event_time=both.min_event_time,
         max_event_time=both.max_event_time,
         max_plausible=both.max_plausible,
-        punctuations=tuple(sorted({*following.punctuations, *gone.punctuations[-1:]})),
+        punctuations=tuple(sorted({*summary.punctuations, *gone.punctuations[-1:]})),
     )
+    follows = None if following.header.follows is None else block.header.follows
     connection.execute(
         "UPDATE block SET header = ? WHERE topic = ? AND partition = ? AND first_offset = ?",
-        (encode_header(told, type=type_in_header(header)), topic, partition, first),
+        (
+            encode_header(replace(following.header, summary=told, follows=follows), following.place),
+            topic,
+            partition,
+            following.first_offset,
+        ),
     )
+    return True

@@ -20,75 +20,45 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
-from tidewheel.errors import LogError
+from tidewheel.errors import DamagedBlockError, DamagedLogError, DiskFullError, LogError
+from tidewheel.transport.private_files import make_private_file
+from tidewheel.transport.sqlite_read_only import ReadOnlyMode, read_only_mode, why_read_only
+from tidewheel.transport.sqlite_reserve import Reserve, room_beside, way_out
+from tidewheel.transport.sqlite_schema import (
+    VERSION,
+    add_functions,
+    check_tables,
+    make_tables,
+    shadow_old_tables,
+    sound_rows,
+    upgrade,
+)
 
-__all__ = ["Database"]
+__all__ = ["Database", "restore_plan"]
+
+_T = TypeVar("_T")
 
 _LEAST_BYTES = 512  # a SQLite file is at least a page
-_NOT_SQLITE = "{} is not a Tidewheel log, and not SQLite at all; choose another file"
+_NOT_SQLITE = (
+    "{} is not a Tidewheel log, and not SQLite at all; choose another file, or restore a backup if it once was one"
+)
+_DAMAGED = ("malformed", "no such column", "no such table", "Could not decode")  # what SQLite says of a damaged file
 _APPLICATION_ID = 0x54574C47  # "TWLG"
-_VERSION = 1
 _BUSY_SECONDS = 60
 _LOCK_POLL_MS = 5
+_LOOK_SECONDS = 60
 _CHECKPOINT_BYTES = 16 << 20
 _KEPT = 15 / 16
 """How much of a journal of that length is kept to be written over; a longer one holds something for certain."""
 _CHECKPOINT_WAIT_MS = 1_000
-_SCHEMA = """
-CREATE TABLE property (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE topic (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,
-    name TEXT UNIQUE,  -- null: deleted, its blocks wait for maintenance
-    partitions INTEGER NOT NULL,
-    retention_age INTEGER,
-    retention_size INTEGER,
-    compact INTEGER NOT NULL
-);
-CREATE TABLE partition (
-    topic INTEGER NOT NULL,
-    number INTEGER NOT NULL,
-    first_offset INTEGER NOT NULL DEFAULT 0,  -- what is below has left by retention
-    next_offset INTEGER NOT NULL DEFAULT 0,
-    count INTEGER NOT NULL DEFAULT 0,
-    size INTEGER NOT NULL DEFAULT 0,
-    last_append INTEGER,
-    compacted INTEGER NOT NULL DEFAULT 0,  -- the records below have been compared with all that are older
-    PRIMARY KEY (topic, number)
-) WITHOUT ROWID;
-CREATE TABLE block (
-    topic INTEGER NOT NULL,
-    partition INTEGER NOT NULL,
-    first_offset INTEGER NOT NULL,
-    next_offset INTEGER NOT NULL,
-    count INTEGER NOT NULL,
-    size INTEGER NOT NULL,
-    append_time INTEGER NOT NULL,
-    header BLOB NOT NULL,
-    payload INTEGER NOT NULL,
-    PRIMARY KEY (topic, partition, first_offset)
-) WITHOUT ROWID;
-CREATE INDEX block_by_time ON block (topic, partition, append_time, first_offset);
-CREATE TABLE payload (id INTEGER PRIMARY KEY, data BLOB NOT NULL);
-CREATE TABLE producer (
-    name TEXT PRIMARY KEY,
-    epoch INTEGER NOT NULL,
-    sequence INTEGER NOT NULL,
-    state BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE cursor (
-    consumer_group TEXT NOT NULL,
-    topic INTEGER NOT NULL,
-    partition INTEGER NOT NULL,
-    position INTEGER NOT NULL,
-    PRIMARY KEY (consumer_group, topic, partition)
-) WITHOUT ROWID;
-"""
+_TO_OPEN_BYTES = 1 << 20
+"""What SQLite needs to open a log: it makes the files of the journal."""
 
 _logger = logging.getLogger(__name__)
 
@@ -100,8 +70,13 @@ class Database:
         self.path = path
         self._sync = sync
         self._wal = Path(f"{path}-wal")
+        self.reserve = Reserve(path)
+        self.read_only = why_read_only(path)
+        """What keeps this process from writing; None if nothing does."""
+        self._read_mode: ReadOnlyMode | None = None
         self._replaced = f"{path} has been replaced by another log; open it again with open_log"
         self._checkpoint_at = _CHECKPOINT_BYTES
+        self._look_at: dict[str, float] = {}
         self._closed = False
         self._idle: list[sqlite3.Connection] = []
         self._in_use = 0
@@ -126,17 +101,72 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
         """A transaction that is durable when the block ends, and undone if the block raises."""
+        self._check_writable()
         with self._writer, self._connection() as connection:  # threads queue here; processes have to poll
             with _transaction(connection, writing=True):
                 yield connection
             self._checkpoint(connection)
 
+    def looks_through(self, table: str) -> bool:
+        """Whether it is time to look through a table that may be long; at most once a minute."""
+        if time.monotonic() < self._look_at.get(table, 0.0):
+            return False
+        self._look_at[table] = time.monotonic() + _LOOK_SECONDS
+        return True
+
+    @contextmanager
+    def standstill(self) -> Iterator[None]:
+        """Let nobody write until the block ends; the log stays as it is. Keep it short: appends wait."""
+        if self.read_only is not None:  # it stands still, as far as this process can tell
+            yield
+            return
+        with self._writer, self._connection() as connection, _transaction(connection, writing=True):
+            yield
+
+    def making_room(self, step: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Do a step that makes room, in a transaction as of `writing`. On a full disk it may use the reserve."""
+        try:
+            with self.writing() as connection:
+                return step(connection)
+        except DiskFullError:
+            if not self.reserve:
+                raise
+        with self.writing() as connection:
+            self.reserve.give_up()  # now that no other writer can take it
+            result = step(connection)
+        self._empty_journal()
+        return result
+
     def give_back(self, pages: int) -> None:
-        """Return so many free pages at the end of the file to the file system."""
+        """Return so many free pages at the end of the file to the file system. On a full disk it may use the reserve:
+        what is at the end of the file is written elsewhere in it first."""
+        self._check_writable()
+        try:
+            self._vacuum(pages)
+        except DiskFullError:
+            if not self.reserve:
+                raise
+            self.reserve.give_up()
+            self._vacuum(pages)
+            self._empty_journal()
+
+    def _vacuum(self, pages: int) -> None:
         with self._writer, self._connection() as connection:
             # As a script, because `execute` would take the first step of it only, which is one page.
             connection.executescript(f"PRAGMA incremental_vacuum({pages})")
             self._checkpoint(connection)
+
+    def _empty_journal(self) -> None:
+        """So that the next transactions write over it, and need no further room."""
+        with self._writer, self._connection() as connection:
+            self._checkpoint(connection, always=True)
+
+    def _check_writable(self) -> None:
+        if self.read_only is not None:
+            raise LogError(
+                f"{self.path} can be read but not written: {self.read_only}. To write, take a copy elsewhere (with its "
+                "journal, the file that ends in -wal, if there is one), or have it made writable and open it again"
+            )
 
     def close(self) -> None:
         """Close the connections that are not in use; the others are closed when they are given back."""
@@ -150,14 +180,32 @@ class Database:
             raise LogError(f"{self.path}: the folder {self.path.parent} does not exist; make it first")
         if self.path.is_dir():
             raise LogError(f"{self.path} is a folder; a log is a file, such as {self.path / 'city.tw'}")
+        if restore_plan(self.path).exists():
+            raise LogError(
+                f"{self.path}: a restore of this log was cut short, or is at work; finish it first: "
+                f"tidewheel restore --log {self.path}"
+            )
         # Only SQLite may open the file: closing it any other way would take away the locks of all connections that this
         # process has to it, and another process would throw away the journal that they still write to.
         if self.path.is_file() and 0 < self.path.stat().st_size < _LEAST_BYTES:
             raise LogError(_NOT_SQLITE.format(self.path))  # SQLite would take it for an empty one
-        with self._errors(), closing(self._connect(mode="rwc")) as connection:
+        self._shadowed = False
+        if self.read_only is None:
+            try:
+                make_private_file(self.path)  # SQLite gives its journal the permissions of the file
+            except OSError as error:
+                raise LogError(f"{self.path} cannot be made: {error.strerror}; choose another place") from None
+        with self._errors(), closing(self._connected(self._connect)) as connection:
             with _transaction(connection, writing=False):
                 made = self._recognise(connection)
+                old = made and _value(connection, "PRAGMA user_version") < VERSION
+                if made:
+                    check_tables(connection)
+            if old:
+                self._upgrade(connection)
             if not made:
+                if self.read_only is not None:
+                    raise LogError(f"{self.path} is empty: there is nothing to read, and {self.read_only}")
                 # Both must come before the first table, and the journal cannot be changed in a transaction.
                 connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -179,39 +227,73 @@ class Database:
                 f"{self.path} is not a Tidewheel log (it is a SQLite file with {tables} tables and application id "
                 f"{application:#x}); choose another file"
             )
-        if version > _VERSION:
+        if version > VERSION:
             raise LogError(
-                f"{self.path} has format {version}, this Tidewheel knows formats up to {_VERSION}: it was made by a "
+                f"{self.path} has format {version}, this Tidewheel knows formats up to {VERSION}: it was made by a "
                 f"newer Tidewheel; upgrade with: pip install --upgrade tidewheel"
             )
+        if version < 1:
+            raise DamagedLogError(f"its format is {version}, which none is: restore a backup")
         return True
 
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
+        """Give the file of an older version the tables of this one. Programs of that version that have it open can read
+        on what they know, and are refused when they write."""
+        try:
+            with _transaction(connection, writing=True):
+                if _value(connection, "PRAGMA user_version") < VERSION:  # another process may have been quicker
+                    upgrade(connection)
+        except sqlite3.OperationalError as error:
+            if "readonly" not in str(error):
+                raise
+            self._shadowed = True
+            shadow_old_tables(connection)
+
     def _make(self, connection: sqlite3.Connection) -> None:
-        for statement in _SCHEMA.split(";\n"):
-            connection.execute(statement)
+        make_tables(connection)
         connection.executemany(
-            "INSERT INTO property VALUES (?, ?)", [("identity", str(uuid.uuid4())), ("maintained", 0)]
+            "INSERT INTO property (name, value) VALUES (?, ?)", [("identity", str(uuid.uuid4())), ("maintained", 0)]
         )
         connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {_VERSION}")
 
-    def _connect(self, mode: str = "rw") -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
+        mode = None if self.read_only is None else read_only_mode(self.path)
+        self._read_mode = mode
         connection = sqlite3.connect(
-            f"file:{quote(str(self.path))}?mode={mode}",
+            f"file:{quote(str(self.path))}?{'mode=rw' if mode is None else mode.uri}",
             uri=True,
             timeout=_BUSY_SECONDS,
             isolation_level=None,
             check_same_thread=False,
         )
         with _closed_on_error(connection):
+            if mode is not None and mode.own_index:
+                connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute(f"PRAGMA synchronous = {self._sync}")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             connection.execute(f"PRAGMA journal_size_limit = {int(_CHECKPOINT_BYTES * _KEPT)}")
             connection.execute("PRAGMA secure_delete = OFF")
+            connection.execute("PRAGMA cell_size_check = ON")  # a damaged page is noticed before it is used
+            add_functions(connection)
+            if self._shadowed:
+                shadow_old_tables(connection)
         return connection
 
+    def _connected(self, connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
+        """A connection that has read something. On a full disk part of the reserve goes for the journal's files."""
+        try:
+            connection = connect()
+            with _closed_on_error(connection):
+                _value(connection, "SELECT count(*) FROM sqlite_master")
+            return connection
+        except sqlite3.Error:
+            if self.read_only is not None or not self.reserve or not room_beside(self.path).full:
+                raise
+            self.reserve.give_up(_TO_OPEN_BYTES)
+            return connect()
+
     def _connect_again(self) -> sqlite3.Connection:
-        connection = self._connect()
+        connection = self._connected(self._connect)
         with _closed_on_error(connection):
             if _identity(connection) != self.identity:
                 raise LogError(self._replaced)
@@ -237,12 +319,14 @@ class Database:
             if self._closed:
                 raise LogError(f"{self.path}: this log object is closed; open the log again with open_log")
             self._in_use += 1
+            self._drop_outdated()
             connection = self._idle.pop() if self._idle else None
         try:
             with self._errors():
                 self._check_place()
                 connection = connection or self._connect_again()
                 yield connection
+                self._check_unchanged()
         finally:
             with self._state:
                 self._in_use -= 1
@@ -253,26 +337,59 @@ class Database:
                         self._idle.append(connection)
                 self._state.notify_all()
 
+    def _drop_outdated(self) -> None:
+        """Close connections that would not notice what others have written since."""
+        if self._read_mode is not None and self._read_mode != read_only_mode(self.path):
+            _close_all(self._idle)
+
+    def _check_unchanged(self) -> None:
+        if (
+            self._read_mode is not None
+            and self._read_mode.state is not None
+            and self._read_mode != read_only_mode(self.path)
+        ):
+            raise LogError(f"{self.path} was written to by somebody else while it was read; read it again")
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
         try:
             yield
+        except DamagedBlockError:
+            raise
+        except DamagedLogError as error:
+            raise DamagedLogError(f"{self.path}: {error}") from error
         except sqlite3.Error as error:
             reason = str(error)
+            if any(each in reason for each in _DAMAGED):
+                raise DamagedLogError(
+                    f"{self.path} is damaged ({reason}): see what of it with tidewheel topics --verify, and restore a "
+                    "backup"
+                ) from error
             if "file is not a database" in reason:
                 raise LogError(_NOT_SQLITE.format(self.path)) from error
+            if "disk is full" in reason or (("I/O error" in reason or "unable to open" in reason) and self._full()):
+                reason = reason if "disk is full" in reason else f"the disk is full ({reason})"
+                raise DiskFullError(
+                    f"{self.path}: {reason}. Nothing of this was written, and all that was appended before is safe. "
+                    f"There are {room_beside(self.path)}: {way_out(self.path)}"
+                ) from error
             if "locked" in reason:
                 reason = f"another process has held the log for more than {_BUSY_SECONDS} s ({reason})"
             raise LogError(f"{self.path}: {reason}") from error
 
-    def _checkpoint(self, connection: sqlite3.Connection) -> None:
+    def _full(self) -> bool:
+        with suppress(OSError):
+            return room_beside(self.path).full
+        return False
+
+    def _checkpoint(self, connection: sqlite3.Connection, *, always: bool = False) -> None:
         """Move what was written into the file when the journal has become long. The next commit begins it anew, and
         cuts it to what is kept."""
         try:
             size = self._wal.stat().st_size
         except FileNotFoundError:
             return
-        if size < self._checkpoint_at:
+        if size < self._checkpoint_at and not always:
             return
         try:
             with _busy_timeout(connection, _CHECKPOINT_WAIT_MS):
@@ -280,7 +397,10 @@ class Database:
         except sqlite3.Error as error:  # the transaction itself is durable, whatever happens here
             blocked = True
             _logger.warning("%s: the journal of %s bytes could not be moved into the file: %s", self.path, size, error)
-        self._checkpoint_at = size + _CHECKPOINT_BYTES if blocked else _CHECKPOINT_BYTES
+        # Writers wait as long as this was tried: while a backup reads for minutes, not every few megabytes.
+        self._checkpoint_at = size + max(_CHECKPOINT_BYTES, size // 4) if blocked else _CHECKPOINT_BYTES
+        if not always:
+            self.reserve.keep()
 
     def _park(self) -> None:
         """Close all connections, and give out none before `_unpark`."""
@@ -296,6 +416,11 @@ class Database:
             self._state.notify_all()
 
 
+def restore_plan(path: Path) -> Path:
+    """The file that is there while a log and its checkpoints are being replaced by those of a backup."""
+    return Path(f"{path.resolve()}.restore") / "plan.json"
+
+
 def _close_all(connections: list[sqlite3.Connection]) -> None:
     while connections:
         connections.pop().close()
@@ -306,7 +431,10 @@ def _value(connection: sqlite3.Connection, query: str) -> Any:
 
 
 def _identity(connection: sqlite3.Connection) -> str:
-    return str(_value(connection, "SELECT value FROM property WHERE name = 'identity'"))
+    rows = sound_rows(connection, "property", "name = 'identity'")
+    if not rows:
+        raise DamagedLogError("it has no identity: restore a backup")
+    return str(rows[0][1])
 
 
 @contextmanager

@@ -10,11 +10,14 @@ import logging
 import sqlite3
 import time
 
-from tidewheel.errors import LogError
+from tidewheel.errors import DiskFullError, LogError, MalformedError
+from tidewheel.model.clock_jump import is_ahead
 from tidewheel.model.time import Instant, duration
-from tidewheel.transport.sqlite_blocks import remove_blocks
+from tidewheel.transport.sqlite_blocks import Damage, StoredBlock, blocks_after, last_block, remove_blocks
+from tidewheel.transport.sqlite_clock import last_append, mend_append_times, proved_clock
 from tidewheel.transport.sqlite_compaction import compact
 from tidewheel.transport.sqlite_database import Database
+from tidewheel.transport.sqlite_schema import sound_rows
 
 __all__ = ["Maintenance"]
 
@@ -52,52 +55,62 @@ class Maintenance:
             _logger.warning("maintenance of %s was cut short: %s", self._database.path, error)
 
     def run(self, now: Instant, *, eager: bool = True) -> None:
-        """Do all of it; `eager` compacts even where few records are new."""
+        """Do all of it; `eager` compacts even where few records are new, and believes a clock that leapt ahead."""
         with self._database.reading() as connection:
-            topics = connection.execute(
-                "SELECT id, name, partitions, retention_age, retention_size, compact FROM topic"
-            ).fetchall()
-        for topic, name, partitions, age, size, compacted in topics:
+            last, proved = last_append(connection), now if eager else proved_clock(connection, now)
+            topics = sound_rows(connection, "topic")
+        if last is not None and is_ahead(last, now):
+            self._database.making_room(lambda connection: mend_append_times(connection, now))
+        # What only removes comes first, since a full disk may not have room for more.
+        for topic, name, partitions, age, size, _ in topics:
             if name is None:
                 self.purge(topic)
                 continue
-            for partition in range(partitions):
-                if age is not None or size is not None:
-                    self._retain(topic, partition, oldest=None if age is None else now - age, size=size)
-                if compacted:
-                    compact(self._database, topic, partition, eager=eager)
+            if age is not None or size is not None:
+                for partition in range(partitions):
+                    self._retain(topic, partition, oldest=None if age is None else proved - age, size=size)
+        for topic, name, partitions, _, _, compacted in topics:
+            for partition in range(partitions) if name is not None and compacted else ():
+                if not compact(self._database, topic, partition, eager=eager):
+                    _logger.warning(
+                        "maintenance of %s left damaged blocks of %r partition %d as they are; see which with: "
+                        "tidewheel topics --verify",
+                        self._database.path,
+                        name,
+                        partition,
+                    )
         self._give_back()
+        self._database.reserve.keep()
 
     def purge(self, topic: int) -> None:
         """Remove the blocks of a deleted topic, then its last traces."""
-        while True:
-            with self._database.writing() as connection:
-                blocks = connection.execute(
-                    "SELECT partition, first_offset, payload FROM block WHERE topic = ? LIMIT ?",
-                    (topic, _STEP_BLOCKS),
-                ).fetchall()
-                remove_blocks(connection, topic, blocks)
-                if not blocks:
-                    connection.execute("DELETE FROM partition WHERE topic = ?", (topic,))
-                    connection.execute("DELETE FROM topic WHERE id = ?", (topic,))
-                    return
+
+        def step(connection: sqlite3.Connection) -> bool:
+            blocks = connection.execute(
+                "SELECT partition, first_offset, payload FROM block WHERE topic = ? LIMIT ?", (topic, _STEP_BLOCKS)
+            ).fetchall()
+            remove_blocks(connection, topic, blocks)
+            if not blocks:
+                connection.execute("DELETE FROM partition WHERE topic = ?", (topic,))
+                connection.execute("DELETE FROM topic WHERE id = ?", (topic,))
+            return bool(blocks)
+
+        while self._database.making_room(step):
+            pass
 
     def _retain(self, topic: int, partition: int, *, oldest: Instant | None, size: int | None) -> None:
         """Remove the oldest blocks: those older than `oldest`, and those that make the partition larger than `size`."""
+
+        def step(connection: sqlite3.Connection) -> None:
+            gone = _expired(connection, topic, partition, oldest, size)
+            if gone:
+                _remove(connection, topic, partition, gone)
+
         while True:
             with self._database.reading() as connection:
                 if not _expired(connection, topic, partition, oldest, size):
                     return
-            with self._database.writing() as connection:
-                gone = _expired(connection, topic, partition, oldest, size)
-                if not gone:
-                    return
-                remove_blocks(connection, topic, [(partition, block[0], block[4]) for block in gone])
-                connection.execute(
-                    "UPDATE partition SET first_offset = ?, count = count - ?, size = size - ? "
-                    "WHERE topic = ? AND number = ?",
-                    (gone[-1][1], sum(block[2] for block in gone), sum(block[3] for block in gone), topic, partition),
-                )
+            self._database.making_room(step)
 
     def _give_back(self) -> None:
         """Shrink the file while more than a quarter of it is free; what is free below that is used again."""
@@ -108,26 +121,58 @@ class Maintenance:
                 )
             if free <= max(_SPARE_PAGES, pages // 4):
                 return
-            self._database.give_back(_STEP_PAGES)
+            try:
+                self._database.give_back(_STEP_PAGES)
+            except DiskFullError as error:  # what is free in the file is used again all the same
+                _logger.warning("the file does not become smaller yet: %s", error)
+                return
 
 
 def _expired(
     connection: sqlite3.Connection, topic: int, partition: int, oldest: Instant | None, size: int | None
-) -> list[tuple[int, int, int, int, int]]:
-    """The first few of the blocks to remove: first offset, next offset, count, size and payload number of each."""
-    row = connection.execute("SELECT size FROM partition WHERE topic = ? AND number = ?", (topic, partition)).fetchone()
-    if row is None:
+) -> list[StoredBlock | Damage]:
+    """The first few of the blocks to remove; what is damaged leaves with what is next to it."""
+    rows = sound_rows(connection, "partition", "topic = ? AND number = ?", (topic, partition))
+    if not rows:
         return []
-    excess = 0 if size is None else row[0] - size
-    gone = []
-    for *block, append_time in connection.execute(
-        "SELECT first_offset, next_offset, count, size, payload, append_time FROM block "
-        "WHERE topic = ?1 AND partition = ?2 AND first_offset < "
-        "(SELECT max(first_offset) FROM block WHERE topic = ?1 AND partition = ?2) ORDER BY first_offset LIMIT ?3",
-        (topic, partition, _STEP_BLOCKS),
-    ):
-        if excess <= 0 and not (oldest is not None and append_time < oldest):
+    _, _, first, _, _, held, _, _ = rows[0]
+    try:
+        newest = last_block(connection, topic, partition)
+    except MalformedError:
+        return []  # where it begins is not known
+    gone: list[StoredBlock | Damage] = []
+    excess = 0 if size is None else held - size
+    for block in blocks_after(connection, topic, partition, first, newest.first_offset if newest else 0, data=False):
+        appended = block.append_time if isinstance(block, Damage) else block.place.append_time
+        old = oldest is not None and appended is not None and appended < oldest
+        if len(gone) == _STEP_BLOCKS or (excess <= 0 and not old):
             break
-        gone.append(tuple(block))
-        excess -= block[3]
+        gone.append(block)
+        excess -= 0 if isinstance(block, Damage) else block.place.size
     return gone
+
+
+def _remove(connection: sqlite3.Connection, topic: int, partition: int, gone: list[StoredBlock | Damage]) -> None:
+    sound = [each for each in gone if isinstance(each, StoredBlock)]
+    remove_blocks(connection, topic, [(partition, each.first_offset, each.payload) for each in sound])
+    connection.execute(
+        "UPDATE partition SET first_offset = ?, count = count - ?, size = size - ? WHERE topic = ? AND number = ?",
+        (
+            gone[-1].next_offset,
+            sum(each.place.records for each in sound),
+            sum(each.place.size for each in sound),
+            topic,
+            partition,
+        ),
+    )
+    for each in gone:
+        if isinstance(each, Damage):  # its payload stays without an owner: its number cannot be believed
+            connection.execute(
+                "DELETE FROM block WHERE topic = ? AND partition = ? AND first_offset >= ? AND first_offset < ?",
+                (topic, partition, each.first_offset, each.next_offset),
+            )
+            connection.execute(
+                "UPDATE partition SET (count, size) = (SELECT coalesce(sum(count), 0), coalesce(sum(size), 0) "
+                "FROM block WHERE topic = ?1 AND partition = ?2) WHERE topic = ?1 AND number = ?2",
+                (topic, partition),
+            )

@@ -10,13 +10,17 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidewheel.errors import DefinitionError, FencedError
+from tidewheel.errors import DefinitionError, FencedError, MalformedError
 from tidewheel.model.time import Duration, Instant
 from tidewheel.transport.block import Draft, drafts
+from tidewheel.transport.block_header import Header, Place, encode_header, history_after
 from tidewheel.transport.log import RECORDS, Partition, Producer, Receipt, Retention, check_topic_name
 from tidewheel.transport.partitioner import partitioned
+from tidewheel.transport.sqlite_blocks import last_block
+from tidewheel.transport.sqlite_clock import AppendClock
 from tidewheel.transport.sqlite_database import Database
 from tidewheel.transport.sqlite_maintenance import Maintenance
+from tidewheel.transport.sqlite_schema import check_names, sound_rows
 from tidewheel.transport.sqlite_topics import insert_topic
 
 __all__ = ["Appender", "SqliteProducer"]
@@ -54,7 +58,7 @@ class Appender:
     ) -> None:
         self._database = database
         self._maintenance = maintenance
-        self._clock = clock
+        self._clock = AppendClock(database.path, clock)
         self._future_tolerance = future_tolerance
         self._rotation = itertools.count()
 
@@ -74,7 +78,7 @@ class Appender:
                 topics = {each.topic: self._topic(connection, each) for each in prepared}
                 if None in topics.values():
                     continue
-                now = self._clock()
+                now = self._clock.now(connection, appends=any(each.blocks for each in prepared))
                 ends: dict[Partition, int] = {}
                 for each in prepared:
                     number = topics[each.topic]
@@ -83,7 +87,7 @@ class Appender:
                         ends[each.topic, partition] = self._store(connection, number, partition, blocks, now)
                 if turn:
                     connection.execute(
-                        "INSERT INTO producer VALUES (?1, 0, ?2, coalesce(?3, x'')) "
+                        "INSERT INTO producer (name, epoch, sequence, state) VALUES (?1, 0, ?2, coalesce(?3, x'')) "
                         "ON CONFLICT (name) DO UPDATE SET sequence = ?2, state = coalesce(?3, state)",
                         (turn.name, turn.sequence, turn.state),
                     )
@@ -94,7 +98,8 @@ class Appender:
 
     def _prepare(self, batches: Mapping[str, pa.RecordBatch], rotation: int) -> list[_Prepared]:
         with self._database.reading() as connection:
-            counts = dict(connection.execute("SELECT name, partitions FROM topic WHERE name IS NOT NULL"))
+            found = [row for topic in batches for row in sound_rows(connection, "topic", "name = ?", (topic,))]
+        counts = {row[1]: row[2] for row in found}
         result = []
         for topic, batch in batches.items():
             partitions = counts.get(topic, 1)
@@ -106,8 +111,8 @@ class Appender:
     @staticmethod
     def _topic(connection: sqlite3.Connection, prepared: _Prepared) -> int | None:
         """The topic's number; None if it has been made anew with other partitions since the blocks were prepared."""
-        row = connection.execute("SELECT id, partitions FROM topic WHERE name = ?", (prepared.topic,)).fetchone()
-        if row is None:
+        rows = sound_rows(connection, "topic", "name = ?", (prepared.topic,))
+        if not rows:
             return insert_topic(
                 connection,
                 prepared.topic,
@@ -115,25 +120,34 @@ class Appender:
                 retention=Retention(),
                 compact=False,
             )
-        number, partitions = row
+        number, _, partitions, *_ = rows[0]
         return int(number) if partitions == prepared.partitions else None
 
     def _store(
         self, connection: sqlite3.Connection, topic: int, partition: int, blocks: list[Draft], now: Instant
     ) -> int:
-        offset, last = connection.execute(
-            "SELECT next_offset, last_append FROM partition WHERE topic = ? AND number = ?", (topic, partition)
-        ).fetchone()
+        ((_, _, _, offset, _, _, last, _),) = sound_rows(
+            connection, "partition", "topic = ? AND number = ?", (topic, partition)
+        )
+        follows, history = self._before(connection, topic, partition, offset)
         append_time = now if last is None else max(now, last)  # a clock may be set back, a partition's never goes back
         for block in blocks:
             payload = connection.execute("INSERT INTO payload (data) VALUES (?)", (block.payload,)).lastrowid
-            header = block.header(append_time=append_time, future_tolerance=self._future_tolerance)
-            size, after = len(block.payload), offset + block.count
-            connection.execute(
-                "INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (topic, partition, offset, after, block.count, size, append_time, header, payload),
+            after = offset + block.count
+            place = Place(topic, partition, offset, after, block.count, len(block.payload), append_time)
+            before, history = history, history_after(history, place, block.checksum)
+            header = Header(
+                block.summary(append_time=append_time, future_tolerance=self._future_tolerance),
+                type=block.type,
+                payload_checksum=block.checksum,
+                follows=follows,
+                history_before=before,
+                history=history,
             )
-            offset = after
+            connection.execute(
+                "INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*place, encode_header(header, place), payload)
+            )
+            follows = offset = after
         connection.execute(
             "UPDATE partition SET next_offset = ?, count = count + ?, size = size + ?, last_append = ? "
             "WHERE topic = ? AND number = ?",
@@ -147,6 +161,16 @@ class Appender:
             ),
         )
         return int(offset)
+
+    @staticmethod
+    def _before(connection: sqlite3.Connection, topic: int, partition: int, offset: int) -> tuple[int, int]:
+        """Where the block before the one at this offset ends, and the fingerprint of all up to there; 0 if that is not
+        known: whoever reads what is damaged is told, and what is appended need not be lost for it."""
+        try:
+            newest = last_block(connection, topic, partition)
+        except MalformedError:
+            return offset, 0
+        return offset, newest.header.history if newest is not None and newest.next_offset == offset else 0
 
 
 class SqliteProducer(Producer):
@@ -190,20 +214,24 @@ class SqliteProducer(Producer):
 
 def _open(database: Database, name: str, *, fence: bool) -> tuple[int | None, int, bytes]:
     """Epoch, sequence and state of the producer; `fence` begins a new epoch, otherwise nothing is written."""
+    with database.reading() as connection:
+        rows = sound_rows(connection, "producer", "name = ?", (name,))
+        if not rows and database.looks_through("producer"):
+            check_names(connection, "producer")
     if not fence:
-        with database.reading() as connection:
-            row = connection.execute("SELECT sequence, state FROM producer WHERE name = ?", (name,)).fetchone()
-        return (None, *row) if row else (None, -1, b"")
+        return (None, rows[0][2], rows[0][3]) if rows else (None, -1, b"")
     with database.writing() as connection:
-        connection.execute("INSERT OR IGNORE INTO producer VALUES (?, 0, -1, x'')", (name,))
+        connection.execute(
+            "INSERT OR IGNORE INTO producer (name, epoch, sequence, state) VALUES (?, 0, -1, x'')", (name,)
+        )
         connection.execute("UPDATE producer SET epoch = epoch + 1 WHERE name = ?", (name,))
-        row = connection.execute("SELECT epoch, sequence, state FROM producer WHERE name = ?", (name,)).fetchone()
-    return (row[0], row[1], row[2])
+        ((_, epoch, sequence, state),) = sound_rows(connection, "producer", "name = ?", (name,))
+    return epoch, sequence, state
 
 
 def _last_sequence(connection: sqlite3.Connection, turn: _Turn) -> int:
-    row = connection.execute("SELECT epoch, sequence FROM producer WHERE name = ?", (turn.name,)).fetchone()
-    epoch, sequence = row or (0, -1)
+    rows = sound_rows(connection, "producer", "name = ?", (turn.name,))
+    epoch, sequence = rows[0][1:3] if rows else (0, -1)
     if turn.epoch is not None and turn.epoch != epoch:
         raise FencedError(
             f"producer {turn.name!r} has been opened again elsewhere (epoch {epoch}, this one has {turn.epoch}): only "

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from tidewheel.errors import DataLossError, DefinitionError, LogError, TopicNotFoundError
+from tidewheel.errors import DamagedLogError, DataLossError, DefinitionError, LogError, TopicNotFoundError
 from tidewheel.transport.log import Retention, TopicInfo
+from tidewheel.transport.sqlite_schema import sound_rows
 
 __all__ = ["PartitionRow", "check_offset", "find_partition", "insert_topic", "topic_infos", "topic_names"]
 
@@ -40,13 +41,12 @@ def insert_topic(
 
 def find_partition(connection: sqlite3.Connection, topic: str, partition: int) -> PartitionRow:
     """The row of a partition; an error that helps if there is none."""
-    row = connection.execute(
-        "SELECT partition.topic, first_offset, next_offset FROM topic JOIN partition ON partition.topic = topic.id "
-        "WHERE topic.name = ? AND partition.number = ?",
-        (topic, partition),
-    ).fetchone()
-    if row is not None:
-        return PartitionRow(*row)
+    named = sound_rows(connection, "topic", "name = ?", (topic,))
+    if named and isinstance(partition, int):
+        rows = sound_rows(connection, "partition", "topic = ? AND number = ?", (named[0][0], partition))
+        if rows:
+            number, _, first_offset, next_offset, *_ = rows[0]
+            return PartitionRow(number, first_offset, next_offset)
     (info,) = topic_infos(connection, topic)
     raise LogError(f"topic {topic!r} has partitions 0 to {info.partitions - 1}, got {partition!r}")
 
@@ -70,11 +70,10 @@ def topic_names(connection: sqlite3.Connection) -> list[str]:
 
 def topic_infos(connection: sqlite3.Connection, name: str | None = None) -> list[TopicInfo]:
     """The topic of this name, or all of them by name."""
-    topics = connection.execute(
-        "SELECT id, name, partitions, retention_age, retention_size, compact FROM topic "
-        "WHERE name IS NOT NULL AND (?1 IS NULL OR name = ?1) ORDER BY name",
-        (name,),
-    ).fetchall()
+    if name is None:
+        topics = sound_rows(connection, "topic", "name IS NOT NULL ORDER BY name")
+    else:
+        topics = sound_rows(connection, "topic", "name = ?", (name,))
     if name is not None and not topics:
         raise _not_found(name, topic_names(connection))
     return [_info(connection, *topic) for topic in topics]
@@ -89,11 +88,12 @@ def _info(
     size: int | None,
     compact: int,
 ) -> TopicInfo:
-    rows = connection.execute(
-        "SELECT first_offset, next_offset, count, size, last_append FROM partition WHERE topic = ? ORDER BY number",
-        (number,),
-    ).fetchall()
-    firsts, nexts, counts, sizes, appends = zip(*rows, strict=True)
+    rows = sound_rows(connection, "partition", "topic = ? ORDER BY number", (number,))
+    if [row[1] for row in rows] != list(range(partitions)):
+        raise DamagedLogError(
+            f"of the {partitions} partitions of topic {name!r} there are {len(rows)}: restore a backup"
+        )
+    _, _, firsts, nexts, counts, sizes, appends, _ = zip(*rows, strict=True)
     return TopicInfo(
         name=name,
         id=str(number),

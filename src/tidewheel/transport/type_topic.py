@@ -36,28 +36,29 @@ def publish_types(log: Log, registry: TypeRegistry, names: Iterable[str]) -> lis
 
 def load_types(log: Log, registry: TypeRegistry, *, broken: dict[str, str] | None = None) -> list[str]:
     """Register the types that the log defines and the registry does not know, or knows from another definition; what
-    the program has classes of stays. Returns their names. A definition that cannot be loaded is an error; with `broken`
-    its name and the reason go there instead, and the others are loaded."""
+    the program has classes of stays. Returns their names. A definition that cannot be loaded is an error for who asks
+    the registry for that type, and for nobody else; its name and the reason also go to `broken`."""
     added = []
     for name, definition in definitions(log).items():
         if name not in registry or registry.registered_definition(name) not in (None, definition):
             try:
                 registry.register_definition(name, definition)
             except DefinitionError as error:
-                if broken is None:
-                    raise
-                broken[name] = str(error)
+                registry.register_broken(name, error)
+                if broken is not None:
+                    broken[name] = str(error)
             else:
                 added.append(name)
     return sorted(added)
 
 
-def type_version(log: Log) -> tuple[str, int]:
+def type_version(log: Log) -> tuple[str, str, int]:
     """Something that changes when the log gets other definitions."""
     try:
-        return log.identity, sum(log.topic_info(TYPES_TOPIC).next_offsets)
+        info = log.topic_info(TYPES_TOPIC)
     except TopicNotFoundError:
-        return log.identity, 0
+        return log.identity, "", 0
+    return log.identity, info.id, sum(info.next_offsets)
 
 
 def definitions(log: Log) -> dict[str, bytes]:

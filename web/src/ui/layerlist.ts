@@ -1,4 +1,5 @@
 import type {Item, Layer} from "../contract";
+import {formatNumber} from "../format";
 import {colourings} from "../scale";
 import type {State} from "../state";
 import type {Store} from "../store";
@@ -11,6 +12,7 @@ export class LayerList {
   #counts = new Map<string, HTMLElement>();
   #legends = new Map<string, HTMLElement>();
   #early = new Map<string, HTMLElement>();
+  #partial = new Map<string, HTMLElement>();
 
   constructor(
     private readonly state: State,
@@ -22,6 +24,7 @@ export class LayerList {
     }
     const count = throttled(() => this.#count(), 500);
     store.subscribe(count);
+    state.status.subscribe(count);
     this.#render();
   }
 
@@ -30,6 +33,7 @@ export class LayerList {
     this.#counts.clear();
     this.#legends.clear();
     this.#early.clear();
+    this.#partial.clear();
     this.root.replaceChildren(h("h2", {}, "Layers"), h("ul", {}, ...this.state.layers.value.map((layer) => this.#row(layer))));
     this.#count();
     if (focused && this.root.querySelector(`#${CSS.escape(focused)}`)) document.getElementById(focused)?.focus();
@@ -44,6 +48,9 @@ export class LayerList {
     const more = h("div", {className: "more"});
     if (on) {
       if (layer.about) more.append(h("p", {className: "about"}, layer.about));
+      const partial = h("p", {className: "partial", hidden: true, data: {test: `partial-${layer.name}`}});
+      this.#partial.set(layer.name, partial);
+      more.append(partial);
       const {colours} = this.state.coloursOf(layer);
       const shown = h("div", {}, legend(layer, colours));
       this.#legends.set(layer.name, shown);
@@ -96,6 +103,12 @@ export class LayerList {
       const element = this.#counts.get(layer.name);
       const count = this.store.items(layer.name).size;
       if (element) setText(element, this.state.on.value.has(layer.name) ? String(count) : "");
+      const few = this.state.status.value?.partial?.[layer.name];
+      const partial = this.#partial.get(layer.name);
+      if (partial) {
+        partial.hidden = !few;
+        setText(partial, few ? `showing ${formatNumber(few.shown)} of ${formatNumber(few.keys)}` : "");
+      }
       const early = this.#early.get(layer.name);
       if (early?.hidden) early.hidden = !hasEarly(this.store.items(layer.name));
       // Categories that came up since belong to the legend.

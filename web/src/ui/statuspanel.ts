@@ -14,6 +14,7 @@ export class StatusPanel {
   #eventsPlot = new Plot();
   #latencyPlot = new Plot();
   #facts = h("dl", {className: "figures"});
+  #held = h("ul", {className: "held", hidden: true, data: {test: "held"}, aria: {label: "Watermarks that are held"}});
   #topics = h("tbody", {});
 
   constructor(private readonly state: State) {
@@ -25,6 +26,7 @@ export class StatusPanel {
       this.#topics,
     );
     this.root.append(
+      this.#held,
       h("h4", {}, "Events per second"),
       this.#eventsPlot.root,
       h("h4", {}, "Median latency, ms"),
@@ -67,6 +69,13 @@ export class StatusPanel {
       this.#facts.replaceChildren(...facts.map(([label]) => h("div", {}, h("dt", {}, label), h("dd", {}))));
     }
     facts.forEach(([, value], index) => setText(this.#facts.children[index]!.lastElementChild!, value));
+    const held = status.held ?? [];
+    this.#held.hidden = held.length === 0;
+    this.#held.replaceChildren(
+      ...held.map(({job, text, by}) =>
+        h("li", {title: by.map(({topic, partition, since}) => `${topic}/${partition} since ${formatTime(since)}`).join("\n")}, h("strong", {}, job), ` watermark ${text}`),
+      ),
+    );
     const topics = Object.entries(status.topics ?? {}).sort(([a], [b]) => a.localeCompare(b));
     this.#topics.replaceChildren(
       ...topics.map(([topic, {watermark, rate, count}]) =>

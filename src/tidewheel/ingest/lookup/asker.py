@@ -19,7 +19,7 @@ import polars as pl
 import pyarrow as pa
 from google.protobuf.message import Message
 
-from tidewheel.errors import DefinitionError, MalformedError
+from tidewheel.errors import DamagedBlockError, DefinitionError, MalformedError
 from tidewheel.ingest.lookup.cache import Cache, Kind
 from tidewheel.ingest.lookup.limits import Limits
 from tidewheel.ingest.lookup.provider import Provider
@@ -28,6 +28,7 @@ from tidewheel.model.lookup import Key, Lookup
 from tidewheel.model.time import Instant, now
 from tidewheel.transport import codec
 from tidewheel.transport.consumer import Consumer
+from tidewheel.transport.damage import note_damage
 from tidewheel.transport.event_pb2 import LookupOutcome
 from tidewheel.transport.log import Batch, Log, Partition, Start, records
 from tidewheel.transport.message_topic import MessageTopic
@@ -58,6 +59,8 @@ class Report:
     """Questions that wait or are being asked."""
     lost: int = 0
     """Events that had left the log by retention before they were read."""
+    damaged: int = 0
+    """Events, and outcomes of earlier questions, whose blocks are damaged in the log's file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,8 @@ class Asker:
 
     `columns` makes key columns that the events do not have by that name. A new asker begins at `start`; one that is
     started again, where the last one left off, or after what has left the log since then, which is counted. Of several
-    askers of one lookup and log only the newest goes on; the others stop with `FencedError`.
+    askers of one lookup and log only the newest goes on; the others stop with `FencedError`. With `skip_damaged` it
+    goes on without records whose blocks are damaged in the log's file: `dead.lookup.<name>` tells of them.
 
     >>> import tempfile
     >>> import tidewheel as tw
@@ -86,7 +90,7 @@ class Asker:
     >>> depot = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, gives={"depot": pl.String})
     >>> asker = Asker(log, depot, Depots(), topics="input.vehicle-position", type=VehiclePosition)
     >>> asker.run(until_idle=True)
-    Report(events=0, settled=0, answered=0, unknown=0, failed={}, attempts=0, open=0, lost=0)
+    Report(events=0, settled=0, answered=0, unknown=0, failed={}, attempts=0, open=0, lost=0, damaged=0)
     """
 
     def __init__(
@@ -100,6 +104,7 @@ class Asker:
         columns: Mapping[str, pl.Expr] | None = None,
         limits: Limits | None = None,
         start: Start = "earliest",
+        skip_damaged: bool = False,
         clock: Callable[[], Instant] = now,
     ) -> None:
         names = (topics,) if isinstance(topics, str) else tuple(topics)
@@ -112,6 +117,8 @@ class Asker:
         self._columns = dict(columns or {})
         self._limits = limits or Limits()
         self._start = start
+        self._group = f"lookup.{lookup.name}"
+        self._on_damage = self._pass_over if skip_damaged else None
         self._clock = clock
         self._needed = _needed(lookup, type, self._columns)
         self._outcomes = MessageTopic(log, lookup.topic, LookupOutcome)
@@ -135,6 +142,7 @@ class Asker:
             counts["attempts"],
             len(self._open),
             counts["lost"],
+            counts["damaged"],
         )
 
     def stop(self) -> None:
@@ -150,8 +158,14 @@ class Asker:
         publish_types(self._log, types, [LookupOutcome.DESCRIPTOR.full_name])
         producer = self._log.producer(f"lookup:{self._lookup.name}")
         await asyncio.to_thread(self._recall)
-        group = f"lookup.{self._lookup.name}"
-        consumer = Consumer(self._log, list(self._topics), group=group, start=self._start, skip_lost=True)
+        consumer = Consumer(
+            self._log,
+            list(self._topics),
+            group=self._group,
+            start=self._start,
+            skip_lost=True,
+            on_damage=self._on_damage,
+        )
         questions: asyncio.Queue[_Raised] = asyncio.Queue()
         settled: asyncio.Queue[tuple[_Raised, Outcome]] = asyncio.Queue()
         committed_at = self._clock()
@@ -175,8 +189,9 @@ class Asker:
         writer = asyncio.create_task(write())
         try:
             while not self._stop.is_set():
-                if writer.done():
-                    writer.result()
+                for task in (*workers, writer):
+                    if task.done():
+                        task.result()  # what ended it; a question that nobody asks would stay open for ever
                 if len(self._open) >= self._limits.waiting:
                     await asyncio.sleep(_POLL_SECONDS / 10)
                     continue
@@ -187,10 +202,10 @@ class Asker:
                     questions.put_nowait(raised)
                 if self._clock() - committed_at >= _COMMIT_EVERY:
                     committed_at = self._clock()
-                    self._log.commit(group, self._settled_until(consumer.positions))
+                    self._log.commit(self._group, self._settled_until(consumer.positions))
                 if until_idle and not batches and not self._open:
                     break
-            self._log.commit(group, self._settled_until(consumer.positions))
+            self._log.commit(self._group, self._settled_until(consumer.positions))
         finally:
             for task in (*workers, writer):
                 task.cancel()
@@ -199,12 +214,16 @@ class Asker:
 
     def _recall(self) -> None:
         """Remember what is written down: nothing of it is asked again before its time."""
-        for event, message in self._outcomes.events():
+        for event, message in self._outcomes.events(on_damage=self._on_damage):
             with suppress(MalformedError):  # jobs make a dead letter of it
                 known_at, seen = (
                     time.seconds * 1_000_000 + time.nanos // 1_000 for time in (event.ingestion_time, event.event_time)
                 )
                 self._cache.put(self._lookup.read_key(message.key), _kind(message), now=known_at, seen=seen)
+
+    def _pass_over(self, damaged: DamagedBlockError) -> None:
+        note_damage(self._log, self._group, damaged, clock=self._clock())
+        self._counts["damaged"] += damaged.next_offset - damaged.first_offset
 
     def _raised(self, batches: Sequence[Batch]) -> list[_Raised]:
         """The questions that events raise, each once."""

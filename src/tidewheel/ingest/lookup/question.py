@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.errors import MalformedError
+from tidewheel.errors import MalformedError, panics_as_errors
 from tidewheel.ingest.lookup.breaker import Breaker
 from tidewheel.ingest.lookup.cache import Kind
 from tidewheel.ingest.lookup.limits import Limits
@@ -72,7 +72,8 @@ class Questioner:
             attempts += 1
             wait = pause * (1 - self._chance() / 2)
             try:
-                answer = await asyncio.wait_for(self._provider.ask(key), left)
+                with panics_as_errors():
+                    answer = await asyncio.wait_for(self._provider.ask(key), left)
                 text = None if answer is None else self._text(answer)
             except asyncio.TimeoutError:
                 reason = f"no answer within {format_duration(round(left * 1_000_000))}"

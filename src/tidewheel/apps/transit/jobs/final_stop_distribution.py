@@ -15,10 +15,10 @@ from tidewheel.engine.result import Result
 from tidewheel.engine.stream import Stream
 from tidewheel.model.geo import cell
 
-__all__ = ["UNKNOWN_CELL", "final_stop_distribution"]
+__all__ = ["final_stop_distribution"]
 
-UNKNOWN_CELL: Final = 0
-"""The cell of final stops that could not be looked up; H3 has none of this number."""
+# Where a vehicle was heading last may not be known, and the last value is never null. H3 has no cell of this number.
+_NOT_KNOWN: Final = 0
 
 
 @job("final-stop-distribution", reads={"input.vehicle-position": VehiclePosition}, writes=FinalStopCount, key="cell")
@@ -36,11 +36,13 @@ def final_stop_distribution(
 
     The final stop is looked up by route, direction, operating day and departure; an asker must run beside the job
     (`tidewheel ask final-stop`). A position waits for it as long as windows wait for late ones, so none comes too late
-    by waiting. When that is over it counts under the cell 0, and the output `failed` tells why: the cells and the cell
-    0 together are all vehicles, whatever becomes of the service.
+    by waiting. Vehicles for which that is over are counted apart, in the output `unresolved`, and the output `failed`
+    tells why: both counts together are all vehicles, whatever becomes of the service.
     """
     journeys = on_journey(positions).select(*VEHICLE, *FINAL_STOP.keys)
     heading = journeys.lookup(FINAL_STOP, timeout=lateness).with_columns(
-        cell=cell("final_lat", "final_lon", resolution=resolution).cast(pl.Int64).fill_null(UNKNOWN_CELL)
+        cell=cell("final_lat", "final_lon", resolution=resolution).cast(pl.Int64).fill_null(_NOT_KNOWN)
     )
-    return vehicles_by_cell(heading, size=size, every=every, lateness=lateness, mode=mode, early=early)
+    counted = vehicles_by_cell(heading, size=size, every=every, lateness=lateness, mode=mode, early=early)
+    known = pl.when(pl.col("cell") != _NOT_KNOWN).then(pl.col("cell"))
+    return counted.with_columns(cell=known).apart(unresolved=pl.col("cell").is_null())

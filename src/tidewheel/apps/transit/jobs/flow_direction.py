@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import polars as pl
 import polars_h3
 
@@ -12,7 +14,6 @@ from tidewheel.engine.result import Result
 from tidewheel.engine.stream import Stream
 from tidewheel.model import aggregates as agg
 from tidewheel.model import windows
-from tidewheel.model.custom_aggregate import Custom
 
 __all__ = ["flow_direction"]
 
@@ -35,29 +36,38 @@ def flow_direction(
     of the second; jumps further than a neighbour are none. Of neighbours with as many crossings the smaller cell id
     wins. After a silence longer than `forget` a vehicle begins anew.
 
-    Which positions are successive is known when the watermark has passed them, so positions behind the watermark are
-    late, however long `lateness` keeps the windows open.
+    A position that comes up to `lateness` behind the watermark takes its place between those before and after it: the
+    crossing between these is taken back, and those to and from it count instead. Later ones are late.
     """
-    seen = once(in_cells(positions, resolution).select(*VEHICLE, "cell"))
-    steps = seen.key_by(*VEHICLE).previous("cell", prefix="left_", ttl=forget)
+    seen = once(in_cells(positions, resolution).select(*VEHICLE, "cell"), behind=lateness)
+    steps = seen.key_by(*VEHICLE).previous("cell", prefix="left_", ttl=forget, lateness=lateness)
     moved = steps.filter(pl.col("left_cell") != pl.col("cell"))
-    crossings = moved.filter(polars_h3.are_neighbor_cells("left_cell", "cell")).select(
-        cell="left_cell", neighbour="cell"
+    crossings = (
+        moved.filter(polars_h3.are_neighbor_cells("left_cell", "cell"))
+        .select(near=_near("left_cell"), cell="left_cell", neighbour="cell")
+        .with_columns(**{name: pl.when(place == pl.col("neighbour")).then(1) for name, place in _PLACES.items()})
     )
-    return windowed(
+    counts = windowed(
         crossings.key_by("cell"), windows.sliding(size, every=every), lateness=lateness, early=early, mode=mode
-    ).aggregate(
-        # Of the most frequent neighbours the least; a cell has six, so this is short.
-        neighbour=_of_neighbours(pl.element().mode().min()),
-        crossings=_of_neighbours(pl.element().unique_counts().max().cast(pl.Int64)),
-        total=agg.count(),
+    ).aggregate(total=agg.count(), **{name: agg.count(name) for name in _PLACES})
+    most = pl.max_horizontal(*_PLACES)
+    first = pl.coalesce(pl.when(pl.col(name) == most).then(place) for name, place in _PLACES.items())
+    return (
+        counts.with_columns(near=_near("cell"), crossings=most)
+        .with_columns(neighbour=first)
+        .select(
+            *("cell", "window_start", "window_end", "neighbour", "crossings", "total"),
+            *("pane_index", "pane_timing", "pane_first", "pane_last", "retraction"),
+        )
     )
 
 
-def _of_neighbours(what: pl.Expr) -> Custom:
-    """An aggregate over all neighbours that were crossed to."""
-    return agg.custom(
-        partial={"all": pl.col("neighbour").implode()},
-        merge={"all": pl.col("all").explode().implode()},
-        finish=pl.col("all").list.eval(what).list.first(),
-    )
+# Each neighbour is counted by itself, by its place among the six: what was counted can be taken back from a number,
+# while a list of all crossings would have to be searched for it.
+_PLACES: Final = {f"to_{place}": pl.col("near").list.get(place, null_on_oob=True) for place in range(7)}
+
+
+def _near(cell: str) -> pl.Expr:
+    """A cell and its neighbours, by their ids."""
+    disk: pl.Expr = polars_h3.grid_disk(pl.col(cell).cast(pl.UInt64), 1)
+    return disk.list.drop_nulls().list.sort().cast(pl.List(pl.Int64))

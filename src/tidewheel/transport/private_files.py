@@ -1,0 +1,31 @@
+"""Files and folders that only their user can read, unless they were there before with other permissions."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from tidewheel.errors import SetupError
+
+__all__ = ["make_private_file", "make_private_folder"]
+
+
+def make_private_file(path: Path) -> None:
+    """Make an empty file with mode 0600 (less what the umask takes away); one that is there stays as it is."""
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+
+
+def make_private_folder(path: Path, *, use: str) -> None:
+    """Make a folder of mode 0700 in a place where everybody may make one, such as /tmp. What another user made there
+    before, or a link, is refused: anybody can guess the name and be there first."""
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        what = "is a link" if stat.S_ISLNK(status.st_mode) else f"belongs to another user (number {status.st_uid})"
+        what = what if stat.S_ISDIR(status.st_mode) or stat.S_ISLNK(status.st_mode) else "is no folder"
+        raise SetupError(f"{path}, {use}, {what}; remove it, or set TMPDIR to a folder of your own")
+    path.chmod(0o700)

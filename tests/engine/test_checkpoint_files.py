@@ -1,0 +1,186 @@
+"""The files of a checkpoint: on the disk when the log counts on them, and told when they are damaged."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+from engine_data import positions
+
+from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel.engine.checkpoint_file import check_crc, read_json, write_json
+from tidewheel.engine.lanes import Roster
+from tidewheel.engine.launch import run
+from tidewheel.engine.offset import Offset
+from tidewheel.engine.stream import stream
+from tidewheel.errors import CheckpointError
+from tidewheel.model import aggregates as agg
+from tidewheel.model.windows import fixed
+
+INPUT = "input.vehicle-position"
+
+
+def test_what_is_written_is_read_again_and_nothing_else_is(tmp_path):
+    path = tmp_path / "note.json"
+    assert read_json(path, needs=()) is None
+    write_json(path, {"b": [1, {"ü": None}], "a": "x"})
+    assert read_json(path, needs=("a", "b")) == {"a": "x", "b": [1, {"ü": None}]}
+    assert [found.name for found in tmp_path.iterdir()] == ["note.json"]
+    whole = path.read_bytes()
+    chance = random.Random(7)
+    unseen = 0
+    for _ in range(300):
+        place, bit = chance.randrange(len(whole)), chance.randrange(8)
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << bit
+        path.write_bytes(damaged)
+        with suppress(CheckpointError):
+            found = read_json(path, needs=("a", "b"))
+            # White space, or the name of the checksum itself: all the rest is as it was.
+            assert found is not None
+            assert (found["a"], found["b"]) == ("x", [1, {"ü": None}])
+            unseen += 1
+    assert unseen < 100
+    path.write_bytes(whole[:-9])
+    with pytest.raises(
+        CheckpointError, match=r"note\.json of the checkpoint is damaged: it is not JSON\. Put back a copy"
+    ):
+        read_json(path, needs=())
+
+
+def test_files_of_earlier_versions_without_checksums_are_read_and_told_when_fields_are_missing(tmp_path):
+    path = tmp_path / "flows.json"
+    path.write_text('{"suspended": {}, "lanes": {"l": {"flows": ["f"], "since": {}}}}')
+    assert Roster.read(path).lanes["l"]["flows"] == ["f"]
+    path.write_text('{"suspendeb": {}, "lanes": {}}')
+    with pytest.raises(CheckpointError, match=r"flows.json of the checkpoint is damaged: it lacks 'suspended'"):
+        Roster.read(path)
+    path.write_text("[]")
+    with pytest.raises(CheckpointError, match="damaged"):
+        Roster.read(path)
+
+
+def test_a_roster_survives_its_file(tmp_path):
+    path = tmp_path / "flows.json"
+    roster = Roster().suspend("fails", "why", Offset("log", {("a", 0): 3}, 5))
+    roster.write(path)
+    assert Roster.read(path) == roster
+
+
+def started(spark, log, folder, **options):
+    counts = (
+        stream(log, INPUT, type=VehiclePosition)
+        .key_by("vehicle")
+        .window(fixed("10 s"))
+        .aggregate(n=agg.count())
+        .named("counts")
+    )
+    options = {"available_now": True, "max_events_per_batch": 100, **options}
+    return run(counts, log=log, checkpoint=folder, spark=spark, buckets=1, **options)
+
+
+def flipped(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+@pytest.mark.timeout(600)
+def test_a_damaged_file_of_a_checkpoint_is_a_plain_error_wherever_it_is(spark, log, tmp_path):
+    good = tmp_path / "good"
+    for number in range(2):
+        log.append(INPUT, positions(range(number * 100, number * 100 + 100)))
+    started(spark, log, good).wait()
+    for name in ("offsets/1", "commits/1", "metadata", "state/0/0/2.changelog"):
+        path = good / "spark" / name
+        assert path.with_name(f".{path.name}.crc").exists(), name
+        assert check_crc(path) == path.read_bytes()
+    log.append(INPUT, positions(range(200, 300)))
+    copy = tmp_path / "copy"
+    damaged = ["spark/offsets/1", "spark/commits/1", "spark/metadata", "tidewheel.json", "first.json", "flows.json"]
+    for name in [*damaged, "spark/state/0/0/2.changelog"]:
+        shutil.copytree(good, copy)
+        flipped(copy / name)
+        if name == "first.json":  # it is asked for only as long as no batch was begun
+            for kind in ("offsets", "commits", "state"):
+                shutil.rmtree(copy / "spark" / kind)
+        with pytest.raises(CheckpointError) as caught:
+            started(spark, log, copy).wait()
+        assert name.rpartition("/")[2].lstrip("0") in str(caught.value), str(caught.value)
+        assert "Put back a copy" in str(caught.value)
+        shutil.rmtree(copy)
+    # One from before there were checksums goes on, and what is written from then on has them.
+    shutil.copytree(good, copy)
+    for path in copy.rglob("*.crc"):
+        path.unlink()
+    for path in copy.glob("*.json"):
+        fields = json.loads(path.read_text())
+        del fields["checksum"]
+        path.write_text(json.dumps(fields))
+    started(spark, log, copy).wait()
+    assert (copy / "spark" / "offsets" / ".2.crc").exists()
+
+
+SYNCED = """
+import sys
+import tidewheel as tw
+from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+
+log = tw.open_log(sys.argv[1])
+spark = tw.session(settings={"spark.tidewheel.checkpoint.fsync": sys.argv[3]})
+positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
+counts = positions.key_by("vehicle").window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+tw.run(counts.named("counts"), log=log, checkpoint=sys.argv[2], available_now=True, buckets=1).wait()
+"""
+
+
+def tracing_fsync(trace):
+    """What to put before a command; by seccomp, since a process that stops at every call is several times as slow."""
+    return ["strace", "--seccomp-bpf", "-f", "-y", "-qq", "-e", "trace=fsync,fdatasync", "-o", str(trace)]
+
+
+def forced(trace, folder):
+    """The files and folders under this one that were forced to the disk."""
+    found = set()
+    for line in trace.read_text(errors="replace").splitlines():
+        if "fsync(" in line and str(folder) in line:
+            found.add(line.partition("<")[2].partition(">")[0].removeprefix(str(folder) + "/"))
+    return found
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("wanted", ["true", "false"])
+def test_files_of_a_checkpoint_are_forced_to_the_disk_unless_told_otherwise(log, tmp_path, wanted):
+    log.append(INPUT, positions(range(100)))
+    folder, trace = tmp_path / "checkpoint", tmp_path / "trace"
+    command = [*tracing_fsync(trace), sys.executable, "-c", SYNCED, log.address, str(folder), wanted]
+    subprocess.run(command, check=True, timeout=500)
+    seen = forced(trace, folder)
+    assert {"tidewheel.json.new", "flows.json.new", "first.json.new"} <= seen
+    spark = {name for name in seen if name.startswith("spark/")}
+    if wanted == "false":
+        assert not spark
+        return
+    for kind in ("offsets", "commits", "state/0/0"):
+        assert f"spark/{kind}" in spark, kind  # the folder, after the rename
+        assert any(name.startswith(f"spark/{kind}/.") and name.endswith(".tmp") for name in spark), kind
+        assert any(name.startswith(f"spark/{kind}/.") and name.endswith(".tmp.crc") for name in spark), kind
+
+
+def test_a_stale_file_of_checksums_does_not_stand_beside_a_new_file(spark, tmp_path):
+    hadoop = spark._jvm.org.apache.hadoop
+    local = hadoop.fs.FileSystem.getLocal(hadoop.conf.Configuration())
+    for content in (b"first", b"second"):
+        fresh = hadoop.fs.Path(str(tmp_path / f".file.{content.decode()}.tmp"))
+        out = local.create(fresh)
+        out.write(content)
+        out.close()
+        assert local.rename(fresh, hadoop.fs.Path(str(tmp_path / "file")))
+        assert check_crc(tmp_path / "file") == content
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".file.crc", "file"]

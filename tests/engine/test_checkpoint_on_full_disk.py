@@ -1,0 +1,58 @@
+"""A checkpoint on a full disk: the error says so, and with room the job goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from disks import fill, small_disk
+from orders import INPUT, put
+from orders import rows as results
+
+import tidewheel as tw
+from tidewheel.engine.checkpoint import Checkpoint
+from tidewheel.engine.run import explained
+from tidewheel.errors import CheckpointError, JobError
+
+
+def test_a_checkpoint_that_cannot_be_begun_for_want_of_room_says_so(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", megabytes=1) as disk:
+        other = fill(disk)
+        checkpoint = Checkpoint(disk / "state")
+        with pytest.raises(CheckpointError, match=r"state cannot be written: No space left on device; make room"):
+            checkpoint.acquire({"job": "x", "log": "y"})
+        other.unlink()
+        checkpoint.acquire({"job": "x", "log": "y"})
+        checkpoint.release()
+
+
+@pytest.mark.long
+def test_a_disk_that_becomes_full_under_a_running_job_is_what_broke_it(spark, log, tmp_path: Path) -> None:
+    put(log, (1.0, "fi", 1))
+    rows = tw.stream(log, INPUT).key_by("country").each_row().named("rows")
+    with small_disk(tmp_path / "disk", megabytes=4) as disk:
+        run = tw.run(rows, log=log, checkpoint=disk / "state", spark=spark)
+        while run.progress().events < 1:
+            assert not run.wait(0.1), "it ended"
+        other = fill(disk)
+        put(log, (2.0, "fi", 1))
+        with pytest.raises(JobError, match="job rows: a disk is full, that of the checkpoint"):
+            run.wait(timeout=300)
+        other.unlink()
+        again = tw.run(rows, log=log, checkpoint=disk / "state", spark=spark, available_now=True)
+        again.wait()
+        assert again.progress().lag == 0
+    assert [amount for (amount,) in results(log, "analytics.rows", ["amount"])] == [1, 1]
+
+
+def test_a_full_disk_is_found_in_sparks_report() -> None:
+    class Report(Exception):
+        pass
+
+    report = Report(
+        "[STREAM_FAILED] Query terminated with exception: No space left on device SQLSTATE: XXKST\n"
+        "=== Streaming Query ===\njava.io.IOException: No space left on device\n\tat java.base/java.io.FileOutputStream"
+    )
+    told = explained("cells", report)  # type: ignore[arg-type]
+    assert isinstance(told, JobError)
+    assert "job cells: a disk is full, that of the checkpoint" in str(told)
