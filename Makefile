@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 DEMO_ARGS ?=
 TEST_ARGS ?=
 ALL ?=
+# The shells of some set a RANDOM of their own: only one that is given to make counts.
+RANDOM_CASES := $(if $(filter command line,$(origin RANDOM)),$(RANDOM))
 # Three keep two cores busy, since tests also wait; each may take 3 GB.
 TEST_WORKERS ?= $(shell awk '/^MemTotal/ { print ($$2 > 12000000) ? 3 : 2 }' /proc/meminfo 2>/dev/null || echo 2)
 BENCH_ARGS ?=
@@ -42,10 +44,10 @@ demo: ready ## simulator, log, all jobs and the live map, until Ctrl-C (DEMO_ARG
 	@$(BIN)/tidewheel demo $(DEMO_ARGS)
 
 # From the first time on, Spark starts in half the time (see `tidewheel warm-up`); the tests need not wait for that.
-test: ready ## the tests, several at a time; ALL=1 for the long ones as well (TEST_ARGS="-k name", TEST_WORKERS=4)
+test: ready ## the tests, several at a time; ALL=1 for the long ones as well, RANDOM=1 for new generated cases (TEST_ARGS="-k name", TEST_WORKERS=4)
 	@test -e $(VENV)/.warm || { touch $(VENV)/.warm; $(BIN)/tidewheel warm-up >/dev/null 2>&1 & }
 	@$(BIN)/python web/build.py test
-	@$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(if $(ALL),,-m "not long") $(TEST_ARGS)
+	@$(if $(RANDOM_CASES),TIDEWHEEL_TEST_RANDOM=1 )$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(if $(ALL),,-m "not long") $(TEST_ARGS)
 
 check: setup ## ruff and mypy; tsc and eslint for the page
 	@$(BIN)/ruff format --check .

@@ -20,7 +20,6 @@ def test_a_short_run_gives_every_figure(tmp_path):
         assert 0 < found["frames a client"] < 15
         assert found["bytes a client"] > 10
         assert found["processor of the server"] > 0
-    assert alike[3].value > apart[3].value, "who sees a region gets less than who sees everything"
     assert "1 client " in alike[0].group
     assert "5 clients" in alike[7].group
     rate, share, size = reading

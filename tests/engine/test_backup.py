@@ -169,6 +169,63 @@ def test_what_is_there_is_replaced_only_if_told_and_never_while_it_is_used(city,
     assert [path.name for path in (tmp_path / "city.tw.checkpoints").iterdir()] == ["copy"]
 
 
+def test_only_a_checkpoint_is_replaced_by_a_checkpoint(city, tmp_path):
+    made(city, tmp_path / "b")
+    shutil.rmtree(tmp_path / "city.tw.checkpoints")
+    state = tmp_path / "state"
+    (state / "delays").mkdir(parents=True)
+    (state / "delays" / "tidewheel.json").touch()
+    for place, said in (
+        (state, "is no checkpoint"),  # it holds some
+        (tmp_path, "lies in .*, which cannot become a checkpoint"),
+        (tmp_path / "b", "lies in .*, which cannot become a checkpoint"),
+        (city, "lies in .*, which cannot become a checkpoint"),
+    ):
+        before = content(tmp_path)
+        with pytest.raises(DefinitionError, match=said):
+            restore(tmp_path / "b", city, checkpoints={"copy": place}, replace=True)
+        assert content(tmp_path) == before
+    # One that never came to anything is no loss.
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "lock").touch()
+    restored = restore(tmp_path / "b", city, checkpoints={"copy": tmp_path / "begun"}, replace=True)
+    assert (restored.checkpoints["copy"] / "tidewheel.json").exists()
+
+
+def test_a_plan_that_cannot_be_carried_out_says_what_to_do(city, tmp_path, monkeypatch):
+    made(city, tmp_path / "b")
+    rename = Path.rename
+
+    def refused(path, target):
+        if path == tmp_path / "city.tw.checkpoints" / "copy":
+            raise OSError(16, "Device or resource busy")
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", refused)
+        with pytest.raises(BackupError, match=r"busy.*mend it, then: tidewheel restore --log"):
+            restore(tmp_path / "b", city, replace=True)
+    with pytest.raises(LogError, match="tidewheel restore --log"):
+        open_log(city)
+    assert finish(city).log == city
+    assert events(city) == 4
+
+
+def test_checkpoints_of_a_log_behind_a_link_go_where_its_jobs_look_for_them(tmp_path):
+    (tmp_path / "disk").mkdir()
+    link = tmp_path / "city.tw"
+    open_log(tmp_path / "disk" / "real.tw").close()
+    link.symlink_to(tmp_path / "disk" / "real.tw")
+    folder = tmp_path / "city.tw.checkpoints" / "copy"
+    run_job(link, folder, 4)
+    made(link, tmp_path / "b")
+    run_job(tmp_path / "disk" / "real.tw", tmp_path / "elsewhere", 1)
+    assert restore(tmp_path / "b", link, replace=True).checkpoints == {"copy": folder}
+    assert link.is_symlink()
+    with open_log(link, sync="normal") as log:
+        assert check(log, folder) == 3
+
+
 def test_the_journal_of_the_old_log_is_not_taken_for_one_of_the_new(city, tmp_path):
     made(city, tmp_path / "b")
     code = (

@@ -14,6 +14,7 @@ from test_source import reader
 
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.engine.batch_identity import BatchIdentity, check_results, has_written
+from tidewheel.engine.frame_job import run_frame
 from tidewheel.engine.launch import run
 from tidewheel.engine.stream import stream
 from tidewheel.errors import CheckpointError, DefinitionError
@@ -121,6 +122,46 @@ def test_a_log_that_has_all_events_but_not_all_results_is_refused(spark, tmp_pat
             CheckpointError, match=r"is older than the checkpoint .*: it has the results of batches up to"
         ):
             started(spark, log, folder)
+
+
+def test_a_function_over_frames_is_refused_too_that_has_not_all_results(spark, tmp_path):
+    path, folder = tmp_path / "city.tw", tmp_path / "checkpoint"
+
+    def go_on(log):
+        run_frame(
+            lambda rows: rows.where("vehicle % 2 = 0").select("event_time", "vehicle"),
+            name="even",
+            reads={INPUT: VehiclePosition},
+            writes=VehiclePosition,
+            log=log,
+            checkpoint=folder,
+            spark=spark,
+            available_now=True,
+        ).wait()
+
+    with open_log(path) as log:
+        log.append(INPUT, positions(range(10)))
+        go_on(log)
+        log.append(INPUT, positions([11, 13]))  # a batch without a result is noted, too
+        go_on(log)
+        go_on(log)
+        log.append(INPUT, positions(range(20, 30)))
+        with closing(sqlite3.connect(path)) as there, closing(sqlite3.connect(tmp_path / "copy")) as copy:
+            there.backup(copy)
+        go_on(log)
+        assert log.topic_info("analytics.even").count == 10
+    (tmp_path / "copy").replace(path)
+    for beside in ("-wal", "-shm"):
+        path.with_name(f"city.tw{beside}").unlink(missing_ok=True)
+    with open_log(path) as log, pytest.raises(CheckpointError, match=r"is older than the checkpoint"):
+        go_on(log)
+
+
+def test_metadata_that_names_no_query_is_a_damaged_checkpoint(log, tmp_path):
+    for content in ("", "{}", "[]", "7"):
+        (tmp_path / "metadata").write_text(content)
+        with pytest.raises(CheckpointError, match=r"metadata of the checkpoint is damaged: it names no query"):
+            has_written(log, str(tmp_path))
 
 
 @pytest.mark.timeout(600)

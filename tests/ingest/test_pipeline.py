@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -374,10 +375,8 @@ class CountingLog(SqliteLog):
         super().__init__(path)
         self.seen: Counter[str] = Counter()
 
-    def read(
-        self, topic: str, partition: int, start: int, *, end: int | None = None, limit: int | None = None
-    ) -> Iterator[Batch]:
-        for batch in super().read(topic, partition, start, end=end, limit=limit):
+    def read(self, topic: str, partition: int, start: int, **options: Any) -> Iterator[Batch]:
+        for batch in super().read(topic, partition, start, **options):
             self.seen[topic] += batch.records.num_rows
             yield batch
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import httpx
 import pytest
 from raw_http import AMBIGUOUS, answer, connected, get, held, send
@@ -9,6 +12,9 @@ from serve_support import eventually, vehicles, viewer
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from tidewheel.ingest import http_server
+from tidewheel.ingest.http_connections import ConnectionLimits, Connections
+from tidewheel.ingest.http_server import HttpServer, listen
 from tidewheel.serve import serve
 from tidewheel.serve.limits import Limits
 from tidewheel.transport.log import open_log
@@ -94,6 +100,41 @@ def test_a_body_that_nobody_wants_does_not_hold_the_connection(log, start, monke
     with connected(server.port) as raw:
         raw.sendall(b"GET /api/layers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{")
         assert answer(raw)[0] == 200  # which is to say that it has ended
+
+
+async def lavish(scope, receive, send):
+    """Answers everybody with more than a connection's buffers take."""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.accept"})
+        await send({"type": "websocket.send", "bytes": bytes(32 << 20)})
+        await send({"type": "websocket.send", "bytes": b"the next one waits"})
+        await receive()
+    elif scope["type"] == "http":
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(32 << 20)})
+
+
+@pytest.mark.parametrize("way", ["closes", "stays", "socket", "closing socket"])
+def test_who_takes_a_little_of_an_answer_and_no_more_does_not_keep_the_connection(monkeypatch, way):
+    monkeypatch.setattr(http_server, "_PONG_SECONDS", 0.3)
+    connections = Connections(ConnectionLimits(stall_seconds=0.3))
+    options = {"ws_ping_interval": 0.1} if way == "closing socket" else {}
+    server = HttpServer(lavish, connections=connections, health="/health", websockets=True, lifespan="off", **options)
+    listening = listen("127.0.0.1", 0, mend="")
+    thread = threading.Thread(target=lambda: server.run(sockets=[listening]))
+    thread.start()
+    try:
+        asked = {"closes": get("/"), "stays": get("/").replace(b"Connection: close", b"X: y")}.get(way, HANDSHAKE % b"")
+        with connected(listening.getsockname()[1]) as raw:
+            raw.sendall(asked)
+            eventually(lambda: len(connections) == 1, "it is let in")
+            for _ in range(4):
+                raw.recv(1 << 16)
+                time.sleep(0.1)  # it takes its time, and then no more
+            eventually(lambda: len(connections) == 0, "it is ended")
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def test_a_stream_outlives_every_deadline_of_a_request(log, start, monkeypatch):

@@ -213,3 +213,24 @@ def test_a_consumer_tells_of_a_damaged_block_or_goes_on_behind_it(tmp_path: Path
         consumer.commit()
         assert log.committed("readers") == {("news", 0): 30}
         assert [each.first_offset for each in found] == [10 * (where - 1)], "it is told once"
+
+
+def test_a_poll_that_fails_behind_a_damaged_block_hands_out_all_before_it_the_next_time(tmp_path: Path) -> None:
+    with open_log(tmp_path / "city.tw") as log:
+        for number in range(4):
+            log.append("news", records([b"%d" % number]))
+        other = sqlite3.connect(tmp_path / "city.tw")
+        other.execute("UPDATE payload SET data = zeroblob(length(data)) WHERE id IN (2, 4)")
+        other.commit()
+        other.close()
+        broken = iter([False, True])
+
+        def told(damaged: DamagedBlockError) -> None:
+            if next(broken, False):
+                raise LogError("its dead letter could not be written")
+
+        consumer = Consumer(log, "news", start="earliest", on_damage=told)
+        with pytest.raises(LogError, match="dead letter"):
+            consumer.poll(0)
+        assert values(consumer.poll(0)) == [b"0", b"2"]
+        assert consumer.positions == {("news", 0): 4}

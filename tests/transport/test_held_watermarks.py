@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidewheel.model.watermark_hold import Holder
 from tidewheel.transport.held_watermarks import HOLDS_TOPIC, HeldWatermarks
-from tidewheel.transport.log import Log
+from tidewheel.transport.log import Log, records
 
 SECOND = 1_000_000
 HOLDER = Holder("input.door", 2, since=5 * SECOND, mark=None, fed=5 * SECOND)
@@ -37,3 +37,15 @@ def test_a_topic_that_is_made_anew_is_read_from_its_beginning(log: Log) -> None:
     log.delete_topic(HOLDS_TOPIC)
     HeldWatermarks(log).tell("new", [HOLDER], now=0)
     assert list(reader.all(now=0)) == ["new"]
+
+
+def test_what_cannot_be_understood_is_passed_over(log: Log) -> None:
+    strange = [b"{", b"[]", b'{"at": 1}', b'{"at": 1, "held": [{"topic": "x"}]}', b'{"at": null, "held": []}']
+    later = b'{"at": 0, "held": [{"topic": "a", "partition": 0, "since": 0, "mark": null, "fed": 0, "more": 1}]}'
+    log.create_topic(HOLDS_TOPIC, compact=True)
+    log.append(HOLDS_TOPIC, records([*strange, later], keys=[b"%d" % n for n in range(6)]))
+    log.append(HOLDS_TOPIC, records([later]))  # without a key
+    reader = HeldWatermarks(log)
+    assert [(job, [holder.place for holder in held]) for job, held in reader.all(now=0).items()] == [("5", ["a/0"])]
+    HeldWatermarks(log).tell("cells", [HOLDER], now=0)
+    assert "cells" in reader.all(now=0)

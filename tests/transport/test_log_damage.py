@@ -290,3 +290,21 @@ class TestVersion1:
             pytest.raises(DamagedBlockError, match="'news' partition 1: the block of offsets 4 to 7"),
         ):
             list(log.read("news", 1, 0))
+
+
+@pytest.mark.parametrize("how", ["retention", "deletion"])
+def test_a_damaged_block_does_not_take_the_payload_of_another_with_it(path: Path, how: str) -> None:
+    with open_log(path) as log:
+        for number in range(3):
+            log.append("old", records([b"%d" % number] * 3))
+            log.append("other", records([b"%d" % number] * 3))
+    change(path, "UPDATE block SET payload = 4 WHERE topic = 1 AND first_offset = 0")  # that is the second of the other
+    with open_log(path) as log:
+        if how == "deletion":
+            log.delete_topic("old")
+        else:
+            log.create_topic("old", retention=Retention(size=1))
+        log.maintain()
+        assert values(list(log.read("other", 0, 0))) == [b"0"] * 3 + [b"1"] * 3 + [b"2"] * 3
+        if how == "retention":
+            assert values(list(log.read("old", 0, log.position("old", 0, "earliest")))) == [b"2"] * 3

@@ -8,6 +8,7 @@ import sys
 import threading
 
 import pytest
+from test_log_damage import change
 
 from tidewheel.errors import BackupError, LogError
 from tidewheel.transport import sqlite_backup
@@ -87,6 +88,7 @@ def test_writers_wait_while_a_log_stands_still(log):
 def test_a_damaged_copy_and_one_of_another_log_are_refused(log, tmp_path):
     for number in range(20):
         log.append("t", records([os.urandom(20_000)], keys=[b"%d" % number]))
+    log.producer("importer").append({"t": records([b"x"])})
     copy = tmp_path / "copy.tw"
     with log.snapshot() as snapshot:
         snapshot.copy(copy, progress=lambda done, total: None)
@@ -100,6 +102,10 @@ def test_a_damaged_copy_and_one_of_another_log_are_refused(log, tmp_path):
     with pytest.raises(BackupError, match=r"damaged.*t partition 0, offsets \d+ to \d+: the checksum.*--skip-damaged"):
         check_copy(copy, log.identity)
     assert len(check_copy(copy, log.identity, skip_damaged=True)) == 1
+    copy.write_bytes(whole)
+    change(copy, "UPDATE producer SET epoch = epoch + 1")  # nor of this
+    with pytest.raises(BackupError, match="a row of the table producer is damaged"):
+        check_copy(copy, log.identity, skip_damaged=True)
     copy.write_bytes(whole[:4096] + b"\xff" * 4096 + whole[8192:])
     with pytest.raises(BackupError, match="damaged"):
         check_copy(copy, log.identity)

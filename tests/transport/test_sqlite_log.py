@@ -361,6 +361,19 @@ class TestSpace:
         assert sizes[-1] > 40_000_000
         assert len(set(sizes)) < 8, "and what is in it is moved seldom"
 
+    def test_a_log_behind_a_link_has_its_journal_beside_the_file(
+        self, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sqlite_database, "_CHECKPOINT_BYTES", 100_000)
+        (path.parent / "disk").mkdir()
+        open_log(path.parent / "disk" / "real.tw").close()
+        path.symlink_to(path.parent / "disk" / "real.tw")
+        with open_log(path) as log:
+            for _ in range(20):
+                log.append("news", records([os.urandom(50_000)]))
+            assert (path.parent / "disk" / "real.tw-wal").stat().st_size < 300_000
+            assert path.stat().st_size > 500_000
+
     def test_a_reader_that_stands_still_only_delays_that(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sqlite_database, "_CHECKPOINT_WAIT_MS", 1)
         monkeypatch.setattr(sqlite_database, "_CHECKPOINT_BYTES", 100_000)

@@ -15,7 +15,7 @@ import org.apache.hadoop.fs.permission.FsPermission;
 /**
  * Files of this machine, whose permissions are set without starting a process for each, and which are on the disk when
  * Spark takes them for written: what it writes beside and renames (the files of checkpoints), and what it copies into
- * place (those of RocksDB).
+ * place (those of RocksDB). Not the checksums beside them: a file without is read all the same.
  */
 public class LocalFiles extends LocalFileSystem {
     private static volatile boolean durable = true;
@@ -37,7 +37,7 @@ public class LocalFiles extends LocalFileSystem {
         if (stale.exists()) {
             stale.delete();
         }
-        force(from);
+        forceFile(pathToFile(from), StandardOpenOption.WRITE);
         boolean done = super.rename(from, to);
         forceFile(pathToFile(to).getParentFile(), StandardOpenOption.READ);
         return done;
@@ -46,16 +46,8 @@ public class LocalFiles extends LocalFileSystem {
     public void copyFromLocalFile(boolean move, Path from, Path to) throws IOException {
         super.copyFromLocalFile(move, from, to);
         if (pathToFile(to).isFile()) {
-            force(to);
+            forceFile(pathToFile(to), StandardOpenOption.WRITE);
             forceFile(pathToFile(to).getParentFile(), StandardOpenOption.READ);
-        }
-    }
-
-    private void force(Path path) throws IOException {
-        forceFile(pathToFile(path), StandardOpenOption.WRITE);
-        File sums = pathToFile(getChecksumFile(path));
-        if (sums.exists()) {
-            forceFile(sums, StandardOpenOption.WRITE);
         }
     }
 

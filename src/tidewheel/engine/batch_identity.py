@@ -67,9 +67,12 @@ class BatchIdentity:
         )
 
     def make_durable(self, checkpoint: str | None) -> None:
-        """Force this batch's offsets, and the commit of the one before, to the disk: the log is to count on them."""
+        """Force this batch's offsets, and the commit of the one before, to the disk: the log is to count on them. With
+        the first of them also the query's id."""
         folder = _folder(checkpoint)
         if folder is not None:
+            if self.number == 0:
+                sync_files(folder, ["metadata"])
             sync_files(folder / "offsets", [str(self.number)])
             sync_files(folder / "commits", [str(self.number - 1)])
 
@@ -128,10 +131,13 @@ def _fields(state: bytes) -> dict[str, Any]:
 
 def _query(folder: Path) -> str | None:
     """The id of a checkpoint's query; None if it has never started."""
+    path = folder / "metadata"
     try:
-        return str(json.loads(check_crc(folder / "metadata"))["id"])
+        return str(json.loads(check_crc(path))["id"])
     except FileNotFoundError:
         return None
+    except (ValueError, KeyError, TypeError):
+        raise CheckpointError(f"the file {path} of the checkpoint is damaged: it names no query. {WAYS_OUT}") from None
 
 
 def _folder(checkpoint: str | None) -> Path | None:

@@ -62,6 +62,11 @@ class Checkpoint:
         """Whether each of its batches is noted in the log, also those that wrote nothing."""
         return bool((read_json(self.first_file, needs=()) or {}).get(EVERY_BATCH))
 
+    def begin_to_note_every_batch(self) -> None:
+        """For a run without a beginning of its own to keep: note that its batches are noted, if it has none yet."""
+        if not self.first_file.exists() and not any((self.folder / "spark" / "offsets").glob("[0-9]*")):
+            write_json(self.first_file, {EVERY_BATCH: True})
+
     def drop_unfinished(self) -> None:
         """Remove state that a batch wrote which was never done. When the batch is repeated without a job that failed in
         it, its state is another, and Spark may leave a file that is there as it is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import zlib
@@ -37,8 +38,12 @@ def write_json(path: Path, fields: Mapping[str, Any]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make durable which names a folder holds."""
-    _force(folder)
+    """Make durable which names a folder holds, where the file system can do that and this user may ask for it."""
+    try:
+        _force(folder)
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EPERM, errno.EINVAL):
+            raise
 
 
 def _force(path: Path) -> None:
@@ -50,8 +55,8 @@ def _force(path: Path) -> None:
 
 
 def sync_files(folder: Path, names: Iterable[str]) -> None:
-    """Make files of Spark's durable, with their checksums; those that are not there are passed over."""
-    found = [path for name in names for path in (folder / name, folder / f".{name}.crc") if path.exists()]
+    """Make files of Spark's durable; those that are not there are passed over."""
+    found = [path for path in (folder / name for name in names) if path.exists()]
     for path in found:
         _force(path)
     if found:
@@ -79,11 +84,14 @@ def read_json(path: Path, *, needs: Collection[str]) -> dict[str, Any] | None:
 
 
 def check_crc(path: Path) -> bytes:
-    """The bytes of a file of Spark's, checked against the checksums that Hadoop keeps beside it, if it does."""
+    """The bytes of a file of Spark's, checked against the checksums that Hadoop keeps beside it, if it does. They are
+    not forced to the disk: after a power failure there may be an empty file, or one of zeros."""
     data = path.read_bytes()
     try:
         sums = path.with_name(f".{path.name}.crc").read_bytes()
     except FileNotFoundError:
+        return data
+    if not any(sums):
         return data
     chunk = int.from_bytes(sums[4:8], "big")
     if not sums.startswith(_MAGIC) or chunk == 0:

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidewheel.engine.batch_identity import has_written
+from tidewheel.engine.batch_identity import check_results, has_written
 from tidewheel.engine.batch_limit import MAX_BYTES
 from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.local_files import sink_forces
@@ -21,6 +21,7 @@ from tidewheel.engine.session import check_reach, session
 from tidewheel.engine.sink import StreamSink
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import now
+from tidewheel.transport.damage import DamageCount
 from tidewheel.transport.log import Log, check_topic_name
 from tidewheel.transport.registry import type_name, types
 from tidewheel.transport.type_topic import publish_types
@@ -110,6 +111,7 @@ def run_frame(
         **({"key": ",".join(columns)} if key else {}),
         **({"exclusive": topic} if exclusive else {}),
         "fsync": str(sink_forces(spark)).lower(),
+        "everyBatch": "true",
     }
     StreamSink(sink, result.schema, overwrite=False)  # refuses what does not fit before a checkpoint is made for it
     purpose = {
@@ -122,7 +124,11 @@ def run_frame(
     held.acquire(json.loads(json.dumps(purpose)))
     try:
         held.check_files()
+        if held.notes_every_batch:
+            check_results(log, held.spark_folder)
+        held.begin_to_note_every_batch()
         held.note_helper(java_pid(spark))
+        damaged = DamageCount(log, name) if skip_damaged else None
         writer = result.writeStream.format("tidewheel").queryName(f"{name} {now()}").outputMode("append")
         writer = writer.options(**sink, checkpointLocation=held.spark_folder)
         query = writer.trigger(availableNow=True).start() if available_now else writer.start()
@@ -131,4 +137,4 @@ def run_frame(
         if isinstance(error, PySparkException):
             raise explained(name, error) from error
         raise
-    return Run(Work(name, list(reads)), log, query, held)
+    return Run(Work(name, list(reads)), log, query, held, damaged=damaged)

@@ -48,12 +48,13 @@ from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import SETTINGS, check_reach, session
 from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.workers import Lasting
-from tidewheel.errors import DefinitionError, FlowError, SetupError
+from tidewheel.errors import DefinitionError, FlowError, SetupError, TopicNotFoundError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Duration, Instant, now
 from tidewheel.model.watermarks import Bounded, Strategy
 from tidewheel.model.windowing import Windowing
 from tidewheel.transport.codec import ENVELOPE_COLUMNS
+from tidewheel.transport.damage import DamageCount
 from tidewheel.transport.dynamic import MADE, define_message, made_name
 from tidewheel.transport.log import Log, Topic
 from tidewheel.transport.registry import TypeRegistry, type_name, types
@@ -194,6 +195,7 @@ def start_flows(
             "clock": clock,
             "ticking": str(clock == "wall" and any(result.flow().waits_for_clock for result in results)).lower(),
         }
+        damaged = DamageCount(log, name) if skip_damaged else None
         shared = _Shared(spark, log, held, list(results), targets, number, name, options, available_now, exclusive)
         query = shared.start()
     except BaseException as error:
@@ -202,7 +204,8 @@ def start_flows(
             raise explained(work.name, error) from error
         raise
     mend = shared.without_the_failed if len(results) > 1 else None
-    return Run(work, log, query, held, mend=mend, live=not available_now and clock == "wall")
+    live = not available_now and clock == "wall"
+    return Run(work, log, query, held, mend=mend, live=live, damaged=damaged)
 
 
 def written_topics(results: Mapping[Result, Mapping[str, Target]]) -> set[str]:
@@ -500,10 +503,12 @@ def _targets(results: Mapping[Result, Mapping[str, Target]], log: Log) -> dict[t
         for port, target in targets.items():
             fields = [field for field in schemas[port] if field.name not in (*ENVELOPE_COLUMNS, *METADATA.names)]
             if target.type is None:
-                there = carried_type(log, target.topic.name)
-                # Results that are there keep their type, by the name that it was given then.
-                known = there if there and there.startswith(MADE) else made_name(target.topic.name)
-                earlier = {known: defined[known]} if there and known in defined else {}
+                known = made_name(target.topic.name)
+                if known not in defined:
+                    # Results that are there keep their type, by the name that earlier versions gave it.
+                    there = carried_type(log, target.topic.name)
+                    known = there if there and there.startswith(MADE) else known
+                earlier = {known: defined[known]} if known in defined and _holds(log, target.topic.name) else {}
                 kind = define_message(made, target.topic.name, pa.schema(fields), full=known, earlier=earlier)
                 columns = tuple(field.name for field in fields)
             else:
@@ -521,6 +526,13 @@ def _targets(results: Mapping[Result, Mapping[str, Target]], log: Log) -> dict[t
             found[str(result.name), port] = ParcelTarget(target.topic.name, kind, columns, key, port == RESULTS)
     publish_types(log, made, made.names())
     return found
+
+
+def _holds(log: Log, topic: str) -> bool:
+    try:
+        return log.topic_info(topic).count > 0
+    except TopicNotFoundError:
+        return False
 
 
 def _fitting(kind: str, there: Sequence[str], result: Result) -> tuple[str, ...]:

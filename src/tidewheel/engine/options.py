@@ -238,6 +238,7 @@ class WriteOptions:
     | `parcels` | for rows that flows made (a column `parcel`): where each of their outputs goes | rows as above |
     | `exclusive` | topics that must be empty when the query first writes: nobody else's results | none |
     | `fsync` | whether the checkpoint's offsets and commits are forced to the disk before a batch is written | `true` |
+    | `everyBatch` | whether batches without rows are noted in the log, too | `false`, but with `parcels` |
     """
 
     log: str
@@ -250,8 +251,9 @@ class WriteOptions:
     checkpoint: str | None = None
     """Where the query's checkpoint is, if the writer was told: Spark's own option `checkpointLocation`."""
     fsync: bool = True
+    every_batch: bool = False
 
-    NAMES: ClassVar[str] = "log path topic type key parcels exclusive fsync"
+    NAMES: ClassVar[str] = "log path topic type key parcels exclusive fsync everyBatch"
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> WriteOptions:
@@ -267,6 +269,7 @@ class WriteOptions:
             exclusive=_names(options.get("exclusive")),
             checkpoint=options.get("checkpointLocation"),
             fsync=options.flag("fsync", default=True),
+            every_batch=options.flag("everyBatch", default=False),
         )
 
 

@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,10 @@ from tidewheel.transport.sqlite_database import restore_plan
 __all__ = ["Restored", "finish", "restore"]
 
 _VERSION = 1
+_MARKS = {"tidewheel.json", "metadata"}
+"""What a folder has that is a checkpoint of a job, or of a query of Spark's."""
+_LEFT = {"lock", "stop"}
+"""What may be left in one that never became a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,8 @@ def restore(
     """
     source, target = Path(folder).absolute(), Path(log).resolve()
     manifest = Manifest.read(source)
-    places = _places(manifest, target, checkpoints or {})
+    beside = checkpoints_beside(Path(log).absolute())  # beside a link that leads to a log, not beside the log
+    places = _places(manifest, target, beside, checkpoints or {})
     if not target.parent.is_dir():
         raise DefinitionError(f"{target}: the folder {target.parent} does not exist; make it first")
     if target.is_dir():
@@ -69,7 +74,9 @@ def restore(
             raise BackupError(
                 f"{target}: an earlier restore was cut short; finish it first: tidewheel restore --log {target}"
             )
-        _check_targets(manifest, target, places, replace)
+        _check_targets(manifest, target, places, beside, replace)
+        for place in places.values():
+            _check_place(place, (source, target, *(other for other in places.values() if other != place)))
         for place in places.values():
             if place.is_dir():
                 checkpoint = Checkpoint(place)
@@ -101,11 +108,13 @@ def finish(log: str | Path) -> Restored | None:
     target = Path(log).resolve()
     if not restore_plan(target).exists():
         return None
-    with _stage(target):
+    with _stage(target) as stage:
+        if (stage / LOG_FILE).exists():
+            _check_unused(target)
         return _carry_out(target)
 
 
-def _places(manifest: Manifest, target: Path, told: Mapping[str, str | Path]) -> dict[str, Path]:
+def _places(manifest: Manifest, target: Path, beside: Path, told: Mapping[str, str | Path]) -> dict[str, Path]:
     known = {each.name for each in manifest.checkpoints}
     for name in told:
         if name not in known:
@@ -119,7 +128,7 @@ def _places(manifest: Manifest, target: Path, told: Mapping[str, str | Path]) ->
             return Path(told[each.name]).resolve()
         if back and not each.beside_log:
             return Path(each.folder).resolve()
-        return checkpoints_beside(target) / each.name
+        return beside / each.name
 
     places = {each.name: place(each) for each in manifest.checkpoints}
     for name, path in places.items():
@@ -129,7 +138,7 @@ def _places(manifest: Manifest, target: Path, told: Mapping[str, str | Path]) ->
     return places
 
 
-def _check_targets(manifest: Manifest, target: Path, places: Mapping[str, Path], replace: bool) -> None:
+def _check_targets(manifest: Manifest, target: Path, places: Mapping[str, Path], beside: Path, replace: bool) -> None:
     there = [path for path in (target, *places.values()) if path.exists()]
     there = [path for path in there if not path.is_dir() or any(path.iterdir())]
     if there and not replace:
@@ -138,12 +147,26 @@ def _check_targets(manifest: Manifest, target: Path, places: Mapping[str, Path],
             "that came in since the backup: --replace"
         )
     # Jobs that began after the backup: their checkpoints would be ahead of the log.
-    for path in sorted(checkpoints_beside(target).glob("[!.]*/tidewheel.json")):
+    for path in sorted(beside.glob("[!.]*/tidewheel.json")):
         if path.parent not in places.values() and (Checkpoint(path.parent).purpose() or {}).get("log") == manifest.log:
             raise CheckpointError(
                 f"the checkpoint {path.parent} is not in this backup; it would be ahead of the log that is restored. "
                 "Remove it, then its job begins anew"
             )
+
+
+def _check_place(place: Path, others: Iterable[Path]) -> None:
+    """Refuse to put a checkpoint in the place of something else, which would be gone with all that is in it."""
+    inside = [other for other in others if other.resolve().is_relative_to(place.resolve())]
+    if inside:
+        raise DefinitionError(f"{inside[0]} lies in {place}, which cannot become a checkpoint; choose another folder")
+    if not place.exists():
+        return
+    if os.path.ismount(place):
+        raise DefinitionError(f"{place} is a mount point, which cannot be replaced; choose a folder in it")
+    held = {each.name for each in place.iterdir()} if place.is_dir() else {place.name}
+    if not held <= _LEFT and not held & _MARKS:
+        raise DefinitionError(f"{place} is there and is no checkpoint; choose another folder, or move it away")
 
 
 def _check_unused(target: Path) -> None:
@@ -237,7 +260,19 @@ def _carry_out(target: Path) -> Restored:
             "restore with the Tidewheel that began it"
         )
     places = {name: Path(path) for name, path in plan["checkpoints"].items()}
-    for place in places.values():
+    try:
+        _change_names(target, places.values())
+    except OSError as error:
+        raise BackupError(
+            f"{target}: the backup could not be put in place: {error}. Nobody can open the log before that is done: "
+            f"mend it, then: tidewheel restore --log {target}"
+        ) from error
+    return Restored(plan["backup"], plan["made"], plan["records"], target, places)
+
+
+def _change_names(target: Path, places: Collection[Path]) -> None:
+    """The steps of a plan."""
+    for place in places:
         staged, old = _beside(place, "restore"), _beside(place, "replaced")
         if staged.exists():
             if place.exists():
@@ -253,11 +288,10 @@ def _carry_out(target: Path) -> Restored:
         sync(target.parent)
         staged.replace(target)
         sync(target.parent)
-    for place in places.values():
+    for place in places:
         shutil.rmtree(_beside(place, "replaced"), ignore_errors=True)
     restore_plan(target).unlink()
     sync(restore_plan(target).parent)
-    return Restored(plan["backup"], plan["made"], plan["records"], target, places)
 
 
 def _beside(place: Path, purpose: str) -> Path:

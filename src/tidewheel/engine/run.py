@@ -106,6 +106,7 @@ class Run:
         *,
         mend: Callable[[PySparkException], StreamingQuery | None] | None = None,
         live: bool = True,
+        damaged: DamageCount | None = None,
     ) -> None:
         self.job = job
         self.query = query
@@ -116,7 +117,7 @@ class Run:
         self._broke: Exception | None = None
         self._log = log
         self._checkpoint = checkpoint
-        self._damaged = DamageCount(log, job.name)
+        self._damaged = damaged
         self._live = live
         self._held = HeldWatermarks(log)
         self._counted = -1
@@ -219,7 +220,7 @@ class Run:
             lag=self._lag(positions),
             watermark=watermark,
             clock=clock,
-            damaged=self._damaged(),
+            damaged=0 if self._damaged is None else self._damaged(),
             held_by=held,
             state=sum(int(operator.get("customMetrics", {}).get(_STATE, 0)) for operator in last["stateOperators"]),
         )
@@ -332,8 +333,12 @@ _KINDS: dict[str, type[Exception]] = {
 _KINDS["DamagedBlockError"] = DamagedLogError  # where it is, is in the text
 # What Spark, Hadoop and RocksDB say of files of a checkpoint that are not as they were written, or not there.
 _DAMAGE = re.compile(
-    r"(ChecksumException: .*|\[?CANNOT_LOAD_STATE_STORE\.\w+.*|(?:RocksDBException: )?Corruption: .*|ZipException: .*)"
+    r"(ChecksumException: .*|(?:RocksDBException: )?Corruption: .*|ZipException: .*|"
+    r"\[?CANNOT_LOAD_STATE_STORE\.(?:CANNOT_READ_\w+|CANNOT_FIND_\w+|UNEXPECTED_FILE_SIZE|INVALID_\w+|"
+    r"AUTO_SNAPSHOT_REPAIR_FAILED).*)"
 )
+_STATE_ERROR = re.compile(r"\[?CANNOT_LOAD_STATE_STORE\.\w+.*")
+"""It may be damage, or something that passes, such as a lock that was not to be had in time."""
 
 
 def explained(job: str, error: PySparkException, checkpoint: Checkpoint | None = None) -> Exception:
@@ -348,13 +353,14 @@ def explained(job: str, error: PySparkException, checkpoint: Checkpoint | None =
     if ours:
         name, message = ours[-1]
         return _KINDS.get(name, JobError)(f"job {job}: {message}")
-    damage = _DAMAGE.findall(text)
-    if damage:
+    damage, state = _DAMAGE.findall(text), _STATE_ERROR.findall(text)
+    if damage or state:
         try:
             if checkpoint is not None:
                 checkpoint.check_files(state=True)
         except CheckpointError as found:
             return CheckpointError(f"job {job}: {found}")
+    if damage:
         return CheckpointError(
             f"job {job}: a file of the checkpoint is damaged or missing ({damage[-1].strip()}). {WAYS_OUT}"
         )

@@ -129,9 +129,9 @@ class _Sink:
 
     def _append_once(self, log: Log, query: str, number: int, merged: Mapping[str, list[pa.RecordBatch]]) -> None:
         """Append a batch of a query unless it is there. Also one that writes nothing must fit what was written; where
-        every batch is certain to come here, it is noted."""
+        every batch is to be noted, so is that one."""
         batch = BatchIdentity.of(self._options.checkpoint, number)
-        every = self._options.parcels is not None
+        every = self._options.parcels is not None or self._options.every_batch
         name = producer_name(query)
         producer = log.producer(name, fence=False)
         if batch.is_repeat(producer, self._options.checkpoint) or not (merged or every):

@@ -179,6 +179,7 @@ class HttpProtocol(H11Protocol):
             if ticket is not None:
                 self.admission.asked(ticket)
                 socket.on_lost = lambda: self.admission.release(ticket)
+            socket.watch_writing(max(self._limits.stall_seconds, self.config.ws_ping_timeout or 0))
 
     def send_400_response(self, msg: str) -> None:
         """A request that cannot be understood."""
@@ -262,8 +263,9 @@ class HttpProtocol(H11Protocol):
             self._stall = None
 
     def _watch_writing(self) -> None:
-        """End a connection whose client no longer takes what it asked for."""
-        if self._stall is None and not self.transport.is_closing():
+        """End a connection whose client no longer takes what it asked for; also one that is being closed, which waits
+        until the client has taken the rest."""
+        if self._stall is None:
             left = self.transport.get_write_buffer_size()
             if left:
                 self._stall = self.loop.call_later(self._limits.stall_seconds, self._look_at_writing, left)
@@ -280,10 +282,23 @@ class LiveSocket(WebSocketsSansIOProtocol):
     """A WebSocket of such a connection."""
 
     on_lost: Any = None
+    _stall: asyncio.TimerHandle | None = None
+
+    def watch_writing(self, seconds: float, before: int | None = None) -> None:
+        """End the connection if its client takes nothing for so long, though nobody can go on before it does: an unsent
+        frame holds up the next one, and also the end of a connection that is being closed."""
+        left = self.transport.get_write_buffer_size()
+        waits = self.transport.is_closing() or not self.writable.is_set()
+        if waits and before is not None and 0 < before <= left:
+            self.transport.abort()
+        else:
+            self._stall = self.loop.call_later(seconds, self.watch_writing, seconds, left if waits else None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
         super().connection_lost(exc)
+        if self._stall is not None:
+            self._stall.cancel()
         if self.on_lost is not None:
             self.on_lost()
 

@@ -325,7 +325,13 @@ class Api:
     def _rewound(self, subscription: Subscription, at: Instant) -> _Found:
         view = self._feed.view
         views = view_at(
-            self._log, self._feed.catalogue, subscription.layers, at, speed=view.speed, most=self._limits.keys
+            self._log,
+            self._feed.catalogue,
+            subscription.layers,
+            at,
+            speed=view.speed,
+            most=self._limits.keys,
+            on_damage=self._feed.pass_over,
         )
         found = {name: subscription.choose(each.layer, Pool(list(each.items.values()))) for name, each in views.items()}
         few = {name: each for name, each in views.items() if each.keys > len(each.items)}

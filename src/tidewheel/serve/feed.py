@@ -202,7 +202,7 @@ class Feed:
             first = offset_at(self._log, part, now - HOUR)
             each.at[number] = live
             if first < live:
-                each.backlog.append(self._log.read(*part, first, end=live, on_damage=self._pass_over))
+                each.backlog.append(self._log.read(*part, first, end=live, on_damage=self.pass_over))
         return each
 
     def _read_on(self, each: _Following) -> None:
@@ -212,7 +212,7 @@ class Feed:
                 continue
             try:
                 for batch, marks in batches_with_marks(
-                    self._log, (each.topic, number), start, end, on_damage=self._pass_over
+                    self._log, (each.topic, number), start, end, on_damage=self.pass_over
                 ):
                     self._mark(each, number, marks)
                     self._take(each, number, batch, live=True)
@@ -221,12 +221,12 @@ class Feed:
                 end = self._log.position(each.topic, number, "earliest")
             each.at[number] = end
 
-    def _pass_over(self, damaged: DamagedBlockError) -> None:
+    def pass_over(self, damaged: DamagedBlockError) -> None:
         """Show what else there is: it is told once, and for as long as this one runs."""
         told = str(damaged).partition(". ")[0]
         if told not in self._damaged:
             self._damaged = [*self._damaged, told][-_DAMAGED_TOLD:]
-            _logger.warning("the live view goes on without a damaged block: %s", told)
+            _logger.warning("the map goes on without a damaged block: %s", told)
 
     def _mark(self, each: _Following, number: int, marks: tuple[Instant, ...]) -> None:
         if marks:

@@ -139,7 +139,7 @@ class Hub:
     @property
     def behind(self) -> int:
         """How many have missed something, and get a fresh snapshot once they can take one."""
-        return sum(client.fresh and client.answered.is_set() for client in self._clients)
+        return sum(client.fresh and client.answered.is_set() for client in self.clients)
 
     def hello(self) -> Frame:
         """The first word to a client, and a later one when the layers have changed."""

@@ -10,26 +10,34 @@ from tidewheel.serve.catalogue import Catalogue
 from tidewheel.serve.moments import batches_with_marks, offset_at
 from tidewheel.serve.rows import Decoder, prepared
 from tidewheel.serve.view import LayerView
-from tidewheel.transport.log import Log
+from tidewheel.transport.log import Log, OnDamage
 
 __all__ = ["view_at"]
 
 
 def view_at(
-    log: Log, catalogue: Catalogue, names: Iterable[str], at: Instant, *, speed: float, most: int
+    log: Log,
+    catalogue: Catalogue,
+    names: Iterable[str],
+    at: Instant,
+    *,
+    speed: float,
+    most: int,
+    on_damage: OnDamage | None = None,
 ) -> dict[str, LayerView]:
-    """What the layers of these names showed at that moment of the clock. Only what had not expired by then is read."""
+    """What the layers of these names showed at that moment of the clock. Only what had not expired by then is read;
+    `on_damage` is told of damaged blocks, and what else there is is shown."""
     found = {}
     for name in names:
         layer, topic = catalogue.layers.get(name), catalogue.topics.get(name)
         if layer is not None:
             found[name] = LayerView(layer, speed=speed, most=most)
             if topic is not None:
-                _fill(found[name], log, topic, catalogue, at)
+                _fill(found[name], log, topic, catalogue, at, on_damage)
     return found
 
 
-def _fill(view: LayerView, log: Log, topic: str, catalogue: Catalogue, at: Instant) -> None:
+def _fill(view: LayerView, log: Log, topic: str, catalogue: Catalogue, at: Instant, on_damage: OnDamage | None) -> None:
     decode = Decoder(catalogue.registry)
     try:
         for partition in range(log.topic_info(topic).partitions):
@@ -38,7 +46,7 @@ def _fill(view: LayerView, log: Log, topic: str, catalogue: Catalogue, at: Insta
             if end <= start:
                 continue
             watermark: Instant | None = None
-            for batch, marks in batches_with_marks(log, part, start, end):
+            for batch, marks in batches_with_marks(log, part, start, end, on_damage=on_damage):
                 watermark = max(marks, default=watermark)
                 for frame in decode(batch).frames:
                     view.apply(prepared(view.layer, frame), now=at, watermark=watermark)

@@ -75,7 +75,13 @@ class Consumer:
             raise DefinitionError(f"limit must be at least 1, got {limit}")
         if not self._wait(timeout):
             return []
-        batches = list(self._available(limit))
+        before = self.positions
+        try:
+            batches = list(self._available(limit))
+        except BaseException:
+            # A damaged block was passed over behind batches that nobody gets now.
+            self._positions = before
+            raise
         for batch in batches:
             self._advance(batch)
         return batches

@@ -62,7 +62,9 @@ class HeldWatermarks:
                 for key, value in zip(
                     *(batch.records.column(name).to_pylist() for name in ("key", "value")), strict=True
                 ):
-                    fields = json.loads(value)
-                    self._found[key.decode()] = (fields["at"], tuple(Holder(**each) for each in fields["held"]))
+                    with suppress(ValueError, TypeError, KeyError, AttributeError):  # of others, or of a later version
+                        fields = json.loads(value)
+                        held = (Holder(**{name: each[name] for name in _FIELDS}) for each in fields["held"])
+                        self._found[key.decode()] = (int(fields["at"]), tuple(held))
                 self._position = batch.records.column("offset")[-1].as_py() + 1
         return {job: held for job, (at, held) in sorted(self._found.items()) if held and abs(now - at) < _STALE}

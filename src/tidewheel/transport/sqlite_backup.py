@@ -15,6 +15,7 @@ from urllib.parse import quote
 from tidewheel.errors import BackupError, MalformedError
 from tidewheel.transport.sqlite_blocks import Damage, StoredBlock, blocks_after
 from tidewheel.transport.sqlite_database import Database
+from tidewheel.transport.sqlite_schema import all_faults
 
 __all__ = ["LogSnapshot", "check_copy", "is_in_use", "snapshot"]
 
@@ -62,18 +63,20 @@ def check_copy(path: Path, identity: str, *, skip_damaged: bool = False) -> list
     tells which. Leaves no files beside it."""
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+            faults = all_faults(connection)
             (name,) = connection.execute("SELECT value FROM property WHERE name = 'identity'").fetchone()
-            damaged = list(_damaged_blocks(connection)) if found == "ok" else []
+            damaged = [] if faults else list(_damaged_blocks(connection))
     except (sqlite3.Error, TypeError) as error:
-        found = str(error)
-    if found == "ok" and damaged and not skip_damaged:
+        faults = [str(error)]
+    if faults:
+        raise BackupError(
+            f"the log is damaged, and so would be its backup ({faults[0]}); keep the backups that there are"
+        )
+    if damaged and not skip_damaged:
         raise BackupError(
             f"the log is damaged, and so would be its backup ({damaged[0]}; {len(damaged):,} blocks in all): keep the "
             "backups that there are. To make it all the same: --skip-damaged (skip_damaged=True)"
         )
-    if found != "ok":
-        raise BackupError(f"the log is damaged, and so would be its backup ({found}); keep the backups that there are")
     if name != identity:
         raise BackupError(f"{path} is a copy of the log {name}, not of {identity}: it was replaced meanwhile")
     return damaged

@@ -20,6 +20,7 @@ __all__ = [
     "block_after",
     "blocks_after",
     "blocks_appended_after",
+    "blocks_of",
     "find_block",
     "fingerprint",
     "last_block",
@@ -205,14 +206,31 @@ def fingerprint(connection: sqlite3.Connection, topic: int, partition: int, posi
     return found if not left or found is None else f"{found}-{left}"
 
 
-def remove_blocks(connection: sqlite3.Connection, topic: int, blocks: Iterable[tuple[int, int, int]]) -> None:
-    """Remove blocks, given as partition, first offset and payload number, with their payloads."""
-    for partition, first_offset, payload in blocks:
+def blocks_of(connection: sqlite3.Connection, topic: int, limit: int) -> list[tuple[Place, StoredBlock | None]]:
+    """Some blocks of a topic, without their payloads: where the file says that each is, and the block unless its header
+    is damaged."""
+    rows = connection.execute(f"SELECT {_PLACE} FROM block WHERE topic = ? LIMIT ?", (topic, limit)).fetchall()
+    found: list[tuple[Place, StoredBlock | None]] = []
+    for row in rows:
+        try:
+            found.append((Place(*row[:7]), _stored(row)))
+        except MalformedError:
+            found.append((Place(*row[:7]), None))
+    return found
+
+
+def remove_blocks(connection: sqlite3.Connection, blocks: Iterable[StoredBlock]) -> None:
+    """Remove blocks with their payloads. A payload that is not the block's stays without an owner: the number that led
+    to it may be damaged, and it another block's."""
+    for block in blocks:
         connection.execute(
             "DELETE FROM block WHERE topic = ? AND partition = ? AND first_offset = ?",
-            (topic, partition, first_offset),
+            (block.place.topic, block.place.partition, block.first_offset),
         )
-        connection.execute("DELETE FROM payload WHERE id = ?", (payload,))
+        with suppress(MalformedError):
+            if block.data is None:
+                replace(block, data=_payload(connection, block.payload)).check()
+            connection.execute("DELETE FROM payload WHERE id = ?", (block.payload,))
 
 
 def _payload(connection: sqlite3.Connection, number: int) -> bytes:

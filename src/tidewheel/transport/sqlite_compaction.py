@@ -153,7 +153,7 @@ def _rewrite(
             connection.execute("DELETE FROM payload WHERE id = ?", (block.payload,))
             size = len(data)
         else:
-            remove_blocks(connection, topic, [(partition, block.first_offset, block.payload)])
+            remove_blocks(connection, [block])
         connection.execute(
             "UPDATE partition SET count = count - ?, size = size - ? WHERE topic = ? AND number = ?",
             (records.num_rows - kept.num_rows, block.place.size - size, topic, partition),

@@ -69,12 +69,13 @@ class Database:
     def __init__(self, path: Path, *, sync: str) -> None:
         self.path = path
         self._sync = sync
-        self._wal = Path(f"{path}-wal")
+        self._wal = Path(f"{path.resolve()}-wal")  # beside the file, also where a link leads to it
         self.reserve = Reserve(path)
         self.read_only = why_read_only(path)
         """What keeps this process from writing; None if nothing does."""
         self._read_mode: ReadOnlyMode | None = None
         self._replaced = f"{path} has been replaced by another log; open it again with open_log"
+        self._removed = f"{path} has been removed while it was open; open it again with open_log"
         self._checkpoint_at = _CHECKPOINT_BYTES
         self._look_at: dict[str, float] = {}
         self._closed = False
@@ -305,7 +306,7 @@ class Database:
             if self._place() != self._file:
                 raise LogError(self._replaced)
         except FileNotFoundError:
-            raise LogError(f"{self.path} has been removed while it was open; open it again with open_log") from None
+            raise LogError(self._removed) from None
 
     def _place(self) -> tuple[int, int]:
         status = self.path.stat()
@@ -319,11 +320,13 @@ class Database:
             if self._closed:
                 raise LogError(f"{self.path}: this log object is closed; open the log again with open_log")
             self._in_use += 1
-            self._drop_outdated()
-            connection = self._idle.pop() if self._idle else None
+        connection = None
         try:
             with self._errors():
                 self._check_place()
+                with self._state:
+                    self._drop_outdated()
+                    connection = self._idle.pop() if self._idle else None
                 connection = connection or self._connect_again()
                 yield connection
                 self._check_unchanged()
@@ -337,17 +340,19 @@ class Database:
                         self._idle.append(connection)
                 self._state.notify_all()
 
+    def _mode_now(self) -> ReadOnlyMode:
+        try:
+            return read_only_mode(self.path)
+        except FileNotFoundError:
+            raise LogError(self._removed) from None
+
     def _drop_outdated(self) -> None:
         """Close connections that would not notice what others have written since."""
-        if self._read_mode is not None and self._read_mode != read_only_mode(self.path):
+        if self._read_mode is not None and self._read_mode != self._mode_now():
             _close_all(self._idle)
 
     def _check_unchanged(self) -> None:
-        if (
-            self._read_mode is not None
-            and self._read_mode.state is not None
-            and self._read_mode != read_only_mode(self.path)
-        ):
+        if self._read_mode is not None and self._read_mode.state is not None and self._read_mode != self._mode_now():
             raise LogError(f"{self.path} was written to by somebody else while it was read; read it again")
 
     @contextmanager

@@ -13,7 +13,7 @@ import time
 from tidewheel.errors import DiskFullError, LogError, MalformedError
 from tidewheel.model.clock_jump import is_ahead
 from tidewheel.model.time import Instant, duration
-from tidewheel.transport.sqlite_blocks import Damage, StoredBlock, blocks_after, last_block, remove_blocks
+from tidewheel.transport.sqlite_blocks import Damage, StoredBlock, blocks_after, blocks_of, last_block, remove_blocks
 from tidewheel.transport.sqlite_clock import last_append, mend_append_times, proved_clock
 from tidewheel.transport.sqlite_compaction import compact
 from tidewheel.transport.sqlite_database import Database
@@ -86,10 +86,13 @@ class Maintenance:
         """Remove the blocks of a deleted topic, then its last traces."""
 
         def step(connection: sqlite3.Connection) -> bool:
-            blocks = connection.execute(
-                "SELECT partition, first_offset, payload FROM block WHERE topic = ? LIMIT ?", (topic, _STEP_BLOCKS)
-            ).fetchall()
-            remove_blocks(connection, topic, blocks)
+            blocks = blocks_of(connection, topic, _STEP_BLOCKS)
+            remove_blocks(connection, [block for _, block in blocks if block is not None])
+            # The others without their payloads, whose numbers cannot be believed.
+            connection.executemany(
+                "DELETE FROM block WHERE topic = ? AND partition = ? AND first_offset = ?",
+                [(topic, place.partition, place.first_offset) for place, block in blocks if block is None],
+            )
             if not blocks:
                 connection.execute("DELETE FROM partition WHERE topic = ?", (topic,))
                 connection.execute("DELETE FROM topic WHERE id = ?", (topic,))
@@ -154,7 +157,7 @@ def _expired(
 
 def _remove(connection: sqlite3.Connection, topic: int, partition: int, gone: list[StoredBlock | Damage]) -> None:
     sound = [each for each in gone if isinstance(each, StoredBlock)]
-    remove_blocks(connection, topic, [(partition, each.first_offset, each.payload) for each in sound])
+    remove_blocks(connection, sound)
     connection.execute(
         "UPDATE partition SET first_offset = ?, count = count - ?, size = size - ? WHERE topic = ? AND number = ?",
         (

@@ -23,6 +23,7 @@ class ReadOnlyMode(NamedTuple):
 
 def why_read_only(path: Path) -> str | None:
     """What keeps this process from writing the file; None if nothing does, or if there is no such file."""
+    path = path.resolve()  # journals lie beside the file itself, also where a link leads to it
     if not path.exists():
         return None
     if os.statvfs(path).f_flag & os.ST_RDONLY:
@@ -37,6 +38,7 @@ def why_read_only(path: Path) -> str | None:
 
 def read_only_mode(path: Path) -> ReadOnlyMode:
     """How to read the file as it is now."""
+    path = path.resolve()
     wal, shared = Path(f"{path}-wal"), Path(f"{path}-shm")
     if shared.exists():  # others are at work, or were when it was copied: SQLite sees to both
         return ReadOnlyMode("mode=ro", False, None)

@@ -57,7 +57,7 @@ class Reserve:
 
     def __init__(self, log: Path) -> None:
         self._log = log
-        self.path = Path(f"{log}-reserve")
+        self.path = Path(f"{log.resolve()}-reserve")  # on the disk that the log itself is on
         self._warned_at: int | None = None
 
     def __bool__(self) -> bool:

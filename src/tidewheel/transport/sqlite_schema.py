@@ -153,7 +153,7 @@ def check_tables(connection: sqlite3.Connection) -> None:
 def all_faults(connection: sqlite3.Connection) -> list[str]:
     """What is wrong with the file as SQLite sees it, and with the rows of the small tables."""
     found = [str(text).strip() for (text,) in connection.execute("PRAGMA main.integrity_check(20)") if text != "ok"]
-    for table in _COLUMNS:
+    for table in _COLUMNS if _version(connection) >= VERSION else ():
         try:
             sound_rows(connection, table)
         except DamagedLogError as error:
