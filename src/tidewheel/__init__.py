@@ -148,6 +148,10 @@ _HOMES = {
 _MODULES = {"agg": "model.aggregates", "geo": "patterns.geo", "triggers": "model.triggers", "windows": "model.windows"}
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{_MODULES[name]}")

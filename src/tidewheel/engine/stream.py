@@ -27,7 +27,7 @@ from tidewheel.model.repeats import Repeats
 from tidewheel.model.retractable import WEIGHT
 from tidewheel.model.rowwise import check_rowwise
 from tidewheel.model.time import duration
-from tidewheel.model.watermarks import Strategy
+from tidewheel.model.watermarks import Strategy, bounded
 from tidewheel.model.windowing import Timestamp, Windowing
 from tidewheel.model.windows import Windows
 from tidewheel.patterns.matcher import Matcher
@@ -53,16 +53,17 @@ def stream(
     *,
     type: str | type[Message] | None = None,
     time: str | None = None,
-    watermark: Strategy | None = None,
+    watermark: Strategy | str | timedelta | None = None,
     lookups: Log | None = None,
     retracting: bool | None = None,
 ) -> Stream:
     """A stream over topics of a log, or over any DataFrame with a column of event times.
 
     `watermark` says how far event time has come: `watermarks.bounded("1 s")` unless told otherwise (10 min over a
-    DataFrame). `time` names the DataFrame's time column; for a log it may be `ingestion_time` or `arrival`, whose
-    watermark is that of the log's clock (for `ingestion_time` a second behind it). `type` is the message type, which a
-    topic that holds events tells by itself. `lookups` is the log that has the answers for `lookup` over a DataFrame.
+    DataFrame); a duration alone, such as "10 minutes", is that of `bounded`. `time` names the DataFrame's time column;
+    for a log it may be `ingestion_time` or `arrival`, whose watermark is that of the log's clock (for `ingestion_time`
+    a second behind it). `type` is the message type, which a topic that holds events tells by itself. `lookups` is the
+    log that has the answers for `lookup` over a DataFrame.
 
     Rows with a boolean column `retraction`, as all results of windows have it, may take back earlier ones. Windows
     follow that, and what cannot is refused. `retracting=False` says that none of them does: then everything may follow,
@@ -77,6 +78,14 @@ def stream(
     >>> list(fast.schema)
     ['event_time', 'vehicle', 'kmh']
     """
+    if isinstance(watermark, str | timedelta):
+        watermark = bounded(watermark)
+    elif not isinstance(watermark, Strategy | None):
+        raise DefinitionError(
+            f'stream: watermark must be a duration, such as "10 min", or one of tidewheel.watermarks, got {watermark!r}'
+        )
+    if not isinstance(time, str | None):
+        raise DefinitionError(f'stream: time is the name of a column, such as time="ts", got {time!r}')
     if isinstance(source, DataFrame):
         if topic is not None or type is not None:
             raise DefinitionError("stream: topic and type are for a log; a DataFrame has its columns")
@@ -127,10 +136,12 @@ class Stream:
 
     def with_columns(self: _S, *exprs: pl.Expr, **named: Any) -> _S:
         """Add columns, each a polars expression over the row."""
-        return self._with(RowOp("with_columns", (*exprs, *_named(named))))
+        _check_expressions("with_columns", exprs)
+        return self._with(RowOp("with_columns", (*exprs, *_named("with_columns", named))))
 
     def filter(self: _S, *conditions: pl.Expr) -> _S:
         """Keep the rows for which all conditions hold."""
+        _check_expressions("filter", conditions)
         return self._with(RowOp("filter", conditions))
 
     def skip(self: _S, **reasons: pl.Expr) -> _S:
@@ -147,6 +158,7 @@ class Stream:
         """
         if not reasons:
             raise DefinitionError('skip: give a condition by name, like skip(nowhere=pl.col("lat").is_null())')
+        _check_expressions("skip", reasons.values())
         skipping = self
         for reason, condition in reasons.items():
             skipping = skipping._with(RowOp("skip", (condition,), reason))
@@ -155,10 +167,11 @@ class Stream:
     def select(self: _S, *columns: str | pl.Expr, **named: Any) -> _S:
         """Keep these columns; the event time stays."""
         chosen = [pl.col(column) if isinstance(column, str) else column for column in columns]
+        _check_expressions("select", chosen)
         names = [column.meta.output_name(raise_if_undetermined=False) for column in chosen]
         needed = [_TIME, "retraction"] if self.retracting else [_TIME]
         kept = [pl.col(name) for name in needed if name not in names and name not in named]
-        return self._with(RowOp("select", (*kept, *chosen, *_named(named))))
+        return self._with(RowOp("select", (*kept, *chosen, *_named("select", named))))
 
     def key_by(self, *columns: str, **named: pl.Expr) -> KeyedStream:
         """Say what the rows are about: columns by name, or new ones made by expressions."""
@@ -169,7 +182,12 @@ class Stream:
                 'key_by: name at least one column, like key_by("vehicle"); without a key, leave it out'
             )
         for name in keys:
-            if not isinstance(name, str) or name not in made.schema:
+            if not isinstance(name, str):
+                raise DefinitionError(
+                    "key_by: name columns by text, and give expressions a name, like "
+                    f'key_by("vehicle", line=pl.col("route").str.head(4)); got {name!r}'
+                )
+            if name not in made.schema:
                 raise DefinitionError(f"key_by: there is no column {name!r}; there are {', '.join(made.schema)}")
         if len(set(keys)) < len(keys):
             raise DefinitionError(f"key_by: {keys} names a column twice")
@@ -473,7 +491,25 @@ class KeyedStream:
         return Result(source.input, (*source.stages, stage), (), schema, retracting)
 
 
-def _named(given: Mapping[str, Any]) -> list[pl.Expr]:
+def _check_expressions(what: str, given: Iterable[Any]) -> None:
+    """Refuse what is no polars expression, in words for who knows Spark's."""
+    for each in given:
+        if isinstance(each, str):
+            raise DefinitionError(
+                f'{what}: {each!r} is text, and a polars expression is wanted, like pl.col("amount") > 5; one that is '
+                f"written in SQL is pl.sql_expr({each!r})"
+            )
+        if type(each).__module__.startswith("pyspark."):
+            raise DefinitionError(
+                f"{what}: {each!r} is a column of Spark's, and a polars expression is wanted, like "
+                'pl.col("amount") > 5 (import polars as pl); or do it in Spark, before tidewheel.stream(df, ...)'
+            )
+        if not isinstance(each, pl.Expr):
+            raise DefinitionError(f'{what}: a polars expression is wanted, like pl.col("amount") > 5, got {each!r}')
+
+
+def _named(what: str, given: Mapping[str, Any]) -> list[pl.Expr]:
+    _check_expressions(what, (each for each in given.values() if type(each).__module__.startswith("pyspark.")))
     return [
         (value if isinstance(value, pl.Expr) else pl.col(value) if isinstance(value, str) else pl.lit(value)).alias(
             name

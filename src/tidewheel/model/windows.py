@@ -272,11 +272,13 @@ def fixed(size: Length, *, offset: Length = "0 s") -> Sliding:
     return Sliding(length, length, duration(offset, what="window offset"))
 
 
-def sliding(size: Length, *, every: Length, offset: Length = "0 s", allow_gaps: bool = False) -> Sliding:
+def sliding(size: Length, every: Length, *, offset: Length = "0 s", allow_gaps: bool = False) -> Sliding:
     """Windows that overlap: one begins every `every`.
 
     >>> sliding("5 min", every="5 s")
     sliding('5 min', every='5 s')
+    >>> sliding("5 min", "5 s") == sliding("5 min", every="5 s")
+    True
     """
     length, period = duration(size, what="window size"), duration(every, what="sliding window every")
     if period > length > 0 and not allow_gaps:
@@ -288,10 +290,10 @@ def sliding(size: Length, *, every: Length, offset: Length = "0 s", allow_gaps: 
     return Sliding(length, period, duration(offset, what="window offset"))
 
 
-def session(*, gap: Length) -> Session:
+def session(gap: Length) -> Session:
     """Bursts of activity: a session ends when a key was silent for the gap.
 
-    >>> session(gap="30 min")
+    >>> session("30 min")
     session(gap='30 min')
     """
     return Session(duration(gap, what="session gap"))
