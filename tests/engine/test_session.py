@@ -230,8 +230,12 @@ def test_that_a_helper_of_spark_was_hung_up_on_is_not_worth_a_traceback(capfd):
     daemon = '  File "/x/pyspark/daemon.py", line 264, in manager\n    code = worker(sock)\n           ^^^^\n'
     ours = '  File "/x/pyspark/worker.py", line 9, in main\n    f()\n'
     hang_up = "BrokenPipeError: [Errno 32] Broken pipe\n"
-    kept = f"{begin}{daemon}ValueError: no\n{begin}{daemon}{ours}{hang_up}{hang_up}\n{begin}{daemon}"
+    kept = f"{begin}{daemon}ValueError: no\n{begin}{daemon}{ours}{hang_up}{hang_up}\n{begin}{daemon}{ours}"
     assert printed_by_java(f"a\n{begin}{daemon}{hang_up}\nb\n{kept}", capfd) == [f"a\n\nb\n{kept}"] * 2
+    # One that is killed before it has told all has nothing to tell.
+    for cut_short in (begin, begin * 2, begin + daemon, f"{begin}{daemon}  Fil"):
+        assert printed_by_java(f"a\n{cut_short}", capfd) == ["a\n"] * 2
+    assert printed_by_java(f"{begin}{daemon}Value", capfd) == [f"{begin}{daemon}Value"] * 2
 
 
 @pytest.mark.parametrize(("error", "told"), [(EOFError, False), (ValueError, True)])

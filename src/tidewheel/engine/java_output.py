@@ -52,15 +52,21 @@ def _pass_on(reading: int, shown: int) -> None:
                     trace.append(line)
                     continue
                 chatter = line.startswith(_CHATTER)
-                hang_up = line.startswith(_HANG_UPS) and _of_a_helper(trace)
+                places = _places(trace)
+                # It tells of PySpark's daemon alone, and not of code that runs in it.
+                hang_up = line.startswith(_HANG_UPS) and bool(places) and all(map(_of_daemon, places))
                 if not (chatter or hang_up or (dropped and not line)):  # chatter is followed by an empty line
                     with suppress(OSError):  # nobody listens any more: Java's pipe must be emptied all the same
                         out.write(b"".join(each + b"\n" for each in (*trace, line)))
                 dropped, trace = chatter, []
-        out.write(b"".join(each + b"\n" for each in trace) + held)
+        cut_short = bool(trace) and held[:1] in (b"", b" ") and all(map(_of_daemon, _places(trace)))
+        if not cut_short:  # by the end of the helper that was about to print it
+            out.write(b"".join(each + b"\n" for each in trace) + held)
 
 
-def _of_a_helper(trace: list[bytes]) -> bool:
-    """Does it tell of PySpark's daemon alone, and not of code that runs in it?"""
-    places = [line for line in trace if line.startswith(b"  File ")]
-    return bool(places) and all(b"/pyspark/daemon.py" in place for place in places)
+def _places(trace: list[bytes]) -> list[bytes]:
+    return [line for line in trace if line.startswith(b"  File ")]
+
+
+def _of_daemon(place: bytes) -> bool:
+    return b"/pyspark/daemon.py" in place
