@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -13,7 +15,7 @@ import pytest
 from engine_data import positions
 
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.checkpoint_file import check_crc, read_json, write_json
+from tidewheel.engine.checkpoint_file import check_crc, read_json, sync_folder, write_json
 from tidewheel.engine.lanes import Roster
 from tidewheel.engine.launch import run
 from tidewheel.engine.offset import Offset
@@ -192,3 +194,18 @@ def test_a_stale_file_of_checksums_does_not_stand_beside_a_new_file(spark, tmp_p
         assert local.rename(fresh, hadoop.fs.Path(str(tmp_path / "file")))
         assert check_crc(tmp_path / "file") == content
     assert sorted(path.name for path in tmp_path.iterdir()) == [".file.crc", "file"]
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EINVAL, errno.EIO])
+def test_a_folder_that_may_not_be_listed_or_cannot_be_forced_is_no_obstacle_and_a_broken_disk_is(
+    tmp_path, monkeypatch, code
+):
+    def refused(handle):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "fsync", refused)
+    if code == errno.EIO:
+        with pytest.raises(OSError, match="Input/output"):
+            sync_folder(tmp_path)
+    else:
+        sync_folder(tmp_path)

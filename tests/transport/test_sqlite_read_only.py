@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from disks import forbid_writing, read_only_view, small_disk
 
 from tidewheel.errors import LogError
+from tidewheel.transport import sqlite_database
 from tidewheel.transport.log import Log, open_log, records
 
 
@@ -101,3 +103,24 @@ def test_an_empty_file_on_a_read_only_medium_is_no_log(disk: Path) -> None:
         open_log(disk / "city.tw")
     with pytest.raises(LogError, match=r"cannot be made: Read-only file system"):
         open_log(disk / "other.tw")
+
+
+def test_a_medium_that_goes_away_is_told_and_the_process_goes_on_when_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "city.tw"
+    with open_log(path) as log:
+        log.append("news", records([b"one"]))
+    monkeypatch.setattr(sqlite_database, "why_read_only", lambda _: "it lies on a read-only medium")
+    with open_log(path) as log:
+        assert values(log) == [b"one"]
+        path.rename(tmp_path / "away.tw")
+        for _ in range(2):
+            with pytest.raises(LogError, match="has been removed while it was open"):
+                values(log)
+        (tmp_path / "away.tw").rename(path)
+        assert values(log) == [b"one"]
+        pid = os.fork()  # which waits for all who read
+        if not pid:
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
