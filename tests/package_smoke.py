@@ -47,7 +47,7 @@ def check_codec() -> None:
 
 def check_model() -> None:
     rows = Script().add(at="12:00:01", key="a", v=3).add(at="12:00:12", key="a", v=5).end()
-    panes = rows.run(lambda given: given.key_by("key").window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.sum("v")))
+    panes = rows.run(lambda given: given.key_by("key").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.sum("v")))
     assert [pane["n"] for pane in panes] == [3, 5]
     rise = tw.pattern("low", pl.col("v") < 4).next("high", pl.col("v") > 4)
     (match,) = rows.run(lambda given: given.match(rise, measures={"by": tw.last("high.v") - tw.first("low.v")}))
@@ -70,7 +70,7 @@ def check_job(folder: Path, log: tw.Log) -> None:
         log.append(POSITIONS, events(range(begin, begin + 50)))
     spark = tw.session()
     given = tw.stream(log, POSITIONS, type=VehiclePosition, watermark=tw.watermarks.bounded("1 s"))
-    counted = given.key_by("vehicle").window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count()).named("counted")
+    counted = given.key_by("vehicle").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count()).named("counted")
     options = {"panes": log.topic("analytics.counted"), "late": log.topic("late.counted"), "spark": spark}
     for _ in range(2):
         counted.start(**options, checkpoint=folder / "c", available_now=True, max_events_per_batch=50).wait()

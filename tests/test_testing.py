@@ -14,7 +14,7 @@ from tidewheel.testing.rows import at_time
 def totals(events):
     return (
         events.key_by("key")
-        .window(tw.windows.fixed("10 s"), lateness="5 s")
+        .window(tw.windows.tumbling("10 s"), lateness="5 s")
         .trigger(tw.triggers.after_watermark(early=tw.triggers.every("2 s"), late=tw.triggers.each_batch()))
         .accumulate("retracting")
         .aggregate(total=tw.agg.sum("value"), n=tw.agg.count())
@@ -132,7 +132,7 @@ AWKWARD = ("first", "last", "index", "start", "end", "timing", "key", "aggregate
 def awkward(events):
     """Aggregates that are called what a pane's own fields are called."""
     names = {name: tw.agg.sum("value") for name in AWKWARD}
-    return events.key_by("name").window(tw.windows.fixed("10 s")).aggregate(total=tw.agg.sum("value"), **names)
+    return events.key_by("name").window(tw.windows.tumbling("10 s")).aggregate(total=tw.agg.sum("value"), **names)
 
 
 def test_aggregates_may_be_called_like_the_fields_of_a_pane():
@@ -156,8 +156,8 @@ def test_a_column_that_is_called_like_the_time_of_a_row_is_told():
 
 def chained(events):
     """The greatest of the totals, of those that are over."""
-    first = events.key_by("key").window(tw.windows.fixed("10 s")).aggregate(total=tw.agg.sum("value"))
-    return first.window(tw.windows.fixed("10 s")).aggregate(most=tw.agg.max("total"))
+    first = events.key_by("key").window(tw.windows.tumbling("10 s")).aggregate(total=tw.agg.sum("value"))
+    return first.window(tw.windows.tumbling("10 s")).aggregate(most=tw.agg.max("total"))
 
 
 def everything(events):

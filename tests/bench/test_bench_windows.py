@@ -16,7 +16,7 @@ from tidewheel.bench.window_baselines import spark_windows, with_settings
 from tidewheel.bench.window_queries import drained, ours, parcels
 from tidewheel.engine.halves import Parcel
 from tidewheel.engine.operator import RESULTS
-from tidewheel.model.windows import fixed, sliding
+from tidewheel.model.windows import sliding, tumbling
 
 pytestmark = pytest.mark.long
 
@@ -45,7 +45,7 @@ def collected(frame, name, folder):
 
 @pytest.mark.parametrize(
     ("windows", "size", "every"),
-    [(fixed("10 s"), "10 seconds", None), (sliding("30 s", every="5 s"), "30 seconds", "5 seconds")],
+    [(tumbling("10 s"), "10 seconds", None), (sliding("30 s", every="5 s"), "30 seconds", "5 seconds")],
 )
 def test_both_sides_give_the_same_results(spark, data, tmp_path, windows, size, every):
     name = size.replace(" ", "_")
@@ -100,7 +100,7 @@ def test_a_profile_averages_the_phases_of_batches():
 
 
 def test_the_work_is_timed_without_spark_too(data):
-    figures = inside("group", data, ours(data, fixed("10 s")))
+    figures = inside("group", data, ours(data, tumbling("10 s")))
     assert len(figures) == 5
     assert all(figure.value > 0 for figure in figures)
 

@@ -44,8 +44,8 @@ STEPS = """\
     return (
         on_journey(positions)
         .key_by("route")
-        .window(tw.windows.fixed(size), lateness="1 h")
-        .aggregate(vehicles=tw.agg.distinct("vehicle"), positions=tw.agg.count())
+        .window(tw.windows.tumbling(size), lateness="1 h")
+        .aggregate(vehicles=tw.agg.count_distinct("vehicle"), positions=tw.agg.count())
     )
 """
 

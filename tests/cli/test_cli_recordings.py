@@ -33,7 +33,7 @@ import tidewheel as tw
 @tw.job("routes", reads="input.vehicle-position")
 def routes(positions: tw.Stream, *, size: str = "10 s") -> tw.Result:
     \"\"\"Positions of each route.\"\"\"
-    return positions.key_by("route").window(tw.windows.fixed(size)).aggregate(positions=tw.agg.count())
+    return positions.key_by("route").window(tw.windows.tumbling(size)).aggregate(positions=tw.agg.count())
 """
 
 

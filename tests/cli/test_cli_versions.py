@@ -19,14 +19,14 @@ import tidewheel as tw
 @tw.job("routes", reads="input.vehicle-position")
 def routes(positions: tw.Stream) -> tw.Result:
     \"\"\"Positions of each route.\"\"\"
-    windows = positions.key_by("route").window(tw.windows.fixed("5 s"), lateness="1 h")
+    windows = positions.key_by("route").window(tw.windows.tumbling("5 s"), lateness="1 h")
     return windows.aggregate(positions=tw.agg.count())
 
 @tw.job("busy", reads="input.vehicle-position")
 def busy(positions: tw.Stream, *, least: int = 1) -> tw.Result:
     \"\"\"Routes with so many vehicles.\"\"\"
-    windows = positions.key_by("route").window(tw.windows.fixed("5 s"), lateness="1 h")
-    return windows.aggregate(vehicles=tw.agg.distinct("vehicle")).filter(pl.col("vehicles") >= least)
+    windows = positions.key_by("route").window(tw.windows.tumbling("5 s"), lateness="1 h")
+    return windows.aggregate(vehicles=tw.agg.count_distinct("vehicle")).filter(pl.col("vehicles") >= least)
 """
 POSITIONS = "input.vehicle-position"
 ROUTES, BUSY = "analytics.routes", "analytics.busy"

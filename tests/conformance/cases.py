@@ -21,7 +21,7 @@ from tidewheel.model.aggregates import collect
 from tidewheel.model.aggregates import sum as total
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane, Timing
 from tidewheel.model.windowing import Windowing
-from tidewheel.model.windows import fixed
+from tidewheel.model.windows import tumbling
 
 MILLISECOND = 1_000
 UNLIMITED = END_OF_TIME
@@ -99,7 +99,7 @@ def _read(file: str, given: dict[str, Any]) -> list[Case]:
     except (DefinitionError, LookupError, NameError, SyntaxError, TypeError, ValueError) as error:
         complaint = f"it cannot be read: {type(error).__name__}: {error}"
         name = str(given.get("name", "?")) if isinstance(given, dict) else "?"
-        return [Case(file, name, Windowing(fixed(SECOND), {"value": collect("value")}), [], lambda _: [complaint])]
+        return [Case(file, name, Windowing(tumbling(SECOND), {"value": collect("value")}), [], lambda _: [complaint])]
 
 
 def _cases(file: str, given: dict[str, Any]) -> Iterable[Case]:
@@ -235,7 +235,7 @@ def _table(file: str, given: dict[str, Any]) -> Case:
     # Where elements and clock go together, the case's runner arms such a trigger by its firing, not by an element.
     again_at_once = any("clock_ms" in row and "new_elements" in row for row in given["rows"])
     windowing = Windowing(
-        fixed(size),
+        tumbling(size),
         {"value": collect("value")},
         trigger=trigger_of(given["trigger"], again_at_once=again_at_once),
         lateness=UNLIMITED,

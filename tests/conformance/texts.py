@@ -51,7 +51,7 @@ def trigger_of(text: str, *, unchanged: bool = False, again_at_once: bool = Fals
 def windows_of(text: str, *, transformed: bool = False) -> Windows:
     """The windows. transformed: the custom timestamps of windows that have them are asked for."""
     if found := re.fullmatch(r"(?:FixedWindows\((\d+)\)|fixed\((\d+)(ms|s)\))", text):
-        return windows.fixed(f"{found[1] or found[2]} {found[3] or 's'}")
+        return windows.tumbling(f"{found[1] or found[2]} {found[3] or 's'}")
     if found := re.fullmatch(r"Sessions\((\d+)\)", text):
         return windows.session(gap=f"{found[1]} s")
     if found := re.fullmatch(r"sliding\((\d+)ms every (\d+)ms\)", text):
@@ -59,7 +59,7 @@ def windows_of(text: str, *, transformed: bool = False) -> Windows:
     if text == "global":
         return windows.global_()
     if found := re.fullmatch(r"CustomTimestampingFixedWindowsWindowFn\((\d+)\)", text):
-        grid = windows.fixed(f"{found[1]} s")
+        grid = windows.tumbling(f"{found[1]} s")
         if not transformed:
             return grid
         return windows.custom(lambda time: grid.assign(time, ()), timestamp=lambda window, time: time + 100_000_000)

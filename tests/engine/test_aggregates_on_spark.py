@@ -37,8 +37,8 @@ AGGREGATES = {
     "when_least": tw.agg.arg_min("at", by=UNLIKE),
     "all": tw.agg.collect("amount"),
     "unsigned": tw.agg.collect(PLUS.cast(pl.UInt32)),
-    "different": tw.agg.distinct("amount"),
-    "about_different": tw.agg.approx_distinct("amount"),
+    "different": tw.agg.count_distinct("amount"),
+    "about_different": tw.agg.approx_count_distinct("amount"),
     "median": tw.agg.percentile("amount", 50),
     "about_median": tw.agg.approx_percentile("amount", 50),
     "best": tw.agg.top_k("amount", 3),
@@ -52,7 +52,7 @@ def asked(stream):
     keyed = stream.with_columns(at=pl.col("event_time").cast(pl.Int64)).key_by(
         nation=pl.col("country").str.to_uppercase()
     )
-    return keyed.window(tw.windows.fixed("1 min")).aggregate(**AGGREGATES)
+    return keyed.window(tw.windows.tumbling("1 min")).aggregate(**AGGREGATES)
 
 
 def expected() -> dict[tuple[str, int], dict[str, Any]]:
@@ -98,7 +98,7 @@ def test_from_a_topic(spark, log, tmp_path):
     put(log, (500.0, "fi", 0))
     stream = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("1 s", future=None))
     run = asked(stream).start(
-        panes=log.topic("analytics.all"), checkpoint=tmp_path / "run", spark=spark, available_now=True,
+        results=log.topic("analytics.all"), checkpoint=tmp_path / "run", spark=spark, available_now=True,
         max_events_per_batch=30,
     )  # fmt: skip
     run.wait()

@@ -42,7 +42,7 @@ for address, checkpoint in pairs:
         .aggregate(n=tw.agg.count(), total=tw.agg.sum("amount"), most=tw.agg.max("amount"))
     )
     result.start(
-        panes=log.topic("analytics.orders"), late=log.topic("late.orders"), checkpoint=checkpoint,
+        results=log.topic("analytics.orders"), late=log.topic("late.orders"), checkpoint=checkpoint,
         available_now="restored" in address, max_events_per_batch=1_000,
     ).wait()
 """

@@ -34,7 +34,7 @@ def speeds(rows: tw.Stream, *, size: str = "30 s") -> tw.Result:
         rows.key_by("operator")
         .window(tw.windows.sliding(size, every="10 s"), lateness="1 h")
         .accumulate("retracting")
-        .aggregate(n=tw.agg.count(), mean=tw.agg.mean("speed"), vehicles=tw.agg.distinct("vehicle"))
+        .aggregate(n=tw.agg.count(), mean=tw.agg.mean("speed"), vehicles=tw.agg.count_distinct("vehicle"))
     )
 
 
@@ -43,11 +43,11 @@ def busiest(rows: tw.Stream) -> tw.Result:
     """The most positions that a vehicle has in a minute: windows over windows."""
     counts = (
         rows.key_by("operator", "vehicle")
-        .window(tw.windows.fixed("10 s"), lateness="1 h")
+        .window(tw.windows.tumbling("10 s"), lateness="1 h")
         .accumulate("retracting")
         .aggregate(n=tw.agg.count())
     )
-    return counts.window(tw.windows.fixed("1 min"), lateness="1 h").aggregate(most=tw.agg.max("n"))
+    return counts.window(tw.windows.tumbling("1 min"), lateness="1 h").aggregate(most=tw.agg.max("n"))
 
 
 def faster(events: pl.DataFrame, state: pl.DataFrame, clock: tw.Clock) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -27,7 +27,7 @@ from tidewheel.engine.stream import stream
 from tidewheel.errors import DefinitionError
 from tidewheel.model import aggregates as agg
 from tidewheel.model.watermarks import bounded
-from tidewheel.model.windows import fixed
+from tidewheel.model.windows import tumbling
 from tidewheel.transport.block_header import Place, decode_header
 from tidewheel.transport.codec import encode, pack
 from tidewheel.transport.log import records
@@ -106,7 +106,9 @@ def test_a_batch_that_was_planned_too_large_is_read_in_pieces(spark, log, monkey
     monkeypatch.setattr("tidewheel.engine.reading.AT_ONCE_BYTES", 250_000)
     monkeypatch.setattr("tidewheel.engine.query.AT_ONCE_BYTES", 250_000)
     fill(log, 20, 100_000)
-    counts = stream(log, INPUT, type=VehiclePosition).key_by("vehicle").window(fixed("10 s")).aggregate(n=agg.count())
+    counts = (
+        stream(log, INPUT, type=VehiclePosition).key_by("vehicle").window(tumbling("10 s")).aggregate(n=agg.count())
+    )
     half = ReaderHalf([counts.flow()], 2)
     held: list[int] = []
 
@@ -152,7 +154,7 @@ from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 log = tw.open_log(sys.argv[1])
 rows = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
 rows = rows.with_columns(pl.col("journey").str.len_bytes().alias("length")).select("vehicle", "length")
-counts = rows.key_by("vehicle").window(tw.windows.fixed("10 s")).aggregate(length=tw.agg.max("length"))
+counts = rows.key_by("vehicle").window(tw.windows.tumbling("10 s")).aggregate(length=tw.agg.max("length"))
 most = {} if sys.argv[3] == "limited" else {"max_bytes_per_batch": 1 << 40}
 run = tw.run(counts.named("counts"), log=log, checkpoint=sys.argv[2], available_now=True, **most)
 run.wait()

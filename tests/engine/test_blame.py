@@ -64,7 +64,7 @@ def test_what_breaks_on_what_a_topic_tells_is_blamed_on_the_job_that_heeds_it(lo
         def refusal(self, row):
             raise pl.exceptions.PanicException("not today")
 
-    depot = tw.Lookup("depot", keys={"vehicle": pl.Int32}, gives={"depot": pl.String})
+    depot = tw.Lookup("depot", keys={"vehicle": pl.Int32}, returns={"depot": pl.String})
     result = tw.stream(log, "input.vehicle-position", type=VehiclePosition).select("vehicle").lookup(depot)
     [stage] = result.stages
     broken = replace(stage, what=Breaking(depot, 1, 1, stage.schema))

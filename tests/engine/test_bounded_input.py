@@ -34,7 +34,7 @@ def expected(size):
 
 
 def test_a_static_frame_has_every_window_once_and_closed(frame):
-    windowed = tw.stream(frame, time="at").key_by("country").window(tw.windows.fixed("10 s"))
+    windowed = tw.stream(frame, time="at").key_by("country").window(tw.windows.tumbling("10 s"))
     result = windowed.aggregate(n=tw.agg.count(), total=tw.agg.sum("amount"))
     found = collected(result, "country", "window_start", "n", "total", "pane_timing", "pane_last")
     seconds = [
@@ -61,7 +61,7 @@ def test_the_time_of_arrival_orders_events_by_when_the_log_had_them(spark, log, 
     arrived = tw.stream(log, INPUT, time="arrival")
     result = arrived.key_by("country").previous("amount")
     run = result.start(
-        panes=log.topic("analytics.steps"), checkpoint=tmp_path / "run", spark=spark, available_now=True,
+        results=log.topic("analytics.steps"), checkpoint=tmp_path / "run", spark=spark, available_now=True,
         max_events_per_batch=1,
     )  # fmt: skip
     run.wait()

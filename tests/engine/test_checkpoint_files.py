@@ -22,7 +22,7 @@ from tidewheel.engine.offset import Offset
 from tidewheel.engine.stream import stream
 from tidewheel.errors import CheckpointError
 from tidewheel.model import aggregates as agg
-from tidewheel.model.windows import fixed
+from tidewheel.model.windows import tumbling
 
 INPUT = "input.vehicle-position"
 
@@ -78,7 +78,7 @@ def started(spark, log, folder, **options):
     counts = (
         stream(log, INPUT, type=VehiclePosition)
         .key_by("vehicle")
-        .window(fixed("10 s"))
+        .window(tumbling("10 s"))
         .aggregate(n=agg.count())
         .named("counts")
     )
@@ -144,7 +144,7 @@ from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 log = tw.open_log(sys.argv[1])
 spark = tw.session(settings={"spark.tidewheel.checkpoint.fsync": sys.argv[3]})
 positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
-counts = positions.key_by("vehicle").window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+counts = positions.key_by("vehicle").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
 tw.run(counts.named("counts"), log=log, checkpoint=sys.argv[2], available_now=True, buckets=1).wait()
 """
 

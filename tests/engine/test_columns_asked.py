@@ -23,11 +23,11 @@ def orders(log):
 
 
 def counted(orders):
-    return orders.key_by("country").window(tw.windows.fixed("1 s")).aggregate(n=tw.agg.count())
+    return orders.key_by("country").window(tw.windows.tumbling("1 s")).aggregate(n=tw.agg.count())
 
 
 def test_what_nobody_asks_for_is_not_needed(orders):
-    second = tw.windows.fixed("1 s")
+    second = tw.windows.tumbling("1 s")
     assert needed(counted(orders).stages[0]) == {"country", "event_time"}
     doubled = orders.with_columns(twice=pl.col("amount") * 2).filter(pl.col("ingestion_time").is_null())
     sums = doubled.window(second).aggregate(total=tw.agg.sum("twice"))
@@ -76,7 +76,7 @@ def test_rows_in_time_are_counted_without_the_columns_that_nobody_asked_for(log,
 
 def test_rows_from_the_future_are_found_behind_a_select(log, orders):
     ahead = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("1 s", future="1 min")).select("country")
-    flow = ahead.key_by("country").window(tw.windows.fixed("1 s")).aggregate(n=tw.agg.count()).flow()
+    flow = ahead.key_by("country").window(tw.windows.tumbling("1 s")).aggregate(n=tw.agg.count()).flow()
     frame = pl.DataFrame({"country": ["fi", "se"], "event_time": [0, 90_000_000], "_arrival": [0, 0]}).with_columns(
         pl.col("event_time").cast(pl.Datetime("us", "UTC"))
     )

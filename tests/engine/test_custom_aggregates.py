@@ -19,7 +19,7 @@ def speeds(log):
 
 
 @pytest.mark.parametrize(
-    "windows", [tw.windows.fixed("10 s"), tw.windows.sliding("10 s", every="5 s"), tw.windows.count(3)], ids=repr
+    "windows", [tw.windows.tumbling("10 s"), tw.windows.sliding("10 s", every="5 s"), tw.windows.count(3)], ids=repr
 )
 def test_without_merge_rows_are_kept_from_one_batch_to_the_next(speeds, windows):
     result = speeds.window(windows).aggregate(middle=MIDDLE, n=tw.agg.count())

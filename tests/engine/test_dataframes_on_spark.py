@@ -36,19 +36,19 @@ def asked(rows: tw.Stream) -> dict[str, tw.Result]:
     what = {"n": tw.agg.count(), "total": tw.agg.sum("value")}
     counted = tw.triggers.repeatedly(tw.triggers.after_count(2))
     return {
-        "fixed": keyed.window(tw.windows.fixed("10 s")).aggregate(**what),
-        "late": keyed.window(tw.windows.fixed("10 s"), lateness="20 s").trigger(EARLY_AND_LATE).aggregate(**what),
+        "tumbling": keyed.window(tw.windows.tumbling("10 s")).aggregate(**what),
+        "late": keyed.window(tw.windows.tumbling("10 s"), lateness="20 s").trigger(EARLY_AND_LATE).aggregate(**what),
         "sliding": keyed.window(tw.windows.sliding("10 s", every="5 s"), lateness="5 s").aggregate(**what),
         "session": keyed.window(tw.windows.session(gap="6 s"), lateness="15 s")
         .trigger(EARLY_AND_LATE)
         .accumulate("retracting")
         .aggregate(**what),
-        "delta": keyed.window(tw.windows.fixed("30 s")).trigger(counted).accumulate("delta").aggregate(**what),
+        "delta": keyed.window(tw.windows.tumbling("30 s")).trigger(counted).accumulate("delta").aggregate(**what),
         "all": rows.window(tw.windows.global_()).trigger(tw.triggers.each_batch()).aggregate(**what),
     }
 
 
-NAMES = ("fixed", "late", "sliding", "session", "delta", "all")
+NAMES = ("tumbling", "late", "sliding", "session", "delta", "all")
 
 
 def on_reference(result: tw.Result) -> tuple[list[Pane], list[tuple[Any, ...]]]:
@@ -124,7 +124,9 @@ def test_a_streaming_frame_gives_the_panes_of_the_reference(name, answers):
     assert counts["events"].sum() == sum(map(len, FILES))
 
 
-@pytest.mark.parametrize("windows", [tw.windows.fixed("10 s"), tw.windows.session(gap="6 s")], ids=["slices", "rows"])
+@pytest.mark.parametrize(
+    "windows", [tw.windows.tumbling("10 s"), tw.windows.session(gap="6 s")], ids=["slices", "rows"]
+)
 def test_rows_from_the_future_are_late_and_do_not_move_the_watermark(windows, spark, tmp_path):
     for number, seconds in enumerate([[0, 86_400], [3, 20], [1]]):
         at = (pl.Series("at", seconds) * SECOND + now() - 100 * SECOND).cast(pl.Datetime("us", "UTC"))
@@ -156,7 +158,7 @@ def test_a_window_behind_another_stage_has_every_row_whichever_bucket_tells_the_
     frame = spark.readStream.schema("at TIMESTAMP, key STRING, value BIGINT").option("maxFilesPerTrigger", 1)
     rows = tw.stream(frame.parquet(str(tmp_path)), time="at", watermark=tw.watermarks.bounded("5 s", future=None))
     once = rows.deduplicate("value", horizon="1 min")
-    result = once.key_by("key").window(tw.windows.fixed("10 s")).aggregate(total=tw.agg.sum("value"))
+    result = once.key_by("key").window(tw.windows.tumbling("10 s")).aggregate(total=tw.agg.sum("value"))
     query = result.df(buckets=2).writeStream.format("memory").queryName("chained").trigger(availableNow=True)
     query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
     found = pl.DataFrame(pl.from_arrow(spark.table("chained").toArrow()))

@@ -88,7 +88,7 @@ def test_only_rows_that_may_be_late_travel_beside_their_aggregates(spark, tmp_pa
     (tmp_path / "none").mkdir()
     empty = spark.readStream.schema("at TIMESTAMP, value BIGINT").parquet(str(tmp_path / "none"))
     rows = tw.stream(empty, time="at", watermark=tw.watermarks.bounded("1 s"))
-    flow = rows.window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count()).flow()
+    flow = rows.window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count()).flow()
     parcels: dict[int, Parcel] = {}
     seconds = [25, 1, 12]
     frame = pl.DataFrame({"at": instants(seconds), "value": seconds})
@@ -106,7 +106,7 @@ def test_a_watermark_beyond_what_was_expected_is_refused(spark, tmp_path):
     rows = files(spark, tmp_path / "ours", moments, "at TIMESTAMP")
     ahead = files(spark, tmp_path / "ahead", later, "at TIMESTAMP").withWatermark("at", "1 second")
     stream = tw.stream(rows, time="at", watermark=tw.watermarks.bounded("1 s"))
-    result = stream.window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+    result = stream.window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
     both = result.df().select("event_time").union(ahead)
     policy = "spark.sql.streaming.multipleWatermarkPolicy"
     try:

@@ -22,7 +22,7 @@ TEN = 10
 @settings(max_examples=300)
 @given(trigger=TRIGGERS, counts=st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_a_trigger_that_is_on_time_fires_when_the_watermark_passes_unless_it_has_finished(trigger, counts):
-    reference = Reference(Windowing(wn.fixed(TEN), AGGREGATES, trigger=trigger, lateness=5, allow_loss=True))
+    reference = Reference(Windowing(wn.tumbling(TEN), AGGREGATES, trigger=trigger, lateness=5, allow_loss=True))
     panes = []
     for number, count in enumerate(counts):
         elements = [Element(1, (), {"value": 1, "goal": None})] * count
@@ -35,7 +35,7 @@ def test_a_trigger_that_is_on_time_fires_when_the_watermark_passes_unless_it_has
 
 def when(log, trigger, **options):
     moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
-    window = moves.window(wn.fixed("10 s"), **options).trigger(trigger, allow_loss=True)
+    window = moves.window(wn.tumbling("10 s"), **options).trigger(trigger, allow_loss=True)
     [line] = [line for line in window.aggregate(n=tw.agg.count()).explain().splitlines() if "When:" in line]
     return line.partition(f"{trigger!r}: ")[2]
 
@@ -79,8 +79,8 @@ def test_it_is_said_when_results_come(log, trigger, lateness, said):
 )
 def test_it_is_said_that_a_window_behind_another_sees_results_that_are_replaced(log, mode, lateness, noted):
     moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
-    first = moves.window(wn.fixed("10 s"), lateness=lateness).accumulate(mode).aggregate(n=tw.agg.count())
-    text = first.window(wn.fixed("1 min")).aggregate(n=tw.agg.sum("n")).explain()
+    first = moves.window(wn.tumbling("10 s"), lateness=lateness).accumulate(mode).aggregate(n=tw.agg.count())
+    text = first.window(wn.tumbling("1 min")).aggregate(n=tw.agg.sum("n")).explain()
     assert ("Note: the next stage sees every result of a window" in text) == noted
 
 
@@ -100,7 +100,7 @@ def test_it_is_said_that_a_window_behind_another_sees_results_that_are_replaced(
 )
 def test_it_is_said_what_becomes_of_a_window_of_which_nothing_is_left(log, mode, said):
     moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
-    first = moves.window(wn.fixed("10 s"), lateness="5 s").accumulate("retracting").aggregate(n=tw.agg.count())
+    first = moves.window(wn.tumbling("10 s"), lateness="5 s").accumulate("retracting").aggregate(n=tw.agg.count())
     second = first.window(wn.session(gap="1 min"), lateness="5 s").accumulate(mode).aggregate(n=tw.agg.sum("n"))
     last = second.explain().partition("Stage 2")[2]
     assert said in last
@@ -177,7 +177,7 @@ def counted(windows, **options):
             ],
         ),
         (
-            counted(wn.fixed("10 s").staggered(), lateness="365000 d"),
+            counted(wn.tumbling("10 s").staggered(), lateness="365000 d"),
             [
                 "Kept: one partial result for each key and window, until the watermark is 365000 d past the "
                 "end of the window."
@@ -245,7 +245,7 @@ def counted(windows, **options):
             ],
         ),
         (
-            lambda keyed: keyed.match(STOPS).window(wn.fixed("1 h")).aggregate(n=tw.agg.count()),
+            lambda keyed: keyed.match(STOPS).window(wn.tumbling("1 h")).aggregate(n=tw.agg.count()),
             [
                 "Stage 1, for each vehicle:",
                 "Stage 2, over all rows:",
@@ -265,8 +265,8 @@ def test_it_is_said_of_each_kind_of_stage_what_it_gives_and_keeps_and_how_it_run
 def test_it_is_said_how_dataframes_run(spark):
     table = spark.createDataFrame([("a", 1.0)], "key STRING, value DOUBLE").selectExpr("*", "current_timestamp() AS at")
     endless = spark.readStream.format("rate").load()
-    static = tw.stream(table, time="at").key_by("key").window(wn.fixed("10 s")).aggregate(n=tw.agg.count()).explain()
-    streaming = tw.stream(endless, time="timestamp").window(wn.fixed("10 s")).aggregate(n=tw.agg.count()).explain()
+    static = tw.stream(table, time="at").key_by("key").window(wn.tumbling("10 s")).aggregate(n=tw.agg.count()).explain()
+    streaming = tw.stream(endless, time="timestamp").window(wn.tumbling("10 s")).aggregate(n=tw.agg.count()).explain()
     assert static.splitlines()[-1] == (
         "Runs as one Spark job over all rows, after which time has ended: rows go to Python; one shuffle "
         "by bucket, one "

@@ -65,3 +65,14 @@ def test_plain_parameters_need_no_name():
 
 def test_the_api_completes():
     assert {*tw.__all__} <= {*dir(tw)}
+
+
+def test_the_words_of_beam_for_the_modes_are_understood(positions):
+    def mode(said):
+        windows = positions.window(tw.windows.tumbling("10 s")).accumulate(said)
+        return windows.aggregate(n=tw.agg.count()).stages[-1].what.mode
+
+    words = ["discarding", "accumulating", "delta", "value", "retracting"]
+    assert [mode(said) for said in words] == ["delta", "value", "delta", "value", "retracting"]
+    with pytest.raises(DefinitionError, match="mode must be one of delta, value, retracting, got 'sideways'"):
+        mode("sideways")

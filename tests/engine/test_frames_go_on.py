@@ -39,7 +39,7 @@ class Sums:
         return tw.stream(self.spark.readStream.schema(SCHEMA).parquet(str(self.folder)), time="at", watermark=watermark)
 
     def run(self, *, buckets, size="10 s"):
-        result = self.rows().key_by("country").window(tw.windows.fixed(size)).aggregate(total=tw.agg.sum("amount"))
+        result = self.rows().key_by("country").window(tw.windows.tumbling(size)).aggregate(total=tw.agg.sum("amount"))
         out = result.df(buckets=buckets).writeStream.format("noop").trigger(availableNow=True)
         out.option("checkpointLocation", str(self.checkpoint)).start().awaitTermination()
 

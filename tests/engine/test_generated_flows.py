@@ -83,7 +83,7 @@ def processed(name, ttl):
 
 
 def counts(rows, **options):
-    return rows.window(tw.windows.fixed(7), **options).aggregate(n=tw.agg.count(), total=tw.agg.sum("value"))
+    return rows.window(tw.windows.tumbling(7), **options).aggregate(n=tw.agg.count(), total=tw.agg.sum("value"))
 
 
 PROCESSES = {
@@ -122,10 +122,15 @@ def moving(windows, trigger, mode, *, on=False):
 
     def pipeline(rows):
         latest = over(
-            rows.key_by("key"), tw.windows.fixed(10), 30, EAGER, "retracting", level=tw.agg.last(pl.col("value") // 3)
+            rows.key_by("key"),
+            tw.windows.tumbling(10),
+            30,
+            EAGER,
+            "retracting",
+            level=tw.agg.last(pl.col("value") // 3),
         )
         found = over(latest.key_by("level"), windows, 30, trigger, mode, n=tw.agg.count(), levels=tw.agg.max("level"))
-        return over(found, tw.windows.fixed(20), 30, EAGER, "value", n=tw.agg.sum("n")) if on else found
+        return over(found, tw.windows.tumbling(20), 30, EAGER, "value", n=tw.agg.sum("n")) if on else found
 
     return pipeline
 
@@ -134,7 +139,7 @@ MOVES = {
     f"{mode} of {windows!r}, {trigger!r}{', and on' * on}": moving(windows, trigger, mode, on=on)
     for mode in ("value", "retracting", "delta")
     for windows, trigger, on in (
-        (tw.windows.fixed(10), tr.default(), False),
+        (tw.windows.tumbling(10), tr.default(), False),
         (tw.windows.sliding(20, every=10), EAGER, False),
         (tw.windows.session(gap=12), EAGER, mode != "value"),
     )

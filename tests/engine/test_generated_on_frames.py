@@ -99,7 +99,7 @@ def asked() -> list[list[Windowing]]:
 def flows(source: Any, windowings: list[Windowing], *, watermark: Any = None) -> list[Flow]:
     """A flow for each windowing, as the API makes it."""
     keyed = tw.stream(source, time="event_time", watermark=watermark).key_by("key")
-    made = keyed.window(tw.windows.fixed("1 h")).aggregate(**AGGREGATES)
+    made = keyed.window(tw.windows.tumbling("1 h")).aggregate(**AGGREGATES)
     [stage] = made.stages
     return [
         replace(made, stages=(replace(stage, what=windowing),)).named(f"w{number}").flow()

@@ -21,7 +21,7 @@ def test_an_empty_partition_that_holds_the_watermark_is_named(spark, log, tmp_pa
     log.create_topic(INPUT, partitions=2)
     put(log, (time.time(), "fi", 1))  # without keys: all in one of the two
     (empty,) = [number for number, end in enumerate(log.topic_info(INPUT).next_offsets) if end == 0]
-    sums = tw.stream(log, INPUT).key_by("country").window(tw.windows.fixed("5 s")).aggregate(n=tw.agg.count())
+    sums = tw.stream(log, INPUT).key_by("country").window(tw.windows.tumbling("5 s")).aggregate(n=tw.agg.count())
     began = now()
     run = tw.run(sums.named("sums"), log=log, checkpoint=tmp_path / "run", spark=spark)
     try:

@@ -64,7 +64,7 @@ def batches(log, clock, strategy):
 
 def counted(log, clock, **options):
     stream = tw.stream(log, TOPIC, type=VehiclePosition, **options)
-    result = stream.window(tw.windows.fixed("1 s")).aggregate(n=tw.agg.count())
+    result = stream.window(tw.windows.tumbling("1 s")).aggregate(n=tw.agg.count())
     frames, watermarks = zip(*batches(log, clock, stream.input.watermark), strict=True)
     found = outputs_of(result, frames, watermarks)
     return found["results"]["n"].sum(), found["late"].height if "late" in found else 0
@@ -82,10 +82,10 @@ def test_a_running_query_goes_by_the_time_of_ingestion(spark, log, clock, tmp_pa
     for clock.second, received in BLOCKS:
         append(log, received)
     stream = tw.stream(log, TOPIC, type=VehiclePosition, time="ingestion_time")
-    result = stream.window(tw.windows.fixed("1 s")).aggregate(n=tw.agg.count())
+    result = stream.window(tw.windows.tumbling("1 s")).aggregate(n=tw.agg.count())
     run = result.start(
-        panes=log.topic("analytics.received"), late=log.topic("late.received"), checkpoint=tmp_path / "c", spark=spark,
-        available_now=True, max_events_per_batch=1, clock="log",
+        results=log.topic("analytics.received"), late=log.topic("late.received"), checkpoint=tmp_path / "c",
+        spark=spark, available_now=True, max_events_per_batch=1, clock="log",
     )  # fmt: skip
     run.wait()
     found = {row["window_start"].second: row["n"] for row in read(log, "analytics.received").iter_rows(named=True)}

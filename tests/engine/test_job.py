@@ -131,7 +131,7 @@ def test_state_does_not_go_on_with_other_parameters(spark, log, tmp_path):
     @tw.job("counts", reads={INPUT: VehiclePosition})
     def counts(rows: tw.Stream, *, size: str = "10 s") -> tw.Result:
         """Counts."""
-        return rows.window(tw.windows.fixed(size)).aggregate(n=tw.agg.count())
+        return rows.window(tw.windows.tumbling(size)).aggregate(n=tw.agg.count())
 
     with pytest.raises(DefinitionError, match=r"counts keeps state.*--version v2"):
         run_to_end(log, tmp_path / "c", spark, of=counts, accept_changes=True)
@@ -181,7 +181,7 @@ def test_steps_after_a_stage_are_done_to_its_results(spark, log, tmp_path):
     @tw.job("full", reads=INPUT, key="operator")
     def full(rows: tw.Stream, *, least: int = 3) -> tw.Result:
         """Minutes with many positions, and what they come to."""
-        counts = rows.key_by("operator").window(tw.windows.fixed("1 min")).aggregate(n=tw.agg.count())
+        counts = rows.key_by("operator").window(tw.windows.tumbling("1 min")).aggregate(n=tw.agg.count())
         return counts.filter(pl.col("n") >= least).select("operator", twice=pl.col("n") * 2)
 
     log.append(INPUT, positions(range(90)))

@@ -26,7 +26,7 @@ from tidewheel.model.windowing import Windowing
 pytestmark = pytest.mark.long
 
 FOR_EVER = END_OF_TIME
-GRIDS = [wn.fixed(10), wn.sliding(10, every=4), wn.sliding(12, every=4).staggered(), wn.global_()]
+GRIDS = [wn.tumbling(10), wn.sliding(10, every=4), wn.sliding(12, every=4).staggered(), wn.global_()]
 SESSIONS = wn.session(gap=5)
 EARLY_AND_LATE = tr.after_watermark(early=tr.each_batch(), late=tr.each_batch())
 LASTING = [
@@ -243,7 +243,7 @@ EARLY = tr.after_watermark(early=tr.every(2))
 @pytest.mark.parametrize(
     ("windows", "trigger"),
     [
-        *itertools.product([wn.fixed(10), wn.sliding(10, every=2), SESSIONS], [tr.default(), EARLY_AND_LATE, EARLY]),
+        *itertools.product([wn.tumbling(10), wn.sliding(10, every=2), SESSIONS], [tr.default(), EARLY_AND_LATE, EARLY]),
         (wn.count(3), tr.default()),
     ],
     ids=repr,

@@ -64,7 +64,7 @@ def numbered(script: list[Step]) -> list[Step]:
 @pytest.fixture(scope="module")
 def runs(spark) -> list[dict[str, Ran]]:
     """Each drawn case by mode, all of them in one query."""
-    windows = st.sampled_from([SESSIONS, BURSTS, DAYS, wn.fixed(10), wn.sliding(10, every=4)])
+    windows = st.sampled_from([SESSIONS, BURSTS, DAYS, wn.tumbling(10), wn.sliding(10, every=4)])
     cases = drawn(
         st.tuples(windows, st.sampled_from(LASTING), st.sampled_from([0, 3, 3, FOR_EVER]), scripts(odd_times=False)), 50
     )
@@ -176,8 +176,8 @@ def test_final_sessions_are_runs_without_a_gap_of_what_was_accepted(runs):
             assert sessions_of(members)[0][:2] == (key, window), ran
             assert expected_of([(key, window, element) for element in members]) == {(key, window): values}
         assert sorted(value for values in view.values() for value in values["values"]) == sorted({*came} - ran.late)
-        for (key, one), (other_key, two) in ((a, b) for a in view for b in view if a < b):
-            if key == other_key and one.start < two.end and two.start < one.end:
+        for (key, one), (differs_in, two) in ((a, b) for a in view for b in view if a < b):
+            if key == differs_in and one.start < two.end and two.start < one.end:
                 # Only one that was closed is left alone by events that come within its gap.
                 first, second = sorted((one, two), key=lambda window: window.end)
                 afterwards = [came[value][1] for value in view[key, second]["values"]]

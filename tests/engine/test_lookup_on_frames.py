@@ -14,7 +14,7 @@ from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import LookupOutcome
 from tidewheel.transport.log import records
 
-DEPOT = tw.Lookup("depot", keys={"line": pl.String}, gives={"depot": pl.String})
+DEPOT = tw.Lookup("depot", keys={"line": pl.String}, returns={"depot": pl.String})
 
 
 def say(log, line, answer="", reason=""):

@@ -19,7 +19,7 @@ from tidewheel.errors import CheckpointError, DefinitionError
 
 S = 1_000_000
 INSTANT = pl.Datetime("us", "UTC")
-DEPOT = tw.Lookup("depot", keys={"line": pl.String, "number": pl.Int32}, gives={"depot": pl.String, "km": pl.Float64})
+DEPOT = tw.Lookup("depot", keys={"line": pl.String, "number": pl.Int32}, returns={"depot": pl.String, "km": pl.Float64})
 SCHEMA = {"event_time": INSTANT, "line": pl.String(), "number": pl.Int32(), "v": pl.Int64()}
 
 
@@ -226,7 +226,7 @@ def test_an_answer_may_have_nothing_in_a_column():
 
 
 def test_an_answer_about_a_key_that_no_row_can_have_is_left_out():
-    wide = tw.Lookup("depot", keys={"line": pl.String, "number": pl.Int64}, gives=DEPOT.gives)
+    wide = tw.Lookup("depot", keys={"line": pl.String, "number": pl.Int64}, returns=DEPOT.returns)
     what = LookedUp(wide, 5 * S, 100 * S, SCHEMA)
     told = outcomes((0, ("a", 3_000_000_000), depot("far")), (0, ("a", 1), depot("near")))
     assert [what.refusal(row) for row in told.iter_rows(named=True)] == [None, None]
@@ -238,7 +238,7 @@ def test_an_answer_about_a_key_that_no_row_can_have_is_left_out():
 def test_rows_from_the_future_are_told_apart_also_after_a_select(log):
     """By default no event is believed that is more than a minute ahead of the log's clock."""
     positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
-    lookup = tw.Lookup("depot", keys={"vehicle": pl.Int32}, gives={"depot": pl.String})
+    lookup = tw.Lookup("depot", keys={"vehicle": pl.Int32}, returns={"depot": pl.String})
     flow = positions.select("vehicle").lookup(lookup).flow()
     frame = pl.DataFrame({"event_time": [0, 120 * S], "vehicle": [1, 2], "speed": [1.0, 2.0], "_arrival": [0, 0]})
     frame = frame.with_columns(pl.col("event_time").cast(INSTANT), pl.col("vehicle").cast(pl.Int32))

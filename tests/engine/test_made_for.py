@@ -70,7 +70,7 @@ def test_one_bucket_is_there_however_many_there_are(buckets):
 
 def counts(log, *, size="10 s", name=None):
     moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
-    result = moves.window(tw.windows.fixed(size)).aggregate(n=tw.agg.count())
+    result = moves.window(tw.windows.tumbling(size)).aggregate(n=tw.agg.count())
     return result if name is None else result.named(name)
 
 

@@ -205,7 +205,7 @@ def test_beside_other_jobs_and_after_a_window(spark, log, book, tmp_path):
     tw.PatternBook(log.topic("other")).put("up", UP, measures={"where": tw.last("country")})
     put(log, (1, "fi", 1), (2, "se", 1), (3, "se", 9))
     orders = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("1 s", future=None))
-    counted = orders.key_by("country").window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+    counted = orders.key_by("country").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
     growing = counted.key_by("country").match_from(log.topic(CONTROL)).named("growing")
     jobs = (growing, counted.named("counted"), orders.match_from(log.topic("other")).named("other"))
     put(log, (11, "fi", 1), (12, "fi", 1), (13, "se", 1))

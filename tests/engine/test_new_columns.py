@@ -33,7 +33,7 @@ def echo(schema):
 
 
 def lookup(schema):
-    depot = tw.Lookup("depot", keys={"key": pl.String}, gives={"depot": pl.String})
+    depot = tw.Lookup("depot", keys={"key": pl.String}, returns={"depot": pl.String})
     return LookupOperator(LookedUp(depot, 10, 100, schema))
 
 

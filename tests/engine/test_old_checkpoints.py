@@ -82,7 +82,7 @@ def test_a_batch_that_is_the_same_goes_on_in_peace(spark, log, tmp_path):
 
     def go():
         rows.start(
-            panes=log.topic(RESULTS),
+            results=log.topic(RESULTS),
             checkpoint=folder,
             spark=spark,
             available_now=True,
@@ -280,7 +280,7 @@ def test_of_two_new_checkpoints_that_start_together_one_writes(spark, log, tmp_p
     log.ensure_topic(RESULTS)
     rows = stream(log, INPUT, type=VehiclePosition).select("vehicle", "speed").key_by("vehicle").each_row()
     one, two = (
-        rows.named("rows").start(panes=log.topic(RESULTS), checkpoint=tmp_path / name, spark=spark)
+        rows.named("rows").start(results=log.topic(RESULTS), checkpoint=tmp_path / name, spark=spark)
         for name in ("one", "two")
     )
     (tmp_path / "two" / "stop").touch()  # it waits with its first batch until the other one has written
@@ -292,5 +292,5 @@ def test_of_two_new_checkpoints_that_start_together_one_writes(spark, log, tmp_p
         two.wait()
     one.stop()
     with pytest.raises(DefinitionError, match=r"analytics\.rows holds results of another run"):
-        rows.named("rows").start(panes=log.topic(RESULTS), checkpoint=tmp_path / "two", spark=spark)
+        rows.named("rows").start(results=log.topic(RESULTS), checkpoint=tmp_path / "two", spark=spark)
     assert results(log) == 100

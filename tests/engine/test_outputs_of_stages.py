@@ -21,7 +21,7 @@ def moves(log):
 
 def test_a_pattern_in_front_of_a_window_tells_what_ran_out_of_time(moves):
     matches = moves.key_by("vehicle").match(FAST)
-    counts = matches.key_by("vehicle").window(tw.windows.fixed("1 min")).aggregate(n=tw.agg.count())
+    counts = matches.key_by("vehicle").window(tw.windows.tumbling("1 min")).aggregate(n=tw.agg.count())
     assert set(counts.schemas()) == {"results", "late", "late_2", "timed_out", "dropped", "metrics"}
     rows = positions(counts, (0, 1, 12.0), (1, 1, 0.5), (20, 1, 15.0), (100, 1, 5.0))
     found = outputs_of(counts, [rows, rows.clear()], [10 * S, 200 * S])
@@ -38,7 +38,7 @@ def test_a_measure_is_not_called_like_an_output(moves, name):
 
 def test_a_column_called_like_an_output_is_told_before_it_is_in_a_frame_twice(moves):
     matches = moves.key_by("vehicle").match(FAST)
-    counts = matches.key_by("vehicle").window(tw.windows.fixed("1 min")).aggregate(dropped=tw.agg.count())
+    counts = matches.key_by("vehicle").window(tw.windows.tumbling("1 min")).aggregate(dropped=tw.agg.count())
     for result in (counts, moves.select("vehicle", late=pl.col("delay")).deduplicate("vehicle", horizon="1 s")):
         with pytest.raises(DefinitionError, match=r"df: the results have a column '(dropped|late)'"):
             result.df()

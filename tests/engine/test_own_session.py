@@ -41,7 +41,7 @@ copy = copy.option("topic", "copy").option("checkpointLocation", str(folder / "c
 copy.start(log.address).awaitTermination()
 
 positions = tw.stream(log, "input.vehicle-position", watermark=tw.watermarks.bounded("2 s", future=None))
-counts = positions.key_by("mode").window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count()).named("counts")
+counts = positions.key_by("mode").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count()).named("counts")
 
 def refusal(what):
     try:

@@ -28,7 +28,7 @@ from tidewheel.errors import SetupError
 
 spark = tw.session(master=sys.argv[2])
 log = tw.open_log(sys.argv[1])
-counts = tw.stream(log, "input.vehicle-position").key_by("mode").window(tw.windows.fixed("10 s"))
+counts = tw.stream(log, "input.vehicle-position").key_by("mode").window(tw.windows.tumbling("10 s"))
 counts = counts.aggregate(n=tw.agg.count()).named("counts")
 
 def refusal(what):

@@ -82,7 +82,7 @@ def test_what_is_skipped_is_counted_by_its_first_reason(log):
     skipping = orders.skip(
         small=pl.col("amount") < 6, finnish=pl.col("country") == "fi", unknown=pl.lit(None, pl.Boolean)
     )
-    flow = skipping.key_by("country").window(tw.windows.fixed("1 s")).aggregate(n=tw.agg.count()).flow()
+    flow = skipping.key_by("country").window(tw.windows.tumbling("1 s")).aggregate(n=tw.agg.count()).flow()
     frame = pl.DataFrame({"country": ["fi", "se", "fi"], "amount": [5, 7, 8]}).with_columns(
         event_time=pl.lit(1).cast(pl.Datetime("us", "UTC"))
     )

@@ -33,14 +33,14 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 @tw.job("counts", reads={INPUT: VehiclePosition})
 def counts(rows: tw.Stream) -> tw.Result:
     """Positions in ten seconds."""
-    return rows.window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+    return rows.window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
 
 
 @tw.job("pairs", reads={INPUT: VehiclePosition})
 def pairs(rows: tw.Stream) -> tw.Result:
     """The most that ten seconds of a minute have: windows over windows."""
-    tens = rows.window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
-    return tens.window(tw.windows.fixed("1 min")).aggregate(most=tw.agg.max("n"))
+    tens = rows.window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
+    return tens.window(tw.windows.tumbling("1 min")).aggregate(most=tw.agg.max("n"))
 
 
 @tw.job("fast", reads={INPUT: VehiclePosition})

@@ -33,7 +33,7 @@ def prepare(log, topic=TOPIC, **aggregates):
     positions = tw.stream(
         log, "input.vehicle-position", type=VehiclePosition, watermark=tw.watermarks.bounded("1 s")
     ).key_by("vehicle")
-    result = positions.window(tw.windows.fixed("10 s")).aggregate(**aggregates).named("speeds")
+    result = positions.window(tw.windows.tumbling("10 s")).aggregate(**aggregates).named("speeds")
     (target,) = prepared_targets(
         {result: {"results": Target(log.topic(topic))}}, log, ["input.vehicle-position"]
     ).values()
@@ -120,7 +120,7 @@ TOLD = define_message(
 @pytest.mark.parametrize("mode", ["value", "delta", "retracting"])
 def test_a_message_without_a_place_for_retractions_is_refused_for_results_that_are_taken_back(log, mode):
     moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
-    result = moves.window(tw.windows.fixed("5 s")).accumulate(mode).aggregate(n=tw.agg.count()).named("counts")
+    result = moves.window(tw.windows.tumbling("5 s")).accumulate(mode).aggregate(n=tw.agg.count()).named("counts")
 
     def prepare(kind):
         topic = log.topic("analytics.counts")
@@ -139,8 +139,10 @@ def test_a_message_without_a_place_for_retractions_is_refused_for_results_that_a
 @pytest.mark.parametrize("mode", ["value", "delta", "retracting"])
 def test_so_it_is_behind_a_stage_that_takes_results_back(log, mode):
     moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
-    first = moves.window(tw.windows.fixed("5 s"), lateness="5 s").accumulate("retracting").aggregate(m=tw.agg.count())
-    second = first.key_by("vehicle").window(tw.windows.fixed("10 s"), lateness="5 s").accumulate(mode)
+    first = (
+        moves.window(tw.windows.tumbling("5 s"), lateness="5 s").accumulate("retracting").aggregate(m=tw.agg.count())
+    )
+    second = first.key_by("vehicle").window(tw.windows.tumbling("10 s"), lateness="5 s").accumulate(mode)
     result = second.aggregate(n=tw.agg.sum("m")).named("counts")
 
     def prepare(kind):

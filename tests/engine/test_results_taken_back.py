@@ -35,7 +35,7 @@ def followers():
         lambda rows: rows.key_by("cell").process(passed_on),
         lambda rows: rows.key_by("cell").match(SEEN),
         lambda rows: rows.key_by("cell").window(tw.windows.count(3)).aggregate(n=tw.agg.count()),
-        lambda rows: rows.window(tw.windows.fixed("1 min")).aggregate(cells=tw.agg.approx_distinct("cell")),
+        lambda rows: rows.window(tw.windows.tumbling("1 min")).aggregate(cells=tw.agg.approx_count_distinct("cell")),
         lambda rows: rows.each_row().key_by("cell").previous("vehicles"),
     ]
 
@@ -49,14 +49,14 @@ def test_what_cannot_follow_retractions_says_how_to_read_a_topic_without_them(lo
 
 def test_behind_a_window_the_advice_is_about_the_window(log):
     moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
-    back = moves.window(tw.windows.fixed("5 s")).accumulate("retracting").aggregate(n=tw.agg.count())
+    back = moves.window(tw.windows.tumbling("5 s")).accumulate("retracting").aggregate(n=tw.agg.count())
     with pytest.raises(DefinitionError, match=r'use accumulate\("delta"\) in the window before it'):
         back.key_by("vehicle").previous("n")
 
 
 def summed(log, mode, *, lateness="5 s", trigger=None, **options):
     """A window over results that may be taken back."""
-    windowed = counts(log, **options).key_by("cell").window(tw.windows.fixed("1 min"), lateness=lateness)
+    windowed = counts(log, **options).key_by("cell").window(tw.windows.tumbling("1 min"), lateness=lateness)
     windowed = windowed.trigger(trigger, allow_loss=True) if trigger else windowed
     return windowed.accumulate(mode).aggregate(vehicles=tw.agg.sum("vehicles"))
 
@@ -117,7 +117,7 @@ def rows_of(stream, *retractions):
 
 def test_a_retraction_where_there_should_be_none_is_an_error_and_not_counted(log):
     stream = counts(log, retracting=False)
-    result = stream.window(tw.windows.fixed("1 min")).aggregate(total=tw.agg.sum("vehicles"))
+    result = stream.window(tw.windows.tumbling("1 min")).aggregate(total=tw.agg.sum("vehicles"))
     found = outputs_of(result, [rows_of(stream, False, None)], [100 * S])
     assert found["results"]["total"].to_list() == [14]
     with pytest.raises(FlowError, match=r"job: JobError: a row takes back an earlier one.*retracting=False.*Got \{"):
@@ -126,7 +126,7 @@ def test_a_retraction_where_there_should_be_none_is_an_error_and_not_counted(log
 
 def test_windows_follow_retractions(log):
     stream = counts(log)
-    result = stream.window(tw.windows.fixed("1 min")).aggregate(total=tw.agg.sum("vehicles"))
+    result = stream.window(tw.windows.tumbling("1 min")).aggregate(total=tw.agg.sum("vehicles"))
     back = rows_of(stream, False, True).tail(1)
     found = outputs_of(result, [pl.concat([rows_of(stream, False, False, False), back])], [100 * S])
     assert found["results"]["total"].to_list() == [14]

@@ -33,7 +33,7 @@ def orders(log):
 def totals(orders, size="10 s"):
     return (
         orders.key_by("country")
-        .window(tw.windows.fixed(size), lateness="1 min")
+        .window(tw.windows.tumbling(size), lateness="1 min")
         .accumulate("retracting")
         .aggregate(n=tw.agg.count(), total=tw.agg.sum("amount"))
     )
@@ -53,7 +53,7 @@ def test_windows_over_windows_follow_retractions(spark, log, orders, tmp_path):
     put(log, (135, "se", 1))
     chained = (
         totals(orders)
-        .window(tw.windows.fixed("1 min"), lateness="1 min")
+        .window(tw.windows.tumbling("1 min"), lateness="1 min")
         .accumulate("value")
         .aggregate(best=tw.agg.max("total"), windows=tw.agg.count(), all=tw.agg.sum("total"))
     )
@@ -72,9 +72,9 @@ def test_a_job_that_reads_anothers_results_gets_its_watermark_and_its_retraction
     finish(spark, log, tmp_path, totals(orders).named("tens"))
     assert rows(log, "analytics.tens", ["country", "total", "retraction"]).count(("fi", 6, True)) == 1
     upstream = tw.stream(log, "analytics.tens", watermark=tw.watermarks.punctuated(future=None))
-    minutes = upstream.window(tw.windows.fixed("1 min"), lateness="1 min").aggregate(all=tw.agg.sum("total"))
+    minutes = upstream.window(tw.windows.tumbling("1 min"), lateness="1 min").aggregate(all=tw.agg.sum("total"))
     run = minutes.start(
-        panes=log.topic("analytics.minutes"), checkpoint=tmp_path / "second", spark=spark, available_now=True,
+        results=log.topic("analytics.minutes"), checkpoint=tmp_path / "second", spark=spark, available_now=True,
         max_events_per_batch=3,
     )  # fmt: skip
     run.wait()
@@ -188,7 +188,7 @@ def test_when_the_last_job_fails_the_run_fails_with_what_broke_it(spark, log, or
 def test_jobs_share_the_source_and_a_state_operator_for_each_depth(spark, log, orders, tmp_path):
     put(log, (31, "fi", 1))
     flat = [totals(orders).named("tens"), totals(orders, "20 s").named("twenties")]
-    chained = totals(orders).window(tw.windows.fixed("1 min")).aggregate(all=tw.agg.sum("total"))
+    chained = totals(orders).window(tw.windows.tumbling("1 min")).aggregate(all=tw.agg.sum("total"))
     run = finish(spark, log, tmp_path, *flat, chained.named("minutes"), batch=100)
     reports = [json.loads(report.json) for report in run.query.recentProgress]
     [report] = [report for report in reports if report["numInputRows"] > 0]
@@ -203,9 +203,9 @@ def test_jobs_share_the_source_and_a_state_operator_for_each_depth(spark, log, o
 
 def test_state_that_does_not_fit_is_refused(spark, log, orders, tmp_path):
     finish(spark, log, tmp_path, totals(orders).named("totals"))
-    with pytest.raises(CheckpointError, match=r"does not fit this job.*fixed\('20 s'\)"):
+    with pytest.raises(CheckpointError, match=r"does not fit this job.*tumbling\('20 s'\)"):
         finish(spark, log, tmp_path, totals(orders, "20 s").named("totals"))
-    most = orders.key_by("country").window(tw.windows.fixed("10 s")).aggregate(total=tw.agg.max("amount"))
+    most = orders.key_by("country").window(tw.windows.tumbling("10 s")).aggregate(total=tw.agg.max("amount"))
     with pytest.raises(CheckpointError, match=r"does not fit this job.*max\('amount'\)"):
         finish(spark, log, tmp_path, most.named("totals"))
     with pytest.raises(CheckpointError, match="buckets was 2 and is 3"):

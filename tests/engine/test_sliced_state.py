@@ -11,10 +11,10 @@ from tidewheel.engine.sliced import SlicedOperator
 from tidewheel.engine.window_columns import TIME
 from tidewheel.model import aggregates as agg
 from tidewheel.model.windowing import Windowing
-from tidewheel.model.windows import fixed, sliding
+from tidewheel.model.windows import sliding, tumbling
 
 S = 1_000_000
-OPERATOR = SlicedOperator(Windowing(fixed("10 s"), {"events": agg.count()}, lateness="1 h"), ["key"])
+OPERATOR = SlicedOperator(Windowing(tumbling("10 s"), {"events": agg.count()}, lateness="1 h"), ["key"])
 SIZES = ["10 s", "30 s", "5 min"]
 
 

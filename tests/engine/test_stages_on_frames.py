@@ -113,9 +113,9 @@ def test_a_process_function_with_timers_gives_what_the_reference_gives(streamed)
 
 def test_windows_over_windows_follow_retractions(streamed):
     def pipeline(rows: tw.Stream) -> tw.Result:
-        tens = rows.key_by("key").window(tw.windows.fixed("10 s"), lateness="1 h").trigger(EAGER)
+        tens = rows.key_by("key").window(tw.windows.tumbling("10 s"), lateness="1 h").trigger(EAGER)
         totals = tens.accumulate("retracting").aggregate(total=tw.agg.sum("value"), most=tw.agg.max("value"))
-        minutes = totals.window(tw.windows.fixed("1 min"), lateness="1 h").trigger(EAGER).accumulate("retracting")
+        minutes = totals.window(tw.windows.tumbling("1 min"), lateness="1 h").trigger(EAGER).accumulate("retracting")
         return minutes.aggregate(total=tw.agg.sum("total"), most=tw.agg.max("most"), tens=tw.agg.count())
 
     found = streamed(pipeline, [frame_of(rows) for rows in FILES])
@@ -140,7 +140,7 @@ def test_windows_over_windows_follow_retractions(streamed):
 def test_a_trigger_of_the_clock_fires_in_the_batches_that_come(streamed):
     def pipeline(rows: tw.Stream) -> tw.Result:
         early = tw.triggers.after_watermark(early=tw.triggers.every("1 ms"))
-        return rows.key_by("key").window(tw.windows.fixed("1 min")).trigger(early).aggregate(n=tw.agg.count())
+        return rows.key_by("key").window(tw.windows.tumbling("1 min")).trigger(early).aggregate(n=tw.agg.count())
 
     results = streamed(pipeline, [frame_of(rows) for rows in FILES])["results"]
     assert results.filter(pane_timing="EARLY").height > 0
@@ -157,7 +157,7 @@ REASONS = [(1, "no event time"), (2, "absurd event time"), (3, "absurd event tim
 
 
 def sums(rows: tw.Stream) -> tw.Result:
-    return rows.key_by("key").window(tw.windows.fixed("10 s")).aggregate(total=tw.agg.sum("value"))
+    return rows.key_by("key").window(tw.windows.tumbling("10 s")).aggregate(total=tw.agg.sum("value"))
 
 
 def test_odd_times_in_a_stream_are_late_with_the_reason(streamed):

@@ -24,9 +24,9 @@ def jobs(log: tw.Log) -> list[tw.Result]:
     early = tw.triggers.after_watermark(early=tw.triggers.each_batch())
     what = {"n": tw.agg.count(), "total": tw.agg.sum("amount")}
     found = {
-        "fixed": keyed.window(tw.windows.fixed("10 s")).aggregate(**what),
+        "tumbling": keyed.window(tw.windows.tumbling("10 s")).aggregate(**what),
         "sliding": keyed.window(tw.windows.sliding("20 s", every="5 s"), lateness="10 s").aggregate(**what),
-        "early": keyed.window(tw.windows.fixed("20 s")).trigger(early).accumulate("retracting").aggregate(**what),
+        "early": keyed.window(tw.windows.tumbling("20 s")).trigger(early).accumulate("retracting").aggregate(**what),
         "sessions": keyed.window(tw.windows.session(gap="3 s")).aggregate(**what),
         "counted": keyed.window(tw.windows.count(3)).aggregate(**what),
         "previous": keyed.previous("amount"),

@@ -57,7 +57,7 @@ class TestWhatIsRefused:
             orders.key_by()
         with pytest.raises(DefinitionError, match=r"with_columns.*unable to find column \"town\""):
             orders.with_columns(place=pl.col("town"))
-        windowed = orders.key_by("country").window(tw.windows.fixed("10 s"))
+        windowed = orders.key_by("country").window(tw.windows.tumbling("10 s"))
         with pytest.raises(DefinitionError, match=r"aggregate total: there is no column 'price' for sum\('price'\)"):
             windowed.aggregate(total=tw.agg.sum("price"))
         with pytest.raises(DefinitionError, match="aggregate country: a key has that name"):
@@ -70,12 +70,12 @@ class TestWhatIsRefused:
 
     def test_sizes_and_triggers_that_make_no_sense(self, orders):
         with pytest.raises(DefinitionError, match="window size"):
-            orders.window(tw.windows.fixed("-1 s"))
+            orders.window(tw.windows.tumbling("-1 s"))
         with pytest.raises(DefinitionError, match="so events between windows would be lost"):
             orders.window(tw.windows.sliding("5 s", every="10 s"))
         with pytest.raises(DefinitionError, match="lateness must not be negative"):
-            orders.window(tw.windows.fixed("1 s"), lateness="-1 s").aggregate(n=tw.agg.count())
-        late = orders.window(tw.windows.fixed("1 s"), lateness="1 s")
+            orders.window(tw.windows.tumbling("1 s"), lateness="-1 s").aggregate(n=tw.agg.count())
+        late = orders.window(tw.windows.tumbling("1 s"), lateness="1 s")
         with pytest.raises(DefinitionError, match=r"late=each_batch\(\)"):
             late.trigger(tw.triggers.after_watermark()).aggregate(n=tw.agg.count())
         with pytest.raises(DefinitionError, match="allow_loss=True"):
@@ -88,11 +88,11 @@ class TestWhatIsRefused:
             orders.key_by("country").window(tw.windows.session(gap="5 s")).aggregate(m=median)
 
     def test_results_without_a_place_to_go(self, orders, tmp_path, log):
-        result = orders.window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+        result = orders.window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
         with pytest.raises(DefinitionError, match="say where the results go"):
             result.start(checkpoint=tmp_path / "c")
         with pytest.raises(DefinitionError, match="there is no output 'duplicates'"):
-            result.start(checkpoint=tmp_path / "c", panes=log.topic("a"), duplicates=log.topic("b"))
+            result.start(checkpoint=tmp_path / "c", results=log.topic("a"), duplicates=log.topic("b"))
 
 
 def test_it_explains_itself_in_plain_words(orders):
@@ -124,11 +124,11 @@ def test_it_explains_itself_in_plain_words(orders):
 def test_a_trigger_of_the_clock_fires_although_nothing_comes(spark, log, orders, tmp_path):
     result = (
         orders.key_by("country")
-        .window(tw.windows.fixed("10 s"))
+        .window(tw.windows.tumbling("10 s"))
         .trigger(tw.triggers.after_watermark(early=tw.triggers.every("100 ms")))
         .aggregate(total=tw.agg.sum("amount"))
     )
-    run = result.start(panes=log.topic("analytics.soon"), checkpoint=tmp_path / "run", spark=spark)
+    run = result.start(results=log.topic("analytics.soon"), checkpoint=tmp_path / "run", spark=spark)
     try:
         while len(rows(log, "analytics.soon", ["country"]) if _there(log, "analytics.soon") else []) < 2:
             assert not run.wait(0.1), "it ended"
@@ -152,14 +152,14 @@ def test_months_of_a_calendar_from_a_topic(spark, log, tmp_path):
     stream = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("1 s", future=None))
     months = stream.window(tw.windows.calendar("month", zone="Europe/Helsinki")).aggregate(total=tw.agg.sum("amount"))
     run = months.start(
-        panes=log.topic("analytics.months"), checkpoint=tmp_path / "run", spark=spark, available_now=True
+        results=log.topic("analytics.months"), checkpoint=tmp_path / "run", spark=spark, available_now=True
     )
     run.wait()
     found = rows(log, "analytics.months", ["window_start", "window_end", "total"])
     assert sorted(found) == [(days[0], days[2], 11)]
     put(log, (days[3].timestamp() + 2, "fi", 1))
     months.start(
-        panes=log.topic("analytics.months"), checkpoint=tmp_path / "run", spark=spark, available_now=True
+        results=log.topic("analytics.months"), checkpoint=tmp_path / "run", spark=spark, available_now=True
     ).wait()
     assert sorted(rows(log, "analytics.months", ["window_start", "window_end", "total"]))[1:] == [
         (days[2], days[3], 100)
@@ -170,9 +170,9 @@ def test_times_that_make_no_sense_are_late_with_the_reason(spark, log, orders, t
     put_frame(log, pl.DataFrame({"at": [None, 9e12, 4.0], "country": ["null", "absurd", "fi"], "amount": [1, 2, 3]}))
     put(log, (60, "fi", 1))
     put(log, (5, "fi", 4))
-    result = orders.key_by("country").window(tw.windows.fixed("10 s")).aggregate(total=tw.agg.sum("amount"))
+    result = orders.key_by("country").window(tw.windows.tumbling("10 s")).aggregate(total=tw.agg.sum("amount"))
     run = result.start(
-        panes=log.topic("analytics.sums"), late=log.topic("late.sums"), metrics=log.topic("metrics.sums"),
+        results=log.topic("analytics.sums"), late=log.topic("late.sums"), metrics=log.topic("metrics.sums"),
         checkpoint=tmp_path / "run", spark=spark, available_now=True, max_events_per_batch=1,
     )  # fmt: skip
     run.wait()
@@ -191,9 +191,9 @@ def test_the_guard_against_the_future_sends_bad_clocks_to_the_late_output(spark,
     put(log, (now - 30, "fi", 1), (now + 3_600, "bad clock", 2))
     put(log, (now - 29, "fi", 4), (now, "fi", 8))
     guarded = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("1 s"))
-    result = guarded.key_by("country").window(tw.windows.fixed("5 s")).aggregate(total=tw.agg.sum("amount"))
+    result = guarded.key_by("country").window(tw.windows.tumbling("5 s")).aggregate(total=tw.agg.sum("amount"))
     run = result.start(
-        panes=log.topic("analytics.sums"), late=log.topic("late.sums"), checkpoint=tmp_path / "run", spark=spark,
+        results=log.topic("analytics.sums"), late=log.topic("late.sums"), checkpoint=tmp_path / "run", spark=spark,
         available_now=True, max_events_per_batch=2,
     )  # fmt: skip
     run.wait()
@@ -205,7 +205,7 @@ def test_duplicates_are_told_apart_and_not_lost(spark, log, orders, tmp_path):
     put(log, (1, "fi", 5), (20, "fi", 2), (30, "fi", 2))
     result = orders.deduplicate("country", "amount", horizon="5 s")
     run = result.start(
-        panes=log.topic("analytics.once"), duplicates=log.topic("duplicates.once"), checkpoint=tmp_path / "run",
+        results=log.topic("analytics.once"), duplicates=log.topic("duplicates.once"), checkpoint=tmp_path / "run",
         spark=spark, available_now=True,
     )  # fmt: skip
     run.wait()

@@ -40,7 +40,7 @@ def rows(tmp_path):
 def asked(stream: tw.Stream) -> dict[str, tw.Result]:
     """Each keeps rows, or instants, in its state; one asks for the hour."""
     pair = tw.pattern("one").next("other").within("6 min")
-    hours = stream.with_columns(hour=pl.col("at").dt.hour()).key_by("hour").window(tw.windows.fixed("1 h"))
+    hours = stream.with_columns(hour=pl.col("at").dt.hour()).key_by("hour").window(tw.windows.tumbling("1 h"))
     return {
         "repeats": stream.deduplicate("number", horizon="2 h"),
         "pairs": stream.match(pair, measures={"begin": tw.first("one.at"), "end": tw.last("other.at")}),

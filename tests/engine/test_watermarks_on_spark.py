@@ -17,14 +17,14 @@ pytestmark = pytest.mark.long
 
 
 def sums(stream):
-    return stream.key_by("country").window(tw.windows.fixed("5 s")).aggregate(total=tw.agg.sum("amount"))
+    return stream.key_by("country").window(tw.windows.tumbling("5 s")).aggregate(total=tw.agg.sum("amount"))
 
 
 def test_the_last_window_of_a_quiet_stream_closes_by_the_clock(spark, log, tmp_path):
     now = time.time()
     put(log, (now, "fi", 1), (now + 0.1, "fi", 2))
     stream = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("1 s", idle="2 s"))
-    run = sums(stream).start(panes=log.topic("analytics.sums"), checkpoint=tmp_path / "run", spark=spark)
+    run = sums(stream).start(results=log.topic("analytics.sums"), checkpoint=tmp_path / "run", spark=spark)
     try:
         while sum(total for (total,) in rows(log, "analytics.sums", ["total"])) < 3:
             assert not run.wait(0.1), "it ended"
@@ -39,7 +39,7 @@ def test_without_an_idle_time_it_stays_open(spark, log, tmp_path):
     put(log, (now, "fi", 1))
     stream = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("1 s"))
     run = sums(stream).start(
-        panes=log.topic("analytics.sums"), checkpoint=tmp_path / "run", spark=spark, available_now=True
+        results=log.topic("analytics.sums"), checkpoint=tmp_path / "run", spark=spark, available_now=True
     )
     run.wait()
     assert rows(log, "analytics.sums", ["total"]) == []
@@ -58,7 +58,7 @@ def test_a_percentile_follows_how_late_events_were(spark, tmp_path):
             put(log, *timely, *slow)
         stream = tw.stream(log, INPUT, watermark=tw.watermarks.percentile(95))
         run = sums(stream).start(
-            panes=log.topic("analytics.sums"), late=log.topic("late.sums"), metrics=log.topic("metrics.sums"),
+            results=log.topic("analytics.sums"), late=log.topic("late.sums"), metrics=log.topic("metrics.sums"),
             checkpoint=tmp_path / "run", spark=spark, available_now=True, max_events_per_batch=100, clock="log",
         )  # fmt: skip
         run.wait()
@@ -78,7 +78,7 @@ def test_events_that_come_in_order_close_a_window_with_the_first_at_its_end(spar
         put(log, (at, "fi", 1))
     stream = tw.stream(log, INPUT, watermark=tw.watermarks.monotonic(future=None))
     run = sums(stream).start(
-        panes=log.topic("analytics.sums"), late=log.topic("late.sums"), checkpoint=tmp_path / "run", spark=spark,
+        results=log.topic("analytics.sums"), late=log.topic("late.sums"), checkpoint=tmp_path / "run", spark=spark,
         available_now=True, max_events_per_batch=1,
     )  # fmt: skip
     run.wait()
@@ -97,7 +97,7 @@ def test_an_epoch_is_complete_when_its_producer_says_so(spark, log, tmp_path):
     log.append(INPUT, punctuation(1_000 * second, epoch="sweep 2"))
     stream = tw.stream(log, INPUT, watermark=tw.watermarks.punctuated(future=None))
     run = sums(stream).start(
-        panes=log.topic("analytics.sums"), late=log.topic("late.sums"), checkpoint=tmp_path / "run", spark=spark,
+        results=log.topic("analytics.sums"), late=log.topic("late.sums"), checkpoint=tmp_path / "run", spark=spark,
         available_now=True, max_events_per_batch=1,
     )  # fmt: skip
     run.wait()

@@ -110,7 +110,7 @@ def test_a_row_touches_few_of_many_windows(windows):
 def test_rows_are_aggregated_before_the_shuffle_unless_a_window_may_finish_before_it_closes(
     trigger, lateness, as_they_are
 ):
-    windowing = Windowing(wn.fixed(5), AGGREGATES, trigger=trigger, lateness=lateness, allow_loss=True)
+    windowing = Windowing(wn.tumbling(5), AGGREGATES, trigger=trigger, lateness=lateness, allow_loss=True)
     operator = WindowedOperator(windowing, ["key"])
     rows = pl.DataFrame({"key": ["a"] * 3, "value": [1] * 3, "__time": [1, 2, 3]})
     assert operator.first_half(rows, None).height == (3 if as_they_are else 1)

@@ -32,7 +32,7 @@ result = (
     .aggregate(n=tw.agg.count(), total=tw.agg.sum("amount"), most=tw.agg.max("amount"))
 )
 run = result.start(
-    panes=log.topic("analytics.orders"), late=log.topic("late.orders"), checkpoint=sys.argv[2],
+    results=log.topic("analytics.orders"), late=log.topic("late.orders"), checkpoint=sys.argv[2],
     available_now=True, max_events_per_batch=2_000,
 )
 run.wait()

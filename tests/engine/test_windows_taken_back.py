@@ -31,7 +31,7 @@ LASTING = [
     tr.repeatedly(tr.after_count(3)),
     tr.after_watermark(early=tr.every(3), late=tr.after_count(2)),
 ]
-GRIDS = [wn.fixed(10), wn.sliding(10, every=4), wn.sliding(12, every=4).staggered(), wn.global_()]
+GRIDS = [wn.tumbling(10), wn.sliding(10, every=4), wn.sliding(12, every=4).staggered(), wn.global_()]
 
 
 def weighted(element: Element, weight: int) -> Element:

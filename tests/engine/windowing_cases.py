@@ -52,13 +52,13 @@ def windows_in(unit: int) -> Any:
     some = st.integers(1, 12).map(lambda number: number * unit)
     offsets = st.integers(0, 5).map(lambda number: number * unit)
     return st.one_of(
-        st.builds(lambda size, offset: wn.fixed(size, offset=offset), some, offsets),
+        st.builds(lambda size, offset: wn.tumbling(size, offset=offset), some, offsets),
         st.builds(
             lambda every, more, offset: wn.sliding(every + more * unit, every=every, offset=offset),
             few, st.integers(0, 14), offsets,
         ),
         st.builds(lambda size, gap: wn.sliding(size, every=size + gap, allow_gaps=True), few, few),
-        st.builds(lambda size: wn.fixed(size + unit).staggered(), some),
+        st.builds(lambda size: wn.tumbling(size + unit).staggered(), some),
         st.builds(lambda every: wn.sliding((every + unit) * 3, every=every + unit).staggered(), few),
         st.builds(lambda gap: wn.session(gap=gap), some),
         st.just(wn.global_()),

@@ -24,7 +24,7 @@ from tidewheel.transport.log import Retention, records
 
 S = 1_000_000
 TOPIC = "input.vehicle-position"
-DEPOT = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, gives={"depot": pl.String})
+DEPOT = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, returns={"depot": pl.String})
 
 
 def put(log, vehicles, *, at=0, topic=TOPIC):
@@ -286,7 +286,7 @@ def test_stop_leaves_open_questions_to_the_next_asker(log):
 
 def test_keys_can_be_made_of_other_columns(log):
     put(log, [7])
-    line = tw.Lookup("line", keys={"name": pl.String}, gives={"colour": pl.String})
+    line = tw.Lookup("line", keys={"name": pl.String}, returns={"colour": pl.String})
     asked = []
 
     class Colours:
@@ -300,7 +300,7 @@ def test_keys_can_be_made_of_other_columns(log):
 
 
 def test_what_cannot_be_asked_is_refused_when_it_is_defined(log):
-    line = tw.Lookup("line", keys={"name": pl.String}, gives={"colour": pl.String})
+    line = tw.Lookup("line", keys={"name": pl.String}, returns={"colour": pl.String})
     with pytest.raises(DefinitionError, match="VehiclePosition has no field 'name'"):
         Asker(log, line, Depots(), topics=TOPIC, type=VehiclePosition)
     with pytest.raises(DefinitionError, match=r"lookups\.depot"):

@@ -15,7 +15,7 @@ from tidewheel.ingest.lookup.cache import Cache
 from tidewheel.ingest.lookup.question import LEFT_ALONE, UNKNOWN, Questioner
 
 S = 1_000_000
-DEPOT = tw.Lookup("depot", keys={"line": pl.String}, gives={"depot": pl.String})
+DEPOT = tw.Lookup("depot", keys={"line": pl.String}, returns={"depot": pl.String})
 NORTH = {"depot": "north"}
 A = ("a",)
 
@@ -261,7 +261,7 @@ def test_lookups_that_make_no_sense_are_refused(name, keys, gives, message):
 
 def test_keys_and_answers_survive_being_text():
     lookup = tw.Lookup(
-        "x", keys={"a": pl.String, "b": pl.Int32, "c": pl.Boolean}, gives={"d": pl.Float64, "e": pl.String}
+        "x", keys={"a": pl.String, "b": pl.Int32, "c": pl.Boolean}, returns={"d": pl.Float64, "e": pl.String}
     )
     key, answer = ('Mäki "2"', -7, True), {"d": 1.5, "e": None}
     assert lookup.read_key(lookup.key_text(key)) == key

@@ -47,7 +47,7 @@ EXACT = [
     *(function("s", by) for function in (agg.arg_max, agg.arg_min) for by in ("n", "f", "at", "b")),
     agg.arg_max("took", by=pl.col("n").abs()),
     *(agg.collect(name) for name in ("n", "f", "s", "at", "took")),
-    *(agg.distinct(name) for name in ("n", "f", "s", "b", "at")),
+    *(agg.count_distinct(name) for name in ("n", "f", "s", "b", "at")),
     agg.percentile("n", 50),
     agg.percentile("f", 99.9),
     agg.percentile("at", 0.1),
@@ -75,7 +75,7 @@ def test_no_elements_and_parts_that_are_all_null_give_the_empty_result(aggregate
 
 
 def test_what_no_elements_give():
-    full = {"count()": 0, "count('s')": 0, "distinct('n')": 0, "collect('n')": []}
+    full = {"count()": 0, "count('s')": 0, "count_distinct('n')": 0, "collect('n')": []}
     assert {repr(aggregate): aggregate.empty() for aggregate in EXACT if repr(aggregate) in full} == full
     assert agg.sum("n").empty() is None
     assert agg.top_k("n", 2).empty() is None
@@ -121,7 +121,7 @@ def test_nan_is_the_greatest_value():
     for aggregate in (agg.max("f"), agg.percentile("f", 100), agg.sum("f")):
         found = only(aggregate, rows(f=values))
         assert found != found
-    assert only(agg.distinct("f"), rows(f=values), rows(f=values)) == 3
+    assert only(agg.count_distinct("f"), rows(f=values), rows(f=values)) == 3
 
 
 @pytest.mark.parametrize(("percent", "rank"), [(0.001, 1), (7, 7), (7.01, 8), (29, 29), (57, 57), (58, 58), (100, 100)])
@@ -211,8 +211,8 @@ def test_only_the_columns_that_are_read_are_named():
         "percentile('n', 99.9)",
         "top_k('s', 3)",
         "top_k('s', 3, by='n')",
-        "approx_distinct('s')",
-        "approx_distinct('s', lg_k=10)",
+        "approx_count_distinct('s')",
+        "approx_count_distinct('s', lg_k=10)",
         "approx_percentile('f', 50, compression=100)",
         "most_frequent('s', 3)",
     ],
@@ -245,7 +245,7 @@ def test_expressions_are_shown_and_compared():
         (lambda: agg.percentile("a", 1e-7), "at least 0.000001, got 1e-07"),
         (lambda: agg.approx_percentile("a", 101), "got 101"),
         (lambda: agg.approx_percentile("a", 50, compression=5), "compression must be a whole number from 10"),
-        (lambda: agg.approx_distinct("a", lg_k=30), "lg_k must be a whole number from 4 to 21, got 30"),
+        (lambda: agg.approx_count_distinct("a", lg_k=30), "lg_k must be a whole number from 4 to 21, got 30"),
         (lambda: agg.top_k("a", 0), "k must be a whole number of at least 1, got 0"),
         (lambda: agg.top_k("a", True), "got True"),
         (lambda: agg.most_frequent("a", 1, size=1000), "power of 2, got 1000"),

@@ -19,7 +19,7 @@ from tidewheel.model.panes import (
     Window,
 )
 
-TEN = w.fixed(10)
+TEN = w.tumbling(10)
 EARLY_AND_LATE = t.after_watermark(early=t.each_batch(), late=t.each_batch())
 
 

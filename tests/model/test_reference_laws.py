@@ -12,7 +12,7 @@ from tidewheel.model import triggers as t
 from tidewheel.model import windows as w
 from tidewheel.model.panes import END_OF_TIME, TOO_LATE, Timing
 
-TEN = w.fixed(10)
+TEN = w.tumbling(10)
 SESSION = w.session(gap=10)
 EARLY_AND_LATE = t.after_watermark(early=t.each_batch(), late=t.each_batch())
 

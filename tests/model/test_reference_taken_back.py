@@ -16,7 +16,7 @@ from tidewheel.model.reference import Reference
 from tidewheel.model.retractable import WEIGHT, retractable
 from tidewheel.model.windowing import Windowing
 
-TEN = w.fixed(10)
+TEN = w.tumbling(10)
 V = {"v": retractable(agg.collect("v"), {"v": pl.String(), WEIGHT: pl.Int8()})}
 EAGER = t.after_watermark(early=t.each_batch(), late=t.each_batch())
 

@@ -28,7 +28,7 @@ PLAIN = [
     agg.arg_max("s", by="n"),
     agg.arg_min("s", by=pl.col("n") * 2),
     agg.collect("n"),
-    agg.distinct("f"),
+    agg.count_distinct("f"),
     agg.percentile("n", 50),
     agg.top_k("n", 2),
     agg.top_k("s", 2, by="f"),
@@ -136,7 +136,7 @@ def test_no_elements_give_the_empty_result(one):
 @pytest.mark.parametrize(
     ("sketch", "exact"),
     [
-        (agg.approx_distinct("n"), "distinct"),
+        (agg.approx_count_distinct("n"), "count_distinct"),
         (agg.approx_percentile("n", 5), "percentile"),
         (agg.most_frequent("n", 5), "collect"),
     ],

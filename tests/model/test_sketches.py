@@ -20,10 +20,10 @@ from tidewheel.model import aggregates as agg
 
 FEW = settings(max_examples=25)
 NAMES = ("n", "small", "f", "s", "b", "at", "took")
-DISTINCT = [agg.approx_distinct(name) for name in NAMES]
+DISTINCT = [agg.approx_count_distinct(name) for name in NAMES]
 FREQUENT = [agg.most_frequent(name, 3) for name in NAMES]
 PERCENTILES = [agg.approx_percentile(name, percent) for name in ("n", "f", "at", "took") for percent in (1, 50, 100)]
-SKETCHES = [*DISTINCT, *FREQUENT, *PERCENTILES, agg.approx_distinct(pl.col("n") + 1, lg_k=4)]
+SKETCHES = [*DISTINCT, *FREQUENT, *PERCENTILES, agg.approx_count_distinct(pl.col("n") + 1, lg_k=4)]
 
 
 @FEW
@@ -36,7 +36,7 @@ def test_merging_in_any_shape_gives_what_one_sketch_gives(parts):
 @given(parts=chunked())
 def test_few_values_are_counted_exactly(parts):
     for name in NAMES:
-        assert results(agg.approx_distinct(name), *parts) == results(agg.distinct(name), *parts)
+        assert results(agg.approx_count_distinct(name), *parts) == results(agg.count_distinct(name), *parts)
 
 
 @FEW
@@ -55,7 +55,7 @@ def test_the_same_chunks_give_the_same_bytes(parts):
 
 @pytest.mark.parametrize("aggregate", SKETCHES, ids=repr)
 def test_no_elements_and_parts_that_are_all_null_give_the_empty_result(aggregate):
-    assert aggregate.empty() == (0 if aggregate.function == "approx_distinct" else None)
+    assert aggregate.empty() == (0 if aggregate.function == "approx_count_distinct" else None)
     assert aggregate.of([]) == aggregate.empty()
     assert over_nothing(aggregate) == aggregate.empty()
     nulls = [dict.fromkeys(SCHEMA.names()) | {"key": 0, "__time": 0}]
@@ -79,11 +79,11 @@ def of_many(aggregate, chunks, kind):
 def test_many_different_values_are_counted_within_the_bound_and_however_chunked(kind):
     rng = random.Random(1)
     values = pl.Series([rng.randrange(20_000) for _ in range(30_000)]).cast(kind).to_list()
-    counted = of_many(agg.approx_distinct("v"), many(values), kind)
+    counted = of_many(agg.approx_count_distinct("v"), many(values), kind)
     assert counted == pytest.approx(len(set(values)), rel=4 * 1.04 / 64)
-    assert counted == of_many(agg.approx_distinct("v"), many(values, 3), kind)
-    assert counted == agg.approx_distinct("v").of([row for chunk in many(values[::-1]) for row in chunk])
-    coarse = of_many(agg.approx_distinct("v", lg_k=8), many(values), kind)
+    assert counted == of_many(agg.approx_count_distinct("v"), many(values, 3), kind)
+    assert counted == agg.approx_count_distinct("v").of([row for chunk in many(values[::-1]) for row in chunk])
+    coarse = of_many(agg.approx_count_distinct("v", lg_k=8), many(values), kind)
     assert coarse == pytest.approx(len(set(values)), rel=4 * 1.04 / 16)
 
 
@@ -142,19 +142,19 @@ def test_values_of_every_type_come_back_as_they_were(values, kind):
     chunks = many([values[0], *values, None], chunks=2)
     found = of_many(agg.most_frequent("v", 5), chunks, kind)
     assert found == [{"value": values[0], "count": 2}, {"value": values[1], "count": 1}]
-    assert of_many(agg.approx_distinct("v"), chunks, kind) == 2
+    assert of_many(agg.approx_count_distinct("v"), chunks, kind) == 2
 
 
 def test_what_cannot_be_hashed_is_refused():
     with pytest.raises(DefinitionError, match="cannot tell values of type List"):
-        agg.approx_distinct("v").dtype({"v": pl.List(pl.Int64())})
+        agg.approx_count_distinct("v").dtype({"v": pl.List(pl.Int64())})
 
 
 CODE = """
 import hashlib, polars as pl
 from tidewheel.model import aggregates as agg
 frame = pl.DataFrame({"key": 0, "n": range(5000)}).with_columns(s=pl.col("n").cast(pl.String))
-ones = [agg.approx_distinct("n"), agg.approx_distinct("s"), agg.most_frequent("s", 3, size=64)]
+ones = [agg.approx_count_distinct("n"), agg.approx_count_distinct("s"), agg.most_frequent("s", 3, size=64)]
 ones.append(agg.approx_percentile("n", 5))
 parts = [frame.group_by("key").agg(one.partial("x"))["x.sketch"][0] for one in ones]
 digest = hashlib.sha256(b"".join(parts)).hexdigest()

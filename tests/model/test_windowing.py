@@ -11,7 +11,7 @@ from tidewheel.model import windows as w
 from tidewheel.model.panes import END_OF_TIME, Window
 from tidewheel.model.windowing import Windowing
 
-TEN = w.fixed("10 s")
+TEN = w.tumbling("10 s")
 V = {"v": Values()}
 
 
@@ -101,7 +101,7 @@ def test_aggregates_that_cannot_be_merged_are_refused_where_windows_merge():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"windows": "10 s"}, r"expected windows like windows.fixed\(\"10 s\"\), got '10 s'"),
+        ({"windows": "10 s"}, r"expected windows like windows.tumbling\(\"10 s\"\), got '10 s'"),
         ({"aggregates": {}}, "at least one is needed"),
         ({"aggregates": {"v": 3}}, "aggregate v: expected an aggregate like"),
         ({"aggregates": {"__v": Values()}}, "does not begin with __, got '__v'"),

@@ -24,10 +24,10 @@ def assigned(given, time, key=()):
     return [tuple(window) for window in given.assign(time, key)]
 
 
-def test_fixed_windows_stand_side_by_side_also_before_1970():
-    assert assigned(windows.fixed(10), 0) == assigned(windows.fixed(10), 9) == [(0, 10)]
-    assert assigned(windows.fixed(10), -1) == [(-10, 0)]
-    assert assigned(windows.fixed(10, offset=3), 12) == [(3, 13)]
+def test_tumbling_windows_stand_side_by_side_also_before_1970():
+    assert assigned(windows.tumbling(10), 0) == assigned(windows.tumbling(10), 9) == [(0, 10)]
+    assert assigned(windows.tumbling(10), -1) == [(-10, 0)]
+    assert assigned(windows.tumbling(10, offset=3), 12) == [(3, 13)]
 
 
 def test_sliding_windows_are_given_in_order():
@@ -49,7 +49,7 @@ def test_sliding_windows_are_all_of_the_grid_that_hold_the_time(size, every, off
 
 
 def test_staggered_windows_are_shifted_by_the_hash_of_the_key():
-    given = windows.fixed("10 s").staggered()
+    given = windows.tumbling("10 s").staggered()
     starts = {key: given.assign(0, (key,))[0].start % 10_000_000 for key in "abcdef"}
     assert starts == {key: hash_of((key,)) % 10_000_000 for key in "abcdef"}
     assert len(set(starts.values())) == 6
@@ -58,7 +58,7 @@ def test_staggered_windows_are_shifted_by_the_hash_of_the_key():
 @given(time=times, key=st.text())
 def test_every_kind_of_window_holds_the_time_and_ends_with_time_itself(time, key):
     kinds = [
-        windows.fixed("1 h"),
+        windows.tumbling("1 h"),
         windows.sliding("1 h", every="25 min").staggered(),
         windows.session(gap="1 h"),
         windows.global_(),
@@ -159,15 +159,15 @@ def test_what_makes_no_sense_is_refused_when_it_is_defined():
     with pytest.raises(
         DefinitionError,
         match=r"^sliding window every 10 s is longer than its size 5 s, so events between windows would be lost\. "
-        r"Use every <= size, or windows.fixed\('10 s'\), or pass allow_gaps=True\.$",
+        r"Use every <= size, or windows.tumbling\('10 s'\), or pass allow_gaps=True\.$",
     ):
         windows.sliding("5 s", every="10 s")
     for wrong, message in [
-        (lambda: windows.fixed("0 s"), 'window size must be longer than nothing, like "10 s", got 0 s'),
-        (lambda: windows.fixed("-1 s"), 'window size must be longer than nothing, like "10 s", got -1 s'),
+        (lambda: windows.tumbling("0 s"), 'window size must be longer than nothing, like "10 s", got 0 s'),
+        (lambda: windows.tumbling("-1 s"), 'window size must be longer than nothing, like "10 s", got -1 s'),
         (lambda: windows.sliding("5 s", every=0), "sliding window every must be longer than nothing"),
         (lambda: windows.session(gap=timedelta()), "session gap must be longer than nothing"),
-        (lambda: windows.fixed("soon"), "window size must be text like"),
+        (lambda: windows.tumbling("soon"), "window size must be text like"),
         (lambda: windows.count(0), "size must be a whole number of elements from 1, got 0"),
         (lambda: windows.count(2, every=3), "elements between windows would be lost"),
         (lambda: windows.calendar("decade"), "unit must be one of hour, day, week, month, year, got 'decade'"),
@@ -180,8 +180,8 @@ def test_what_makes_no_sense_is_refused_when_it_is_defined():
 @pytest.mark.parametrize(
     "given",
     [
-        windows.fixed("1 min 30 s"),
-        windows.fixed("10 s", offset="1 s").staggered(),
+        windows.tumbling("1 min 30 s"),
+        windows.tumbling("10 s", offset="1 s").staggered(),
         windows.sliding("5 min", every="5 s", offset="250 ms"),
         windows.sliding(1_234_567_891, every="1 h", allow_gaps=True),
         windows.session(gap="30 min"),

@@ -32,7 +32,7 @@ class Leaving:
     """A greedy loop that is left before it is full, or left out. ends: what ends it."""
 
     stage: str
-    other_key: str | None
+    differs_in: str | None
     ends: tuple[str, ...] = ()
 
 
@@ -58,7 +58,7 @@ class Take:
     contiguity: str
     first: bool
     gap: int | None
-    other_key: str | None
+    differs_in: str | None
     ends: tuple[tuple[str, bool], ...] = ()
 
     def ended_by(self, event: Event, taken: TakenSoFar, meanings: Meanings) -> list[bool]:
@@ -160,7 +160,7 @@ def _repeated(
             if number == 0 and quantifier.optional:
                 own = part.within or gap
             ends = () if quantifier.until is None else ((part.name, number > 0),)
-            iterations.append([(*inside, Take(part.name, joint, number == 0, own, part.other_key, ends))])
+            iterations.append([(*inside, Take(part.name, joint, number == 0, own, part.differs_in, ends))])
         else:
             iterations.append([inside + word for word in _group(part, gap, length, joint)])
     left = () if count == quantifier.most else _left(part)
@@ -176,7 +176,7 @@ def _repeated(
 def _left(part: Part) -> Word:
     if isinstance(part, Group) or not part.quantifier.greedy:
         return ()
-    return (Leaving(part.name, part.other_key, () if part.quantifier.until is None else (part.name,)),)
+    return (Leaving(part.name, part.differs_in, () if part.quantifier.until is None else (part.name,)),)
 
 
 def _ended(word: Word, name: str) -> Word:
@@ -252,7 +252,7 @@ def _fits(
     events: list[Event],
 ) -> bool:
     def satisfies(event: Event) -> bool:
-        return differs(event, take.other_key, taken) and meanings.takes[take.stage](event, taken)
+        return differs(event, take.differs_in, taken) and meanings.takes[take.stage](event, taken)
 
     event = events[number]
     if not satisfies(event) or take.ended_by(event, taken, meanings):
@@ -302,7 +302,7 @@ def is_broken(
             for event in seen:
                 if any(meanings.ends[name](event, taken) for name in one.ends):
                     break
-                if differs(event, one.other_key, taken) and holds(event, taken):
+                if differs(event, one.differs_in, taken) and holds(event, taken):
                     return True
         elif one.next:
             if following is not None and holds(following, taken):

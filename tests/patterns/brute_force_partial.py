@@ -130,7 +130,7 @@ def _closed_by(
         if take is None:
             stopped = not any(not one.next for one in between if isinstance(one, Never))
         else:
-            satisfies = differs(event, take.other_key, taken) and meanings.takes[take.stage](event, taken)
+            satisfies = differs(event, take.differs_in, taken) and meanings.takes[take.stage](event, taken)
             stopped = take.contiguity == "next"
             stopped |= take.contiguity == "followed_by" and satisfies
             stopped |= any(take.ended_by(event, taken, meanings))

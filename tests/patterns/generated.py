@@ -157,7 +157,7 @@ class Building:
         if self.draw(st.integers(0, 1 if self.gaps else 5)) == 0:
             options["within"] = self.span(4)
         if self.draw(st.integers(0, 5)) == 0:
-            options["other_key"] = "who"
+            options["differs_in"] = "who"
         self.sure.append(name)
         return self.quantified(getattr(built, join)(name, expression, **options), name)
 

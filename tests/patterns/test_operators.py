@@ -412,7 +412,7 @@ def test_matches_that_may_not_overlap():
 
 
 def test_another_key_differs_from_all_events_taken():
-    built = pattern("one").next("two", other_key="name").next("three", other_key="name")
+    built = pattern("one").next("two", differs_in="name").next("three", differs_in="name")
     assert found(built, "abc") == ["0 1 2"]
     assert found(built, "aba") == []
 

@@ -26,7 +26,7 @@ WRITTEN = [
     "any_of(pattern('a'), pattern('b').next('c')).one_or_more()",
     "pattern('a').followed_by(pattern('b').next('c')).one_or_more().until(pl.col('count(b)') > 2).optional()",
     "pattern('z').followed_by(all_of(pattern('a'), pattern('b')).consecutive()).optional()",
-    "pattern('a').next('b', pl.col('first(a.x)') < pl.col('x'), other_key='vehicle')",
+    "pattern('a').next('b', pl.col('first(a.x)') < pl.col('x'), differs_in='vehicle')",
     "pattern('a').not_followed_by('b', 'is_b', within='5 s')",
     "pattern('a').next('b').within('10 s').within('2 s', between='neighbours').after_match('skip to next')",
     "pattern('a').next('b').after_match('skip to last', stage='b', missing='fail').select('last', reuse=False)",
@@ -61,7 +61,7 @@ def test_an_expression_that_has_no_python_of_its_own_is_shown_in_the_words_of_po
 def test_a_pattern_tells_the_columns_it_needs():
     built = (
         pattern("a", pl.col("x") > 1)
-        .next("b", (pl.col("y") > first("a.z")) & (count("a") > 1) & (previous("w") > 0), other_key="who")
+        .next("b", (pl.col("y") > first("a.z")) & (count("a") > 1) & (previous("w") > 0), differs_in="who")
         .one_or_more()
         .until(pl.col("stop") & (last("v") > 1))
     )
@@ -185,7 +185,7 @@ MALFORMED = {
         lambda: pattern("a").after_match("skip to next").select(overlap=False),
         "overlap=False",
     ),
-    "another key that is a number": (lambda: pattern("a").next("b", other_key=3), "name of a column"),
+    "another key that is a number": (lambda: pattern("a").next("b", differs_in=3), "name of a column"),
 }
 
 INCOMPLETE = {

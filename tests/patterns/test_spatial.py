@@ -59,7 +59,7 @@ def test_a_degree_of_latitude_is_111_kilometres():
 
 
 def test_two_vehicles_that_come_close():
-    bunching = pattern("ahead").followed_by("behind", distance_to("ahead") < 200, other_key="vehicle")
+    bunching = pattern("ahead").followed_by("behind", distance_to("ahead") < 200, differs_in="vehicle")
     near = (HELSINKI[0] + 0.001, HELSINKI[1])
     far = (HELSINKI[0] + 0.01, HELSINKI[1])
     places = [("v", *HELSINKI), ("v", *near), ("w", *far), ("w", *near)]
@@ -81,8 +81,8 @@ def test_in_and_out_of_a_region():
 
 
 def test_towards_each_other_and_away():
-    built = pattern("a").next("b", other_key="vehicle").next("c", towards("b", since="a"))
-    other = pattern("a").next("b", other_key="vehicle").next("c", away_from("b", since="a"))
+    built = pattern("a").next("b", differs_in="vehicle").next("c", towards("b", since="a"))
+    other = pattern("a").next("b", differs_in="vehicle").next("c", away_from("b", since="a"))
     closer = [("v", 60.0, 25.0), ("w", 60.2, 25.0), ("v", 60.1, 25.0)]
     assert len(run(built, closer)) == 1
     assert run(other, closer) == []

@@ -17,7 +17,7 @@ from tidewheel.bench.streams import Dataset, dataset, reading_type
 from tidewheel.bench.window_baselines import spark_windows, with_settings
 from tidewheel.bench.window_queries import ours, parcels
 from tidewheel.engine.session import session
-from tidewheel.model.windows import fixed
+from tidewheel.model.windows import tumbling
 from tidewheel.transport.log import open_log
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _side(side: str, place: tuple[int, int, str, str], folder: str, settings: di
 def _all(spark: SparkSession, side: str, data: Dataset, folder: Path) -> None:
     frames: list[DataFrame]
     if side == "ours":
-        frames = [parcels(spark, data, [ours(data, fixed(f"{size} s")).named(f"of-{size}") for size in _SIZES])]
+        frames = [parcels(spark, data, [ours(data, tumbling(f"{size} s")).named(f"of-{size}") for size in _SIZES])]
     else:
         frames = [spark_windows(data.parquet(spark), f"{size} seconds") for size in _SIZES]
     queries = [

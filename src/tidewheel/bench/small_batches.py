@@ -14,7 +14,7 @@ from tidewheel.engine.local_files import force_checkpoints
 from tidewheel.engine.stream import stream
 from tidewheel.model import aggregates as agg
 from tidewheel.model import watermarks
-from tidewheel.model.windows import fixed
+from tidewheel.model.windows import tumbling
 from tidewheel.transport.log import Log, open_log
 from tidewheel.transport.registry import types
 from tidewheel.transport.type_topic import publish_types
@@ -37,7 +37,7 @@ def small_batches(bench: Bench) -> list[Figure]:
     """Batches of 1,000 events, in each of which a window closes, and batches that only move the clock. So little is
     done soonest in one bucket: a state operator for each core is for more. Every other batch does not wait for the
     disk: that is what durable checkpoints cost."""
-    group = "A small batch from the log to the log, with state and checkpoint, fixed windows of 10 s, 2,000 keys"
+    group = "A small batch from the log to the log, with state and checkpoint, tumbling windows of 10 s, 2,000 keys"
     bench.say("small batches")
     needed = _WARM + 2 * _MEASURED
     one = _batches(bench, watermarks.bounded("1 s"), "one", needed, feed=True, buckets=1)[_WARM:]
@@ -89,10 +89,10 @@ def _batches(
         put = _feeder(log)
         put(0)
         source = stream(log, TOPIC, type=reading_type(), watermark=watermark)
-        result = source.key_by("key").window(fixed("10 s")).aggregate(events=agg.count(), total=agg.sum("value"))
+        result = source.key_by("key").window(tumbling("10 s")).aggregate(events=agg.count(), total=agg.sum("value"))
         run = result.start(
             checkpoint=bench.folder / f"small-{name}",
-            panes=log.topic(f"analytics.{name}"),
+            results=log.topic(f"analytics.{name}"),
             spark=bench.spark,
             buckets=buckets,
         )

@@ -12,7 +12,7 @@ from tidewheel.bench.spark_bench import FEW, SparkBench
 from tidewheel.bench.streams import Dataset, dataset
 from tidewheel.bench.window_baselines import VARIANTS, spark_windows, with_settings
 from tidewheel.bench.window_queries import REPEAT, Measured, best, drained, ours
-from tidewheel.model.windows import fixed
+from tidewheel.model.windows import tumbling
 
 __all__ = ["Bench"]
 
@@ -62,11 +62,11 @@ class Bench(SparkBench):
         return drained(frame, data, self.folder)
 
     def _pair(self, keys: int) -> dict[str, Measured]:
-        """Fixed windows of 10 s over so many keys, ours and Spark's own; of few keys also Spark's own from the log."""
+        """Tumbling windows of 10 s over so many keys, ours and Spark's; of few keys also Spark's own from the log."""
         data, small = self.data(keys), self.small
-        windows = fixed("10 s")
+        windows = tumbling("10 s")
         assert self.settings is not None  # found before anything else is timed
-        self.say(f"fixed windows of {keys:,} keys")
+        self.say(f"tumbling windows of {keys:,} keys")
         self.ours(small, ours(small, windows))
         self.spark_own(small, "10 seconds")
         sides = {

@@ -26,7 +26,7 @@ from tidewheel.engine.stream import stream
 from tidewheel.engine.windowed_stream import WindowedStream
 from tidewheel.model import aggregates as agg
 from tidewheel.model import triggers, watermarks
-from tidewheel.model.windows import fixed, sliding
+from tidewheel.model.windows import sliding, tumbling
 
 __all__ = ["EVENTS", "PARTS", "measure"]
 
@@ -41,8 +41,8 @@ def measure(
         yield from run_parts(PARTS, Bench(spark, events, folder, say), only)
 
 
-def _fixed(bench: Bench) -> list[Figure]:
-    group = "Fixed windows of 10 s, count and sum, 2,000 keys"
+def _tumbling(bench: Bench) -> list[Figure]:
+    group = "Tumbling windows of 10 s, count and sum, 2,000 keys"
     pair = bench.pair(FEW)
     against_log, against_files = pair["ours"].rate / pair["log"].rate, pair["ours"].rate / pair["spark"].rate
     figures = [
@@ -93,7 +93,7 @@ def _sliding(bench: Bench) -> list[Figure]:
 
 
 def _many_keys(bench: Bench) -> list[Figure]:
-    group = "Fixed windows of 10 s, count and sum, 200,000 keys"
+    group = "Tumbling windows of 10 s, count and sum, 200,000 keys"
     pair = bench.pair(MANY)
     figures = [
         Figure(group, "ours from the log", pair["ours"].rate, "events/s"),
@@ -111,11 +111,11 @@ def _early(bench: Bench) -> list[Figure]:
         return of.trigger(triggers.after_watermark(early=triggers.each_batch())).accumulate("retracting")
 
     bench.say(group)
-    bench.ours(small, ours(small, fixed("10 s"), early))
-    bench.ours(small, ours(small, fixed("10 s")))
-    result = ours(data, fixed("10 s"), early)
+    bench.ours(small, ours(small, tumbling("10 s"), early))
+    bench.ours(small, ours(small, tumbling("10 s")))
+    result = ours(data, tumbling("10 s"), early)
     pair = best(
-        {"early": partial(bench.ours, data, result), "plain": partial(bench.ours, data, ours(data, fixed("10 s")))}
+        {"early": partial(bench.ours, data, result), "plain": partial(bench.ours, data, ours(data, tumbling("10 s")))}
     )
     found, plain = pair["early"], pair["plain"]
     figures = [
@@ -142,22 +142,22 @@ def _room(bench: Bench) -> list[Figure]:
 
 
 def _more_keys(bench: Bench) -> list[Figure]:
-    group = f"A batch of {bench.events // BATCHES:,} events in fixed windows of 10 s as keys grow"
+    group = f"A batch of {bench.events // BATCHES:,} events in tumbling windows of 10 s as keys grow"
     sides = {}
     for keys in (2_000, 20_000, 200_000, 2_000_000):
         data = bench.data(keys)
-        sides[f"{keys:,} keys"] = partial(bench.ours, data, ours(data, fixed("10 s")))
+        sides[f"{keys:,} keys"] = partial(bench.ours, data, ours(data, tumbling("10 s")))
     bench.say(group)
-    bench.ours(bench.small, ours(bench.small, fixed("10 s")))
+    bench.ours(bench.small, ours(bench.small, tumbling("10 s")))
     return [Figure(group, name, found.batch_ms, "ms/batch") for name, found in best(sides).items()]
 
 
 def _any_frame(bench: Bench) -> list[Figure]:
-    group = "Any DataFrame (Parquet files), fixed windows of 10 s, 2,000 keys"
+    group = "Any DataFrame (Parquet files), tumbling windows of 10 s, 2,000 keys"
 
     def run(data: Dataset) -> Measured:
         source = stream(data.parquet(bench.spark), time="event_time", watermark=watermarks.bounded("1 s"))
-        result = windowed(source, fixed("10 s")).aggregate(events=agg.count(), total=agg.sum("value"))
+        result = windowed(source, tumbling("10 s")).aggregate(events=agg.count(), total=agg.sum("value"))
         return bench.frame(data, result.df())
 
     def nothing(data: Dataset) -> Measured:
@@ -196,11 +196,11 @@ def _explained(bench: Bench, figures: Sequence[Figure], sides: Mapping[str, Meas
     if all(figure.met is not False for figure in figures):
         return []
     data = bench.data(keys)
-    return bench.profiles(figures[0].group, sides, data, ours(data, fixed("10 s")))
+    return bench.profiles(figures[0].group, sides, data, ours(data, tumbling("10 s")))
 
 
 PARTS: Mapping[str, Part[Bench]] = {
-    "a": Part("fixed windows", _fixed),
+    "a": Part("tumbling windows", _tumbling),
     "b": Part("sliding windows", _sliding),
     "c": Part("many keys", _many_keys),
     "d": Part("early results and retractions", _early),

@@ -33,7 +33,7 @@ from tidewheel.transport.log import open_log, records
 with open_log(sys.argv[1] + "/log.tw") as log:
     values = [codec.encode(codec.pack(Punctuation(), event_time=n * 1_000_000)) for n in range(20)]
     log.append("some", records(values, event_times=[n * 1_000_000 for n in range(20)]))
-    counts = tw.stream(log, "some", type=Punctuation).window(tw.windows.fixed("5 s")).aggregate(n=tw.agg.count())
+    counts = tw.stream(log, "some", type=Punctuation).window(tw.windows.tumbling("5 s")).aggregate(n=tw.agg.count())
     tw.run(counts.named("counts"), log=log, checkpoint=sys.argv[1] + "/c", available_now=True).wait()
 end_spark(timeout=120)
 """

@@ -70,7 +70,7 @@ class LookedUp:
             there = self.schema[key]
             if there != kind and not (there.is_integer() and kind.is_integer()):
                 raise DefinitionError(f"lookup {name}: the column {key!r} is {there}, the lookup's is {kind}; cast it")
-        taken = [column for column in self.lookup.gives if column in self.schema]
+        taken = [column for column in self.lookup.returns if column in self.schema]
         if taken:
             raise DefinitionError(
                 f"lookup {name}: the rows have a column {taken[0]!r} already, and so has the answer; rename one, or "
@@ -95,19 +95,19 @@ class LookedUp:
         return tuple(self.lookup.keys)
 
     @property
-    def gives(self) -> dict[str, pl.DataType]:
+    def answer_columns(self) -> dict[str, pl.DataType]:
         """The columns of the answer."""
-        return dict(pl.DataFrame(schema=dict(self.lookup.gives)).schema)
+        return dict(pl.DataFrame(schema=dict(self.lookup.returns)).schema)
 
     def outputs(self) -> dict[str, dict[str, pl.DataType]]:
         """All rows with the answer's columns as `results`; those without an answer, with the reason, as `failed`."""
-        return {RESULTS: {**self.schema, **self.gives}, FAILED: {**self.schema, REASON: pl.String()}}
+        return {RESULTS: {**self.schema, **self.answer_columns}, FAILED: {**self.schema, REASON: pl.String()}}
 
     def about(self) -> list[str]:
         """In plain words."""
         wait = format_duration(self.timeout)
         return [
-            f"What: {', '.join(self.lookup.gives)} of {', '.join(self.lookup.keys)}, from the topic {self.topic}.",
+            f"What: {', '.join(self.lookup.returns)} of {', '.join(self.lookup.keys)}, from the topic {self.topic}.",
             f"When: at once if the answer is there, else when it comes; when the watermark is {wait} past the row it "
             "goes on without, and is told in the output failed, too.",
             "Late: rows are welcome however late they come.",
@@ -132,9 +132,15 @@ class LookedUp:
     def accepted(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
         """What the buckets are told of outcomes as they were read, in their order. Rows may have narrower columns than
         the lookup's key: what no row can ask for is left out."""
-        columns = {**self.lookup.keys, **self.gives, _FOUND: pl.Boolean(), _WHY: pl.String(), _SEEN: pl.Int64()}
+        columns = {
+            **self.lookup.keys,
+            **self.answer_columns,
+            _FOUND: pl.Boolean(),
+            _WHY: pl.String(),
+            _SEEN: pl.Int64(),
+        }
         rows: list[tuple[Any, ...]] = []
-        nothing = (None,) * len(self.gives)
+        nothing = (None,) * len(self.answer_columns)
         for frame in frames:
             seen = frame["event_time"].cast(pl.Datetime("us", "UTC")).cast(pl.Int64).to_list()
             for row, at in zip(frame.iter_rows(named=True), seen, strict=True):
@@ -220,17 +226,17 @@ class LookupOperator:
         done = over.filter(_READ)
         failed = done.filter(pl.col(REASON).is_not_null())
         return {
-            RESULTS: done.select([*self.columns, *self.what.gives, TIME]),
+            RESULTS: done.select([*self.columns, *self.what.answer_columns, TIME]),
             FAILED: failed.select([*self.columns, REASON, TIME]),
         }
 
     def _kinds(self) -> list[str]:
-        return [*self.keys, *self.what.gives, _FOUND, _WHY, _SEEN]
+        return [*self.keys, *self.what.answer_columns, _FOUND, _WHY, _SEEN]
 
     def _answers(self, store: Store) -> pl.DataFrame:
         kept = store.get(_ANSWERS) if _ANSWERS in store.names() else self.what.known
         found = self.what.accepted(()) if kept is None else kept
-        return found.select(*self.keys, *self.what.gives, _FOUND, _WHY)
+        return found.select(*self.keys, *self.what.answer_columns, _FOUND, _WHY)
 
     def _keep(self, store: Store, before: pl.DataFrame | None, after: pl.DataFrame) -> None:
         rows = after.select([*self.columns, TIME])

@@ -93,7 +93,7 @@ class Result(Stream):
     >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
     >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
     >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
-    >>> fastest = positions.window(tw.windows.fixed("10 s")).aggregate(speed=tw.agg.max("speed")).named("fastest")
+    >>> fastest = positions.window(tw.windows.tumbling("10 s")).aggregate(speed=tw.agg.max("speed")).named("fastest")
     >>> list(fastest.schemas())
     ['results', 'late', 'metrics']
     >>> print(fastest.explain().splitlines()[3])
@@ -122,7 +122,7 @@ class Result(Stream):
         >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
         >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
         >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
-        >>> counted = positions.key_by("route").window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+        >>> counted = positions.key_by("route").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
         >>> list(counted.apart(without_route=pl.col("route").is_null()).schemas())
         ['results', 'without_route', 'late', 'metrics']
         """
@@ -176,7 +176,7 @@ class Result(Stream):
         >>> spark = tw.session()
         >>> table = spark.sql("SELECT 'a' AS key, timestamp_seconds(id) AS at FROM range(12)")
         >>> keyed = tw.stream(table, time="at").key_by("key")
-        >>> counted = keyed.window(tw.windows.fixed("10 s")).aggregate(n=tw.agg.count())
+        >>> counted = keyed.window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
         >>> [row.n for row in counted.df().where("output = 'results'").orderBy("window_start").collect()]
         [10, 2]
         """
@@ -188,7 +188,7 @@ class Result(Stream):
         self,
         *,
         checkpoint: str | Path,
-        panes: Topic | None = None,
+        results: Topic | None = None,
         late: Topic | None = None,
         metrics: Topic | None = None,
         type: str | type[Message] | None = None,
@@ -204,8 +204,8 @@ class Result(Stream):
         **others: Topic,
     ) -> Run:
         """Start it on its log, into topics of the same log, each result once whatever crashes. Other outputs of a
-        process function or a pattern are named likewise, and a pattern's results may be called `matches`. `type`: the
-        message type of the results; without it one is made.
+        process function or a pattern are named likewise. `type`: the message type of the
+        results; without it one is made.
 
         With `available_now` it reads what is there and ends. `begin`: where a new checkpoint begins. `clock="log"`
         lets processing time be when events reached the log, for running history again as it happened. A new checkpoint
@@ -218,9 +218,7 @@ class Result(Stream):
             raise DefinitionError(
                 "start writes to a log what comes from a log; a DataFrame goes on with .df().writeStream"
             )
-        if isinstance(self.stages[-1].what, Matched):
-            panes = others.pop("matches", panes)
-        chosen: dict[str, Any] = {RESULTS: panes, LATE: late, METRICS: metrics, **others}
+        chosen: dict[str, Any] = {RESULTS: results, LATE: late, METRICS: metrics, **others}
         known = self.schemas()
         strange = [name for name, topic in chosen.items() if topic is not None and name not in known]
         if strange:
@@ -231,8 +229,8 @@ class Result(Stream):
             if topic
         }
         if not targets:
-            raise DefinitionError('start: say where the results go, like panes=log.topic("analytics.delay")')
-        name = self.name or (panes.name.removeprefix("analytics.") if panes is not None else "result")
+            raise DefinitionError('start: say where the results go, like results=log.topic("analytics.delay")')
+        name = self.name or (results.name.removeprefix("analytics.") if results is not None else "result")
         return start_flows(
             {self.named(name): targets},
             self.input.log,

@@ -93,7 +93,7 @@ class Run:
     (True, False, {})
     >>> run.progress().events, run.progress().lag
     (1, 0)
-    >>> again = rows.start(panes=log.topic("analytics.more"), checkpoint=folder + "/more")  # until it is stopped
+    >>> again = rows.start(results=log.topic("analytics.more"), checkpoint=folder + "/more")  # until it is stopped
     >>> again.stop()
     """
 

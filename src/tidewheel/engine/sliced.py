@@ -1,4 +1,4 @@
-"""Fixed and sliding windows that wait for the watermark: slices, not copies.
+"""Tumbling and sliding windows that wait for the watermark: slices, not copies.
 
 State holds one partial aggregate for each key and slice of time, however many windows overlap there. Each batch appends
 what it brought to a slice as a frame of its own, so nothing is read to be written. Windows that the watermark passes

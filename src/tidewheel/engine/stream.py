@@ -124,7 +124,7 @@ class Stream:
     >>> moving = positions.filter(pl.col("speed") > 0).with_columns(kmh=pl.col("speed") * 3.6).select("vehicle", "kmh")
     >>> list(moving.schema)
     ['event_time', 'vehicle', 'kmh']
-    >>> list(moving.key_by("vehicle").window(tw.windows.fixed("10 s")).aggregate(kmh=tw.agg.mean("kmh")).schema)[:4]
+    >>> list(moving.key_by("vehicle").window(tw.windows.tumbling("10 s")).aggregate(kmh=tw.agg.mean("kmh")).schema)[:4]
     ['vehicle', 'window_start', 'window_end', 'kmh']
     """
 
@@ -201,7 +201,7 @@ class Stream:
         >>> import tidewheel as tw
         >>> from tidewheel.testing import Script
         >>> rows = Script().add(at="12:00:01", v=3).add(at="12:00:04", v=5).end()
-        >>> panes = rows.run(lambda events: events.window(tw.windows.fixed("10 s")).aggregate(most=tw.agg.max("v")))
+        >>> panes = rows.run(lambda events: events.window(tw.windows.tumbling("10 s")).aggregate(most=tw.agg.max("v")))
         >>> panes[0]["most"]
         5
         """
@@ -271,7 +271,7 @@ class Stream:
         >>> import tidewheel as tw
         >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
         >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
-        >>> depot = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, gives={"depot": pl.String})
+        >>> depot = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, returns={"depot": pl.String})
         >>> positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
         >>> list(positions.select("operator", "vehicle", "speed").lookup(depot).schema)
         ['event_time', 'operator', 'vehicle', 'speed', 'depot']
@@ -305,7 +305,7 @@ class KeyedStream:
     >>> from tidewheel.testing import Script
     >>> rows = Script().add(at="12:00:01", key="a", v=3).add(at="12:00:02", key="a", v=3)
     >>> rows = rows.add(at="12:00:03", key="b", v=5).end()
-    >>> ten = tw.windows.fixed("10 s")
+    >>> ten = tw.windows.tumbling("10 s")
     >>> counted = rows.run(lambda events: events.key_by("key").window(ten).aggregate(n=tw.agg.count()))
     >>> [(pane["key"], pane["n"]) for pane in counted]
     [('a', 2), ('b', 1)]

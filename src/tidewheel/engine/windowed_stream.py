@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WindowedStream", "unretracted"]
 
+_BEAM_MODES: Mapping[str, Any] = {"discarding": "delta", "accumulating": "value"}
+
 
 @dataclass(frozen=True)
 class WindowedStream:
@@ -32,7 +35,8 @@ class WindowedStream:
     >>> from tidewheel.testing import Script
     >>> def counted(events):
     ...     each = tw.triggers.after_watermark(early=tw.triggers.each_batch())
-    ...     return events.window(tw.windows.fixed("10 s")).trigger(each).accumulate("delta").aggregate(n=tw.agg.count())
+    ...     ten_seconds = events.window(tw.windows.tumbling("10 s"))
+    ...     return ten_seconds.trigger(each).accumulate("delta").aggregate(n=tw.agg.count())
     >>> rows = Script().add(at="12:00:01", v=1).add(at="12:00:02", v=1).batch().add(at="12:00:03", v=1).end()
     >>> [(pane["timing"], pane["n"]) for pane in rows.run(counted)]
     [('EARLY', 2), ('ON_TIME', 1)]
@@ -54,10 +58,11 @@ class WindowedStream:
         early results. A trigger that would lose rows is refused unless `allow_loss`."""
         return replace(self, when=trigger, early_windows=early_windows, allow_loss=allow_loss)
 
-    def accumulate(self, mode: Mode) -> WindowedStream:
+    def accumulate(self, mode: Mode | Literal["discarding", "accumulating"]) -> WindowedStream:
         """How results of one window relate: each is what came since the last (`delta`), or everything (`value`), or
-        everything, after the last one was taken back (`retracting`)."""
-        return replace(self, mode=mode)
+        everything, after the last one was retracted (`retracting`). Beam's words for the first two are `discarding`
+        and `accumulating`; they are understood."""
+        return replace(self, mode=_BEAM_MODES.get(mode, mode))
 
     def aggregate(self, **aggregates: Aggregate) -> Result:
         """What is computed: a column for each.
@@ -69,10 +74,10 @@ class WindowedStream:
         >>> result = (
         ...     tw.stream(log, "input.vehicle-position", type=VehiclePosition)
         ...     .key_by("route")
-        ...     .window(tw.windows.fixed("1 min"), lateness="10 s")
+        ...     .window(tw.windows.tumbling("1 min"), lateness="10 s")
         ...     .trigger(tw.triggers.after_watermark(early=tw.triggers.every("5 s"), late=tw.triggers.each_batch()))
         ...     .accumulate("retracting")
-        ...     .aggregate(vehicles=tw.agg.distinct("vehicle"), fastest=tw.agg.max("speed"))
+        ...     .aggregate(vehicles=tw.agg.count_distinct("vehicle"), fastest=tw.agg.max("speed"))
         ... )
         >>> list(result.schema)[:5]
         ['route', 'window_start', 'window_end', 'vehicles', 'fastest']

@@ -13,21 +13,21 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import Aggregate, Column, whole_number
 from tidewheel.model.custom_aggregate import Custom
-from tidewheel.model.kept import Collect, Distinct, Percentile, share_of
+from tidewheel.model.kept import Collect, CountDistinct, Percentile, share_of
 from tidewheel.model.moments import Count, Mean, Stddev, Sum, Variance
 from tidewheel.model.ranked import ArgMax, ArgMin, First, Last, Max, Min, TopK
-from tidewheel.model.sketches import ApproxDistinct, ApproxPercentile, MostFrequent
+from tidewheel.model.sketches import ApproxCountDistinct, ApproxPercentile, MostFrequent
 
 __all__ = [
     "Aggregate",
-    "approx_distinct",
+    "approx_count_distinct",
     "approx_percentile",
     "arg_max",
     "arg_min",
     "collect",
     "count",
     "custom",
-    "distinct",
+    "count_distinct",
     "first",
     "last",
     "max",
@@ -151,22 +151,24 @@ def collect(column: str | pl.Expr) -> Collect:
     return Collect(Column(column, what="collect"))
 
 
-def distinct(column: str | pl.Expr) -> Distinct:
+def count_distinct(column: str | pl.Expr) -> CountDistinct:
     """How many different values, exactly: all of them are kept.
 
-    >>> distinct("line").of([{"line": line} for line in ("9", None, "550", "9")])
+    >>> count_distinct("line").of([{"line": line} for line in ("9", None, "550", "9")])
     2
     """
-    return Distinct(Column(column, what="distinct"))
+    return CountDistinct(Column(column, what="count_distinct"))
 
 
-def approx_distinct(column: str | pl.Expr, *, lg_k: int = 12) -> ApproxDistinct:
+def approx_count_distinct(column: str | pl.Expr, *, lg_k: int = 12) -> ApproxCountDistinct:
     """About how many different values (HyperLogLog with 2 ** lg_k registers of one byte; error 1.04 / 2 ** (lg_k / 2)).
 
-    >>> approx_distinct("user").of([{"user": name} for name in "abcab"])
+    >>> approx_count_distinct("user").of([{"user": name} for name in "abcab"])
     3
     """
-    return ApproxDistinct(Column(column, what="approx_distinct"), whole_number("approx_distinct: lg_k", lg_k, 4, 21))
+    return ApproxCountDistinct(
+        Column(column, what="approx_count_distinct"), whole_number("approx_count_distinct: lg_k", lg_k, 4, 21)
+    )
 
 
 def percentile(column: str | pl.Expr, percent: float) -> Percentile:

@@ -13,7 +13,7 @@ import polars as pl
 from tidewheel.model.aggregate import Aggregate, Column, Row
 from tidewheel.model.ranked import order_of
 
-__all__ = ["Collect", "Distinct", "Percentile", "share_of"]
+__all__ = ["Collect", "CountDistinct", "Percentile", "share_of"]
 
 
 def share_of(percent: float) -> Fraction:
@@ -51,10 +51,10 @@ class Collect(Aggregate):
 
 
 @dataclass(frozen=True, repr=False)
-class Distinct(Collect):
+class CountDistinct(Collect):
     """How many different values, exactly."""
 
-    function: ClassVar[str] = "distinct"
+    function: ClassVar[str] = "count_distinct"
 
     def partial(self, prefix: str) -> list[pl.Expr]:
         """One part, the different values."""

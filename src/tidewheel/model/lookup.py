@@ -29,11 +29,11 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 @dataclass(frozen=True)
 class Lookup:
-    """Something to be looked up: `keys` are the columns that are asked for, `gives` those of the answer.
+    """Something to be looked up: `keys` are the columns that are asked for, `returns` those of the answer.
 
     Columns are text, numbers or booleans. What became of each question is in the topic `lookups.<name>`.
 
-    >>> weather = Lookup("weather", keys={"place": pl.String, "day": pl.String}, gives={"degrees": pl.Float64})
+    >>> weather = Lookup("weather", keys={"place": pl.String, "day": pl.String}, returns={"degrees": pl.Float64})
     >>> weather.topic
     'lookups.weather'
     >>> weather.key_text(("Helsinki", "2026-01-01"))
@@ -46,14 +46,14 @@ class Lookup:
 
     name: str
     keys: Mapping[str, DataType] = field(kw_only=True)
-    gives: Mapping[str, DataType] = field(kw_only=True)
+    returns: Mapping[str, DataType] = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise DefinitionError(
                 f"a lookup's name is 1 to 200 letters, digits, dots, hyphens and underscores, got {self.name!r}"
             )
-        for what in ("keys", "gives"):
+        for what in ("keys", "returns"):
             columns = {name: kind() if isinstance(kind, type) else kind for name, kind in getattr(self, what).items()}
             if not columns:
                 raise DefinitionError(f"lookup {self.name}: {what} must name at least one column")
@@ -66,7 +66,7 @@ class Lookup:
                 if name == "event_time" or name.startswith("_"):
                     raise DefinitionError(f"lookup {self.name}: a column cannot be called {name!r}; rename it")
             object.__setattr__(self, what, columns)
-        shared = [name for name in self.gives if name in self.keys]
+        shared = [name for name in self.returns if name in self.keys]
         if shared:
             raise DefinitionError(f"lookup {self.name}: {shared[0]!r} is a column of the key and of the answer")
 
@@ -81,8 +81,8 @@ class Lookup:
 
     def answer_text(self, answer: Mapping[str, Any]) -> str:
         """An answer as text; `MalformedError` if it is none."""
-        self._check("answer", self.gives, answer)
-        return json.dumps({name: answer[name] for name in self.gives}, ensure_ascii=False, separators=(",", ":"))
+        self._check("answer", self.returns, answer)
+        return json.dumps({name: answer[name] for name in self.returns}, ensure_ascii=False, separators=(",", ":"))
 
     def read_key(self, text: str) -> Key:
         """The key that `key_text` wrote; `MalformedError` if it is none."""
@@ -99,8 +99,8 @@ class Lookup:
         values = _json(text, "answer")
         if not isinstance(values, dict):
             raise MalformedError(f"lookup {self.name}: an answer is an object, got {str(text)[:100]!r}")
-        self._check("answer", self.gives, values)
-        return {name: values[name] for name in self.gives}
+        self._check("answer", self.returns, values)
+        return {name: values[name] for name in self.returns}
 
     def _check(self, what: str, columns: Mapping[str, DataType], values: Mapping[str, Any]) -> None:
         for name, kind in columns.items():

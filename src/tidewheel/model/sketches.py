@@ -21,7 +21,7 @@ from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import Aggregate, Column, Row, carried_type
 from tidewheel.model.kept import share_of
 
-__all__ = ["ApproxDistinct", "ApproxPercentile", "MostFrequent", "Sketch"]
+__all__ = ["ApproxCountDistinct", "ApproxPercentile", "MostFrequent", "Sketch"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,11 +110,11 @@ def _restored(plain: pl.Series, kind: pl.DataType) -> pl.Series:
 
 
 @dataclass(frozen=True, repr=False)
-class ApproxDistinct(Sketch):
+class ApproxCountDistinct(Sketch):
     """About how many different values (HyperLogLog)."""
 
-    function: ClassVar[str] = "approx_distinct"
-    exact: ClassVar[str | None] = "distinct"
+    function: ClassVar[str] = "approx_count_distinct"
+    exact: ClassVar[str | None] = "count_distinct"
 
     lg_k: int = 12
 

@@ -61,7 +61,7 @@ class Windowing:
 
     def __post_init__(self) -> None:
         if not isinstance(self.windows, Windows):
-            raise DefinitionError(f'window: expected windows like windows.fixed("10 s"), got {self.windows!r}')
+            raise DefinitionError(f'window: expected windows like windows.tumbling("10 s"), got {self.windows!r}')
         if not isinstance(self.trigger, Trigger):
             raise DefinitionError(f"trigger: expected a trigger like triggers.default(), got {self.trigger!r}")
         if not isinstance(self.lateness, (int, str, timedelta)) or isinstance(self.lateness, bool):
@@ -109,7 +109,7 @@ class Windowing:
             if self.windows.merging and not aggregate.mergeable:
                 raise DefinitionError(
                     f"aggregate {name}: the results of {aggregate!r} cannot be merged, but {self.windows!r} merges "
-                    "windows. Use another aggregate, or windows that do not merge, like windows.fixed."
+                    "windows. Use another aggregate, or windows that do not merge, like windows.tumbling."
                 )
 
     def _check_count(self) -> None:

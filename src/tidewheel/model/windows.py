@@ -25,7 +25,7 @@ __all__ = [
     "calendar",
     "count",
     "custom",
-    "fixed",
+    "tumbling",
     "global_",
     "session",
     "sliding",
@@ -103,8 +103,8 @@ class Sliding(Windows):
     def staggered(self) -> Sliding:
         """The same windows, shifted for each key by its hash, so that not all keys have results at the same time.
 
-        >>> fixed("10 s").staggered()
-        fixed('10 s').staggered()
+        >>> tumbling("10 s").staggered()
+        tumbling('10 s').staggered()
         """
         return replace(self, stagger=True)
 
@@ -112,7 +112,7 @@ class Sliding(Windows):
         every = "" if self.every == self.size else f", every={typed_back(self.every)}"
         offset = f", offset={typed_back(self.offset)}" if self.offset else ""
         gaps = ", allow_gaps=True" if self.every > self.size else ""
-        name = "sliding" if every else "fixed"
+        name = "sliding" if every else "tumbling"
         return f"{name}({typed_back(self.size)}{every}{offset}{gaps}){'.staggered()' if self.stagger else ''}"
 
 
@@ -262,11 +262,11 @@ class Custom(Windows):
         return f"custom({self.name or getattr(self.assigner, '__qualname__', repr(self.assigner))})"
 
 
-def fixed(size: Length, *, offset: Length = "0 s") -> Sliding:
+def tumbling(size: Length, *, offset: Length = "0 s") -> Sliding:
     """Windows side by side.
 
-    >>> fixed("10 s", offset="1 s")
-    fixed('10 s', offset='1 s')
+    >>> tumbling("10 s", offset="1 s")
+    tumbling('10 s', offset='1 s')
     """
     length = duration(size, what="window size")
     return Sliding(length, length, duration(offset, what="window offset"))
@@ -284,7 +284,7 @@ def sliding(size: Length, every: Length, *, offset: Length = "0 s", allow_gaps: 
     if period > length > 0 and not allow_gaps:
         raise DefinitionError(
             f"sliding window every {format_duration(period)} is longer than its size {format_duration(length)}, "
-            f"so events between windows would be lost. Use every <= size, or windows.fixed({typed_back(period)}), "
+            f"so events between windows would be lost. Use every <= size, or windows.tumbling({typed_back(period)}), "
             "or pass allow_gaps=True."
         )
     return Sliding(length, period, duration(offset, what="window offset"))

@@ -36,7 +36,7 @@ def check_name(name: Any) -> str:
 def check_column(column: Any, stage: str) -> str | None:
     """A column's name, or none."""
     if column is not None and (not isinstance(column, str) or not column):
-        raise DefinitionError(f"stage {stage!r}: other_key must be the name of a column, got {column!r}")
+        raise DefinitionError(f"stage {stage!r}: differs_in must be the name of a column, got {column!r}")
     return column
 
 

@@ -113,8 +113,8 @@ class _Compiler:
             stages=self.pattern.stages,
         )
 
-    def _test(self, condition: Condition | None, other_key: str | None = None) -> int:
-        return self.tests.setdefault(Test(condition, other_key), len(self.tests))
+    def _test(self, condition: Condition | None, differs_in: str | None = None) -> int:
+        return self.tests.setdefault(Test(condition, differs_in), len(self.tests))
 
     def _sequence(self, parts: tuple[Part, ...], loose: list[_Loose], head: Contiguity) -> list[_Loose]:
         """head: the contiguity of the first part."""
@@ -151,7 +151,7 @@ class _Compiler:
 
     def _stage(self, part: Stage, loose: list[_Loose], contiguity: Contiguity, nots: _Loose) -> list[_Loose]:
         quantifier = part.quantifier
-        test = self._test(part.condition, part.other_key)
+        test = self._test(part.condition, part.differs_in)
         every = part.within or quantifier.within or self.pattern.gap
         # A loop's own limit is for its neighbours; before the first it counts only if the stage must come.
         first_gap = part.within or self.pattern.gap if quantifier.optional else every

@@ -53,7 +53,7 @@ class Conditions:
         self._references = resolve(
             [test.condition.expression for test in program.tests if test.condition], program.stages, what="pattern"
         )
-        others = dict.fromkeys(test.other_key for test in program.tests if test.other_key is not None)
+        others = dict.fromkeys(test.differs_in for test in program.tests if test.differs_in is not None)
         self.memory = Memory(program, self._references.values(), others)
         self._types = {name: reference_type(one, self._schema) for name, one in self._references.items()}
         self.masks: list[int] = []
@@ -101,8 +101,8 @@ class Conditions:
         taken = [part for part in parts if references_in(part)]
         mask = self._bit(functools.reduce(operator.and_, alone)) if alone else ALWAYS
         functions = [self._function(functools.reduce(operator.and_, taken))] if taken else []
-        if test.other_key is not None:
-            functions.append(self._another(test.other_key))
+        if test.differs_in is not None:
+            functions.append(self._another(test.differs_in))
         if len(functions) < 2:
             return mask, functions[0] if functions else None
         first, second = functions
@@ -158,8 +158,8 @@ class Conditions:
 
         return function
 
-    def _another(self, other_key: str) -> Function:
-        slot, values = self.memory.slot_of(other_key), self.memory.columns[other_key]
+    def _another(self, differs_in: str) -> Function:
+        slot, values = self.memory.slot_of(differs_in), self.memory.columns[differs_in]
 
         def function(event: int, taken: Taken) -> Any:
             return values[event] is not None and values[event] not in taken[slot]

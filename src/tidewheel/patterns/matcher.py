@@ -125,7 +125,7 @@ class Matcher:
         machine = Machine(self._program, schema)  # type: ignore[attr-defined]
         asked = [condition.expression for condition in conditions_of(self.pattern.parts)]
         references = resolve([*asked, *self.measures.values()], self.pattern.stages, what="pattern")
-        others = [stage.other_key for stage in stages_of(self.pattern.parts)]
+        others = [stage.differs_in for stage in stages_of(self.pattern.parts)]
         looked_back_at = [reference.column for reference in references.values()] + others
         stored = {column: schema[column] for column in looked_back_at if column is not None}
         return Matching(

@@ -95,9 +95,9 @@ class Memory:
         """How the value of each reference is read."""
         return {slot.name: _reader(number, slot.function) for number, slot in enumerate(self.slots)}
 
-    def slot_of(self, other_key: str) -> int:
+    def slot_of(self, differs_in: str) -> int:
         """The slot with the values of a column in all events taken."""
-        return self.slots.index(Reference("seen", None, other_key))
+        return self.slots.index(Reference("seen", None, differs_in))
 
 
 def _reader(slot: int, function: str) -> Callable[[Taken], Any]:

@@ -24,13 +24,13 @@ Given: TypeAlias = "str | pl.Expr | None"
 Time = Duration | str | timedelta
 
 
-def pattern(begin: str | Pattern, condition: Given = None, *, other_key: str | None = None) -> Pattern:
+def pattern(begin: str | Pattern, condition: Given = None, *, differs_in: str | None = None) -> Pattern:
     """Begin a pattern with a stage, or with a group: a pattern that is then quantified as a whole.
 
     >>> pattern("fast", pl.col("speed") >= 10).next("standing", pl.col("speed") < 1).within("10 s")
     pattern('fast', pl.col('speed') >= 10).next('standing', pl.col('speed') < 1).within('10 s')
     """
-    return Pattern(())._then("followed_by", begin, condition, other_key=other_key, within=None)
+    return Pattern(())._then("followed_by", begin, condition, differs_in=differs_in, within=None)
 
 
 def any_of(*alternatives: Pattern) -> Pattern:
@@ -89,28 +89,43 @@ class Pattern:
     # Stages -------------------------------------------------------------------------------------------------
 
     def next(
-        self, stage: str | Pattern, condition: Given = None, *, within: Time | None = None, other_key: str | None = None
+        self,
+        stage: str | Pattern,
+        condition: Given = None,
+        *,
+        within: Time | None = None,
+        differs_in: str | None = None,
     ) -> Pattern:
         """The very next event of the key. within: how long after the event before (strictly less).
 
-        other_key: a column in which the event differs from all that the match has taken.
+        differs_in: a column in which the event differs from all that the match has taken.
 
         >>> pattern("a", "is_a").next("b", "is_b", within="3 s")
         pattern('a', 'is_a').next('b', 'is_b', within='3 s')
         """
-        return self._then("next", stage, condition, within=within, other_key=other_key)
+        return self._then("next", stage, condition, within=within, differs_in=differs_in)
 
     def followed_by(
-        self, stage: str | Pattern, condition: Given = None, *, within: Time | None = None, other_key: str | None = None
+        self,
+        stage: str | Pattern,
+        condition: Given = None,
+        *,
+        within: Time | None = None,
+        differs_in: str | None = None,
     ) -> Pattern:
         """The first later event that satisfies the condition; those in between are passed over."""
-        return self._then("followed_by", stage, condition, within=within, other_key=other_key)
+        return self._then("followed_by", stage, condition, within=within, differs_in=differs_in)
 
     def followed_by_any(
-        self, stage: str | Pattern, condition: Given = None, *, within: Time | None = None, other_key: str | None = None
+        self,
+        stage: str | Pattern,
+        condition: Given = None,
+        *,
+        within: Time | None = None,
+        differs_in: str | None = None,
     ) -> Pattern:
         """Any later event that satisfies the condition: each gives a match of its own."""
-        return self._then("followed_by_any", stage, condition, within=within, other_key=other_key)
+        return self._then("followed_by_any", stage, condition, within=within, differs_in=differs_in)
 
     def not_next(self, stage: str, condition: Given = None) -> Pattern:
         """The next event of the key must not be such a one. At the end of a pattern, that next event decides.
@@ -235,8 +250,8 @@ class Pattern:
             conditions = (stage.condition, stage.quantifier.until)
             for expression in (condition.expression for condition in conditions if condition is not None):
                 found.update(dict.fromkeys(self._columns_in(expression)))
-            if stage.other_key is not None:
-                found[stage.other_key] = None
+            if stage.differs_in is not None:
+                found[stage.differs_in] = None
         until = (condition.expression for condition in conditions_of(self.parts))  # of groups, too
         for expression in (*until, *(measures or {}).values()):
             found.update(dict.fromkeys(self._columns_in(expression)))
@@ -255,11 +270,11 @@ class Pattern:
         return [column for column in columns if column is not None]
 
     def _then(
-        self, contiguity: Contiguity, given: Any, condition: Given, *, within: Time | None, other_key: str | None
+        self, contiguity: Contiguity, given: Any, condition: Given, *, within: Time | None, differs_in: str | None
     ) -> Pattern:
         where = contiguity if self.parts else "pattern"
         if isinstance(given, Pattern):
-            if condition is not None or other_key is not None or within is not None:
+            if condition is not None or differs_in is not None or within is not None:
                 raise DefinitionError(f"{where}: a group has its conditions inside; pass it alone")
             checks.check_group(where, given.window, given.gap, given.policy)
             return self._add(Group("sequence", (given.parts,), contiguity))
@@ -268,7 +283,7 @@ class Pattern:
             _condition(condition, f"stage {given!r}"),
             contiguity,
             within=None if within is None else _time(within, f"stage {given!r}: within"),
-            other_key=checks.check_column(other_key, given),
+            differs_in=checks.check_column(differs_in, given),
         )
         return self._add(stage)
 

@@ -26,7 +26,7 @@ MOST_LETTERS = 200_000
 MOST_PARTS = 200
 MOST_DEPTH = 10
 _WHOLE = {"version", "parts", "within", "gap", "after_match", "stage", "missing", "select", "reuse", "measures"}
-_PART = {"call", "within", "other_key", "least", "most", "apart", "inner", "until", "greedy", "optional"}
+_PART = {"call", "within", "differs_in", "least", "most", "apart", "inner", "until", "greedy", "optional"}
 _CALLS = ("pattern", "next", "followed_by", "followed_by_any", "not_next", "not_followed_by")
 _INNER = {"next": "consecutive", "followed_by_any": "combinations"}
 
@@ -103,7 +103,7 @@ def _part(part: Part, *, first: bool) -> dict[str, Any]:
     what = f"stage {part.name!r}"
     fields = {"call": call, "stage": part.name}
     fields |= {} if part.condition is None else {"if": expression_to_json(part.condition.expression, what=what)}
-    fields |= _given(within=part.within, other_key=part.other_key)
+    fields |= _given(within=part.within, differs_in=part.differs_in)
     return fields | _often(part.quantifier, what)
 
 
@@ -168,7 +168,7 @@ def _sequence(parts: Any, budget: _Budget, depth: int) -> Pattern:
         if not isinstance(fields, dict):
             raise DefinitionError("a part of a pattern is an object")
         if "of" in fields:
-            _check_names(fields, _PART - {"within", "other_key"} | {"of"}, "group")
+            _check_names(fields, _PART - {"within", "differs_in"} | {"of"}, "group")
             built = _quantified(_group(built, fields, budget, depth), fields)
         else:
             _check_names(fields, _PART | {"stage", "if"}, "stage")
@@ -198,7 +198,7 @@ def _stage(before: Pattern | None, fields: Mapping[str, Any]) -> Pattern:
         raise DefinitionError(f"a stage has a name, got {name!r}")
     condition = expression_from_json(fields["if"], what=f"stage {name!r}") if "if" in fields else None
     options: dict[str, Any] = {"within": _time(fields["within"])} if "within" in fields else {}
-    options |= {"other_key": fields["other_key"]} if "other_key" in fields else {}
+    options |= {"differs_in": fields["differs_in"]} if "differs_in" in fields else {}
     return call(name, condition, **options)
 
 

@@ -26,7 +26,7 @@ class Test:
     """What is asked of an event: a condition, and that it has another key than all events taken."""
 
     condition: Condition | None
-    other_key: str | None = None
+    differs_in: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

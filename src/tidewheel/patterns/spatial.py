@@ -147,7 +147,7 @@ def distance_to(target: str | Place, *, lat: str = "lat", lon: str = "lon") -> p
     """Metres from the event to the last event that a stage has taken, or to a fixed place.
 
     >>> from tidewheel.patterns.pattern import pattern
-    >>> bunching = pattern("ahead").followed_by("behind", distance_to("ahead") < 200, other_key="vehicle")
+    >>> bunching = pattern("ahead").followed_by("behind", distance_to("ahead") < 200, differs_in="vehicle")
     >>> bunching.columns()
     ('lat', 'lon', 'vehicle')
     """

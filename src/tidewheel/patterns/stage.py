@@ -61,7 +61,7 @@ ONCE = Quantifier()
 class Stage:
     """Takes events that satisfy a condition (None: any event). forbids: such an event must not come.
 
-    within: how long after the event before it. other_key: a column in which it differs from all events taken.
+    within: how long after the event before it. differs_in: a column in which it differs from all events taken.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Stage:
     quantifier: Quantifier = ONCE
     forbids: bool = False
     within: Duration | None = None
-    other_key: str | None = None
+    differs_in: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

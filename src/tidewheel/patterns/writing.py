@@ -52,8 +52,8 @@ def _stage(stage: Stage) -> list[str]:
         given.append(_condition(stage.condition))
     if stage.within is not None:
         given.append(f"within={typed_back(stage.within)}")
-    if stage.other_key is not None:
-        given.append(f"other_key={stage.other_key!r}")
+    if stage.differs_in is not None:
+        given.append(f"differs_in={stage.differs_in!r}")
     return given
 
 

@@ -4,7 +4,7 @@ A script runs on the reference interpreter, which is quick and obviously right, 
 
 >>> from tidewheel import agg, windows
 >>> def totals(events):
-...     return events.key_by("key").window(windows.fixed("10 s")).aggregate(total=agg.sum("value"))
+...     return events.key_by("key").window(windows.tumbling("10 s")).aggregate(total=agg.sum("value"))
 >>> script = Script().add(at="12:00:01", key="a", value=5).watermark("12:00:11").add(at="12:00:02", key="a", value=7)
 >>> script.run(totals) == [pane("a", "12:00:00", "12:00:10", total=5, timing="ON_TIME")]
 True

@@ -51,7 +51,8 @@ class Script:
     >>> len(script.bundles)
     3
     >>> when = triggers.after_watermark(early=triggers.each_batch())
-    >>> found = script.run(lambda events: events.window(windows.fixed("10 s")).trigger(when).aggregate(n=agg.count()))
+    >>> ten = windows.tumbling("10 s")
+    >>> found = script.run(lambda events: events.window(ten).trigger(when).aggregate(n=agg.count()))
     >>> [(pane["timing"], pane["n"]) for pane in found], found.late[0]["late_by"]
     ([('EARLY', 1), ('ON_TIME', 2)], 7000000)
     """

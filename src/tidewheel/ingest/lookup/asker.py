@@ -87,7 +87,7 @@ class Asker:
     ...     async def ask(self, key):
     ...         return {"depot": "north"}
     >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
-    >>> depot = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, gives={"depot": pl.String})
+    >>> depot = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, returns={"depot": pl.String})
     >>> asker = Asker(log, depot, Depots(), topics="input.vehicle-position", type=VehiclePosition)
     >>> asker.run(until_idle=True)
     Report(events=0, settled=0, answered=0, unknown=0, failed={}, attempts=0, open=0, lost=0, damaged=0)

@@ -14,7 +14,7 @@ __all__ = ["DAY_BEGINS", "FINAL_STOP", "minute_of"]
 FINAL_STOP: Final = Lookup(
     "final-stop",
     keys={"route": pl.String, "direction": pl.Int32, "operating_day": pl.String, "start": pl.String},
-    gives={"final_stop": pl.String, "final_lat": pl.Float64, "final_lon": pl.Float64},
+    returns={"final_stop": pl.String, "final_lat": pl.Float64, "final_lon": pl.Float64},
 )
 """Where a journey ends. Timetables know a journey by its route, direction, operating day and departure."""
 

@@ -45,7 +45,7 @@ def journeys(
         distance=_span("odometer", pl.col("high") - pl.col("low")),
         events=agg.count(),
         highest_speed=agg.max("speed"),
-        stops_served=agg.distinct("served"),
+        stops_served=agg.count_distinct("served"),
     )
 
 

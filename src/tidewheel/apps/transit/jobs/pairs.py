@@ -36,7 +36,7 @@ def pairs(positions: Stream, *, every: str) -> Stream:
         .skip(without_route=~known)
         .select(*_ROUTE, *VEHICLE, place=pl.struct("lat", "lon"))
         .key_by(*_ROUTE, *VEHICLE)
-        .window(windows.fixed(every))
+        .window(windows.tumbling(every))
         .aggregate(place=agg.last("place"))
         .select(*_ROUTE, *VEHICLE, lat=pl.col("place").struct.field("lat"), lon=pl.col("place").struct.field("lon"))
     )
