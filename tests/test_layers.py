@@ -13,7 +13,7 @@ import tidewheel
 
 SOURCE = Path(tidewheel.__file__).parent
 LAYERS = ["model", "patterns", "transport", "engine", "testing", "ingest", "serve", "apps", "cli", "bench"]
-COMMON = {"errors", "threads", "__init__"}  # below every layer
+COMMON = {"errors", "lazy_pandas", "threads", "__init__"}  # below every layer
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if not path.name.endswith("_pb2.py")]
 
 

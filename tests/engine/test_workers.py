@@ -54,3 +54,19 @@ def test_workers_settle_with_their_memory_kept(spark):
             yield batch.set_column(0, "id", [len(kept)])
 
     assert [row.id for row in spark.range(1).mapInArrow(told, "id BIGINT").collect()] == [1]
+
+
+def test_workers_do_not_import_pandas_by_themselves(spark):
+    def told(batches):
+        import sys
+
+        before = "pandas" in sys.modules  # a task of somebody else may have asked for it in this worker
+        import pyarrow as pa
+
+        import tidewheel.engine.workers  # noqa: F401  (what every task of a query of ours imports)
+
+        for batch in batches:
+            pa.array([1])
+            yield batch.set_column(0, "id", [int("pandas" in sys.modules and not before)])
+
+    assert [row.id for row in spark.range(1).mapInArrow(told, "id BIGINT").collect()] == [0]

@@ -239,7 +239,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For programs: JSON obj
 
 def opened_log(address: str, **options: Any) -> Log:
     """The log for a command that writes; made if it is missing."""
+    from tidewheel.lazy_pandas import defer_pandas
     from tidewheel.transport.log import open_log
+
+    defer_pandas()
 
     return open_log(address, **options)
 

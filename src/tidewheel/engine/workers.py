@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from tidewheel.lazy_pandas import defer_pandas
 from tidewheel.transport import event_pb2
 from tidewheel.transport.dynamic import MADE
 from tidewheel.transport.log import Log, open_log
@@ -102,6 +103,7 @@ def _program() -> str:
 
 if "pyspark" in _program():
     _hang_up_quietly()
+    defer_pandas()
 
 
 def _file(address: str) -> tuple[int, int]:
