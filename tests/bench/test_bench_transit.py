@@ -138,7 +138,6 @@ def test_results_that_are_written_again_and_events_that_no_job_saw_are_found(spa
         assert unseen.missing > again.missing
 
 
-@pytest.mark.timeout(600)
 def test_all_ten_jobs_in_real_time_do_every_event_once(tmp_path):
     with Soak(tmp_path, lambda text: None, period=1.0) as chain:
         found = chain.stretch(8, rate=300)  # a few of them arrivals, which one job lives on

@@ -30,7 +30,7 @@ ARGUMENTS = [
     "--force-color-profile=srgb",
 ]
 SHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds; drawn in software on a busy machine a frame may take one."""
 
 expect.set_options(timeout=PATIENCE * 1_000)

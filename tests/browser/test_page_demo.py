@@ -74,7 +74,7 @@ def test_the_demo_is_on_the_map_and_an_injected_emergency_stop_in_the_list(tmp_p
         with open_log(path) as log:
             hard_stop(log)
             entry = shown.page.locator("[data-test=alerts] li", has_text="vehicle 9999")
-            expect(entry).to_have_count(1, timeout=60_000)
+            expect(entry).to_have_count(1, timeout=240_000)
             seen = now()
             appended = result_of(log, 9_999)
         took = (seen - appended) / SECOND

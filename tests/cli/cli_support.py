@@ -20,7 +20,7 @@ from tidewheel.transport import codec
 from tidewheel.transport.log import Log
 
 COMMAND = [sys.executable, "-m", "tidewheel.cli"]
-PATIENCE = 240
+PATIENCE = 900
 
 
 def environment(**more: str) -> dict[str, str]:

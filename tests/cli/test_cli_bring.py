@@ -185,7 +185,7 @@ def test_ingest_takes_what_is_posted(tmp_path):
             request = urllib.request.Request(
                 f"http://127.0.0.1:{port}/v1/messages", line, {"Content-Type": "application/x-ndjson"}
             )
-            with suppress(urllib.error.URLError), urllib.request.urlopen(request, timeout=10) as answer:
+            with suppress(urllib.error.URLError), urllib.request.urlopen(request, timeout=120) as answer:
                 return bool(answer.status == 200)
             return False
 

@@ -62,7 +62,6 @@ def expected(orders: pl.DataFrame) -> dict[tuple[object, ...], tuple[int, int, i
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_every_backup_of_a_job_that_is_killed_goes_on_to_the_right_results(log, tmp_path):
     chance = np.random.default_rng(11)
     blocks: list[pl.DataFrame] = []

@@ -134,7 +134,6 @@ def test_a_batch_that_was_planned_too_large_is_read_in_pieces(spark, log, monkey
     assert len(found[0]) == 2  # every bucket is told the time, once
 
 
-@pytest.mark.timeout(600)
 def test_large_records_run_through_in_batches_of_bounded_size(spark, log, tmp_path):
     fill(log, 12, MB, noise=True)
     rows = stream(log, INPUT, type=VehiclePosition).with_columns(pl.col("journey").str.len_bytes().alias("length"))
@@ -163,7 +162,6 @@ print(run.progress().batches, run.progress().events)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("planned", ["limited", "too large"])
 def test_sixty_records_of_twenty_megabytes_run_through_in_bounded_memory(log, tmp_path, planned):
     fill(log, 60, 20 * MB)

@@ -37,7 +37,7 @@ def test_a_disk_that_becomes_full_under_a_running_job_is_what_broke_it(spark, lo
         other = fill(disk)
         put(log, (2.0, "fi", 1))
         with pytest.raises(JobError, match="job rows: a disk is full, that of the checkpoint"):
-            run.wait(timeout=300)
+            run.wait(timeout=900)
         other.unlink()
         again = tw.run(rows, log=log, checkpoint=disk / "state", spark=spark, available_now=True)
         again.wait()

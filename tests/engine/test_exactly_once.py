@@ -45,7 +45,6 @@ def unfinished(checkpoint: Path) -> set[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_every_result_is_there_once_although_the_driver_is_killed(log, tmp_path):
     for first in range(0, EVENTS, BLOCK):
         log.append(INPUT, positions(range(first, first + BLOCK)))

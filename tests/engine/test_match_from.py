@@ -166,7 +166,6 @@ def test_malformed_definitions_are_dead_letters_and_the_job_goes_on(spark, log, 
     assert len(dead(log, "dead.found")) == 6
 
 
-@pytest.mark.timeout(900)
 def test_patterns_change_while_a_job_runs(spark, log, book, tmp_path):
     put(log, (0, "fi", 5))
     run = start(log, tmp_path, spark, available_now=False)

@@ -115,7 +115,6 @@ def rows(frame: pl.DataFrame) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_matches_of_changing_patterns_come_once_whatever_is_killed(log, tmp_path):
     fill(log)
     expected = undisturbed(log)

@@ -46,7 +46,6 @@ def put_back(folder, batches):
                 path.unlink()
 
 
-@pytest.mark.timeout(600)
 def test_a_copy_from_two_batches_ago_is_refused_with_new_events_and_without(spark, log, tmp_path):
     folder = tmp_path / "checkpoint"
     for number in range(4):
@@ -74,7 +73,6 @@ def test_a_copy_from_two_batches_ago_is_refused_with_new_events_and_without(spar
     assert again.progress().events == 600
 
 
-@pytest.mark.timeout(600)
 def test_a_batch_that_is_the_same_goes_on_in_peace(spark, log, tmp_path):
     """The log's clock makes the same batches of the same history."""
     folder = tmp_path / "checkpoint"
@@ -101,7 +99,6 @@ def test_a_batch_that_is_the_same_goes_on_in_peace(spark, log, tmp_path):
     assert results(log) == 500
 
 
-@pytest.mark.timeout(600)
 def test_a_log_that_has_all_events_but_not_all_results_is_refused(spark, tmp_path):
     """In a copy that was made after the events came and before their results, all positions are right."""
     path, folder = tmp_path / "city.tw", tmp_path / "checkpoint"
@@ -164,7 +161,6 @@ def test_metadata_that_names_no_query_is_a_damaged_checkpoint(log, tmp_path):
             has_written(log, str(tmp_path))
 
 
-@pytest.mark.timeout(600)
 def test_a_query_of_ones_own_is_refused_too(spark, log, tmp_path):
     for number in range(2):
         log.append("a", positions(range(number * 100, number * 100 + 100)))
@@ -251,7 +247,6 @@ def test_digests_of_the_last_hundred_batches_are_kept(tmp_path):
     assert list(json.loads(state)["batches"]) == [str(number) for number in range(150, 250)]
 
 
-@pytest.mark.timeout(600)
 def test_a_new_checkpoint_does_not_write_into_topics_that_hold_results(spark, log, tmp_path):
     put(log, 0)
     started(spark, log, tmp_path / "one").wait()
@@ -274,7 +269,6 @@ def test_a_new_checkpoint_does_not_write_into_topics_that_hold_results(spark, lo
     assert results(log) == 300
 
 
-@pytest.mark.timeout(600)
 def test_of_two_new_checkpoints_that_start_together_one_writes(spark, log, tmp_path):
     log.ensure_topic(INPUT)
     log.ensure_topic(RESULTS)

@@ -77,7 +77,7 @@ def told(log, tmp_path_factory):
         env={**os.environ, **own},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -70,7 +70,7 @@ def test_a_file_is_refused_where_tasks_run_on_other_machines(master, log, tmp_pa
     log.append("input.vehicle-position", positions(range(3)))
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, log.address, master, str(tmp_path / "checkpoint")],
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=900, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for refusal in json.loads(done.stdout.splitlines()[-1]):

@@ -68,7 +68,7 @@ def test_workers_import_the_pyspark_of_a_home_that_was_chosen():
         env={**os.environ, "SPARK_HOME": str(home)},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=900,
         check=False,
     )
     assert done.stdout == f"{[str(home / 'python/lib/pyspark.zip/pyspark/__init__.py')]}\n", done.stderr
@@ -114,7 +114,7 @@ def test_spark_starts_on_the_java_from_pypi_where_there_is_no_other(tmp_path):
         env=without_java(tmp_path / "bin"),
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=900,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -138,7 +138,7 @@ def start(**environment: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=900,
         check=False,
     )
 

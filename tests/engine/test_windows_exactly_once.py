@@ -58,7 +58,6 @@ def replayed(results: pl.DataFrame) -> dict[tuple[object, ...], tuple[int, int, 
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_replayed_results_end_in_exactly_the_right_table(log, tmp_path):
     chance = np.random.default_rng(4)
     times = np.sort(chance.uniform(0, 400, EVENTS)) - chance.exponential(1.5, EVENTS)

@@ -82,7 +82,7 @@ def dead_letters(log: Log, processor: str = "numbers") -> list[DeadLetter]:
     return found
 
 
-def eventually(condition: Callable[[], bool], what: str, timeout: float = 60) -> None:
+def eventually(condition: Callable[[], bool], what: str, timeout: float = 240) -> None:
     """Wait until it is so."""
     deadline = time.monotonic() + timeout
     while not condition():

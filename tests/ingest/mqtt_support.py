@@ -56,7 +56,7 @@ class Mosquitto:
         assert MOSQUITTO is not None
         with self._messages.open("ab") as messages:
             self._process = subprocess.Popen([MOSQUITTO, "-c", str(self._config)], stderr=messages, stdout=messages)
-        eventually(self._listens, "mosquitto listens", timeout=30)
+        eventually(self._listens, "mosquitto listens", timeout=240)
         return self
 
     def stop(self) -> None:

@@ -19,7 +19,7 @@ from tidewheel.transport import codec
 from tidewheel.transport.log import Log, records
 
 CELLS = {"here": 617294884152279039, "there": 617294883858939903, "north": 617294883500326911}
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 
 def put(

@@ -305,7 +305,7 @@ def test_a_layer_that_appears_while_a_client_is_greeted_is_told_too(log, start, 
             assert page.hello["layers"] == []
             assert [layer["name"] for layer in page.next("hello")["layers"]] == ["vehicles"]
     else:
-        with httpx.stream("GET", f"{server.url}/api/live/events", timeout=20) as stream:
+        with httpx.stream("GET", f"{server.url}/api/live/events", timeout=120) as stream:
             hellos = (content for kind, content in islice(_events(stream), 30) if kind == "hello")
             assert next(hellos)["layers"] == []
             assert [layer["name"] for layer in next(hellos)["layers"]] == ["vehicles"]
@@ -440,7 +440,7 @@ def test_the_same_stream_as_server_sent_events(log, start):
     vehicles(log, (7, 24.9, 60.2), (8, 24.9, 60.2), mode=["bus", "tram"])
     server = start()
     query = {"layers": "vehicles", "region": "24,60,25,61", "filter": "mode:bus,metro"}
-    with httpx.stream("GET", f"{server.url}/api/live/events", params=query, timeout=20) as stream:
+    with httpx.stream("GET", f"{server.url}/api/live/events", params=query, timeout=120) as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         events = _events(stream)
         assert next(events)[0] == "hello"
@@ -506,7 +506,7 @@ def test_results_are_counted_that_nobody_can_decode_and_shown_once_somebody_can(
 def test_the_server_ends_at_once_though_clients_look_on(log, start):
     vehicles(log, (7, 24.9, 60.2))
     server = start()
-    with viewer(server) as page, httpx.stream("GET", f"{server.url}/api/live/events", timeout=20) as stream:
+    with viewer(server) as page, httpx.stream("GET", f"{server.url}/api/live/events", timeout=120) as stream:
         events = _events(stream)
         assert next(events)[0] == "hello"
         server.close()

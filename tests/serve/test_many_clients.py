@@ -44,7 +44,7 @@ def test_all_come_to_the_same_view_and_slow_ones_are_given_the_latest_state(log,
         vehicles(log, *((number, 25.0, lats[number]) for number in range(FLEET)), route=routes)
         eventually(lambda: north(server.url) == {"1/0": [25.0, NORTH]}, "the last change has been read")
         crowd.resume()
-        view = httpx.get(f"{server.url}/api/view", timeout=20).json()
+        view = httpx.get(f"{server.url}/api/view", timeout=120).json()
         everything = {item["k"]: item for item in view["layers"]["vehicles"]}
         assert len(everything) == FLEET
         route = {key: item for key, item in everything.items() if item["f"]["route"] == "7"}
@@ -59,5 +59,5 @@ def test_all_come_to_the_same_view_and_slow_ones_are_given_the_latest_state(log,
 
 
 def north(url: str) -> dict[str, list[float]]:
-    view = httpx.get(f"{url}/api/view?region=20,64,30,66", timeout=20).json()["layers"]["vehicles"]
+    view = httpx.get(f"{url}/api/view?region=20,64,30,66", timeout=120).json()["layers"]["vehicles"]
     return {item["k"]: item["p"] for item in view}

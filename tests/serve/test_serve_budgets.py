@@ -123,7 +123,7 @@ def test_the_event_loop_does_not_wait_for_the_reader_of_the_log(log, start):
             for each in waiting:
                 each.start()
             for _ in range(10):
-                assert httpx.get(f"{server.url}/api/health", timeout=20).status_code == 200
+                assert httpx.get(f"{server.url}/api/health", timeout=120).status_code == 200
                 page.send({"type": "ping", "id": 3})
                 assert page.next("pong")["id"] == 3
             assert all(each.is_alive() for each in waiting)
@@ -136,12 +136,12 @@ def test_large_answers_are_sent_bit_by_bit_within_a_budget(log, start):
     """A client that asks for much and does not take it holds up to the budget, and no more."""
     fleet(log, 5_000, route="x" * 500)
     server = start(layers=[LASTING], limits=Limits(answer_bytes=1))
-    whole = httpx.get(f"{server.url}/api/view", timeout=20)
+    whole = httpx.get(f"{server.url}/api/view", timeout=120)
     assert len(whole.json()["layers"]["vehicles"]) == 5_000
     assert int(whole.headers["content-length"]) == len(whole.content) > 2_000_000
     with connected(server.port) as idle:
         idle.sendall(b"GET /api/view HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert idle.recv(100).startswith(b"HTTP/1.1 200 ")
-        refused = httpx.get(f"{server.url}/api/view", timeout=20)
+        refused = httpx.get(f"{server.url}/api/view", timeout=120)
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
-    eventually(lambda: httpx.get(f"{server.url}/api/view", timeout=20).status_code == 200, "there is room again")
+    eventually(lambda: httpx.get(f"{server.url}/api/view", timeout=120).status_code == 200, "there is room again")

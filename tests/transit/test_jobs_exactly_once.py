@@ -48,7 +48,6 @@ def everything(log: Log, job: Job) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_all_jobs_end_with_the_same_tables_whatever_is_killed(tmp_path):
     with open_log(tmp_path / "recorded.tw") as log:
         fill(log, seconds=150, rate=60, seed=7)

@@ -87,7 +87,6 @@ def goes_on_until(run: Run, condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_the_service_hangs_and_is_killed_and_what_is_missing_is_counted_and_nothing_else_is_disturbed(
     spark, log, tmp_path
 ):

@@ -88,7 +88,7 @@ def test_what_others_write_is_seen_through_a_read_only_view(disk: Path, tmp_path
             writer.append("news", records([b"two"]))
             assert values(reader) == [b"one", b"two"]
             writer.append("news", records([b"three"]))
-            assert reader.wait({("news", 0): 2}, timeout=10)
+            assert reader.wait({("news", 0): 2}, timeout=120)
             assert values(reader) == [b"one", b"two", b"three"]
         assert values(reader) == [b"one", b"two", b"three"]
         with open_log(disk / "city.tw") as writer:

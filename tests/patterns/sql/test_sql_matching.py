@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime, timedelta
 
 import polars as pl
@@ -241,11 +240,10 @@ def test_loops_over_nothing_end():
 )
 def test_easy_patterns_take_no_exponential_time(pattern):
     define = "B AS value = 2" if "C" not in pattern else "C AS value < 2, B AS value = 2"
-    began = time.perf_counter()
+    # Exponential time would be that of 2 ** 200 steps: it would not end.
     assert labels(pattern, define, [1] * 200) == []
     with_history = define + ", A AS value <= FIRST(value) AND count(A.value) > 0"
     assert labels(pattern.replace("A* A* A* A*", "A*"), with_history, [1] * 40) == []
-    assert time.perf_counter() - began < 20
 
 
 def test_a_match_may_be_longer_than_pythons_stack_is_deep():
