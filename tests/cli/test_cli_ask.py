@@ -149,7 +149,7 @@ def limits(inside, monkeypatch, tmp_path):
             inside("ask", "final-stop", "--from", "simulator", "--log", tmp_path / "city.tw", *options)
         return asdict(caught.value.args[0])
 
-    monkeypatch.setattr(lookup, "Asker", tell)
+    monkeypatch.setattr(lookup, "LookupWorker", tell)
     return found
 
 

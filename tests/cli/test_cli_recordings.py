@@ -15,7 +15,7 @@ from hfp_messages import hfp, topic
 
 from tidewheel.apps.transit.final_stop import FINAL_STOP
 from tidewheel.apps.transit.transit_pb2 import Door, VehiclePosition
-from tidewheel.ingest.lookup import Asker
+from tidewheel.ingest.lookup import LookupWorker
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.recording import encode_line
 from tidewheel.model.time import format_instant, instant
@@ -62,7 +62,7 @@ def test_a_recording_gives_what_replaying_it_and_running_over_the_log_gives(spar
     told = lines(inside("replay", *files, "--speed", "max", "--json", "--log", log))[-1]
     with open_log(log) as opened:
         positions = {"topics": "input.vehicle-position", "type": VehiclePosition}
-        Asker(opened, FINAL_STOP, Terminus(), **positions).run(until_idle=True)
+        LookupWorker(opened, FINAL_STOP, Terminus(), **positions).run(until_idle=True)
     inside("run", *jobs, "--batch", "--log", log)
     # Into the same log: its own events, which are the same ones, must not be read with them.
     options = [argument for file in files for argument in ("--from", file)]

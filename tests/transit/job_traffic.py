@@ -16,7 +16,7 @@ from tidewheel.apps.transit.final_stop import FINAL_STOP, SimulatedFinalStops
 from tidewheel.apps.transit.simulator import Simulator
 from tidewheel.apps.transit.topics import EVENTS, TOPICS
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.ingest.lookup import Asker, Limits, ProviderError
+from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
 from tidewheel.transport.codec import decode_columns, encode, encode_columns, pack
 from tidewheel.transport.log import Log, records
 
@@ -85,7 +85,9 @@ def fill(
                 put(log, topic, mine)
     finished(log, came)
     limits = Limits(breaker_failures=10_000)
-    Asker(log, FINAL_STOP, Uncertain(), topics=JOB_TOPICS[0], type=VehiclePosition, limits=limits).run(until_idle=True)
+    LookupWorker(log, FINAL_STOP, Uncertain(), topics=JOB_TOPICS[0], type=VehiclePosition, limits=limits).run(
+        until_idle=True
+    )
 
 
 def finished(log: Log, events: pl.DataFrame) -> None:

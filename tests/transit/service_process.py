@@ -1,4 +1,4 @@
-"""The routing service and the asker as processes of their own, to be killed."""
+"""The routing service and the lookup worker as processes of their own, to be killed."""
 
 from __future__ import annotations
 
@@ -52,17 +52,17 @@ import sys
 import tidewheel as tw
 from tidewheel.apps.transit.final_stop import FINAL_STOP, RoutingService
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.ingest.lookup import Asker, Limits
+from tidewheel.ingest.lookup import LookupWorker, Limits
 
 limits = Limits(concurrency=8, timeout="1 s", attempt_timeout="500 ms", backoff="20 ms", retry_failed="200 ms",
                 breaker_failures=5, breaker_pause="200 ms")
 log = tw.open_log(sys.argv[1])
-Asker(log, FINAL_STOP, RoutingService(sys.argv[2]), topics="input.vehicle-position", type=VehiclePosition,
+LookupWorker(log, FINAL_STOP, RoutingService(sys.argv[2]), topics="input.vehicle-position", type=VehiclePosition,
       limits=limits).run()
 """
 
 
-def start_asker(log: Any, url: str) -> subprocess.Popen[bytes]:
+def start_worker(log: Any, url: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", ASKER, log.address, url])
 
 

@@ -20,7 +20,7 @@ from tidewheel.apps.transit.simulator import Simulator
 from tidewheel.apps.transit.simulator.city import LINES, PLACES
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.errors import DefinitionError
-from tidewheel.ingest.lookup import Asker, Limits, ProviderError
+from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
 from tidewheel.transport import codec
 
 S = 1_000_000
@@ -304,7 +304,7 @@ def put_positions(log, seconds=3, rate=40):
 
 def asked(log, url, **limits):
     options = {"backoff": "5 ms", "timeout": "20 s", "attempt_timeout": "10 s", "attempts": 12, **limits}
-    return Asker(
+    return LookupWorker(
         log, FINAL_STOP, RoutingService(url), topics="input.vehicle-position", type=VehiclePosition,
         limits=Limits(**options),
     ).run(until_idle=True)  # fmt: skip

@@ -1,5 +1,5 @@
-"""The service and the asker are killed while the job goes on: what it counted, and what it counted as missing, is what
-there is."""
+"""The service and the lookup worker are killed while the job goes on: what it counted, and what it counted as missing,
+is what there is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from lookup_run import LookupRun
-from service_process import Service, kill, start_asker
+from service_process import Service, kill, start_worker
 from simulator_support import MORNING
 from test_final_stop_distribution import final, oracle
 
@@ -142,7 +142,7 @@ def test_table_and_counted_failures_are_the_oracle_whatever_is_killed(log):
     put(log, frames[0])
     job = LogRun(log)
     service = Service()
-    asker = start_asker(log, service.url)
+    worker = start_worker(log, service.url)
     try:
         # All is well: whatever comes up is answered before the job is too far on.
         for number in range(1, BLOCKS // 3):
@@ -152,18 +152,18 @@ def test_table_and_counted_failures_are_the_oracle_whatever_is_killed(log):
         well = settled(log)
         assert len(well) > 3
         assert all(well.values())
-        # The service is gone, and then the asker; others come up, and nobody knows where they go.
+        # The service is gone, and then the lookup worker; others come up, and nobody knows where they go.
         service.kill()
         for number in range(BLOCKS // 3, 2 * BLOCKS // 3):
             put(log, frames[number])
             if number == BLOCKS // 2:
                 wait_until(lambda: not all(settled(log).values()))
-                kill(asker)
+                kill(worker)
             job.go_on()
         assert not all(settled(log).values()), "failures are written down"
         # Both are back: what is not known is tried again.
         service = Service("--port", service.port)
-        asker = start_asker(log, service.url)
+        worker = start_worker(log, service.url)
         for number in range(2 * BLOCKS // 3, BLOCKS):
             put(log, frames[number])
             if number >= 2 * BLOCKS // 3 + 4:
@@ -171,7 +171,7 @@ def test_table_and_counted_failures_are_the_oracle_whatever_is_killed(log):
             job.go_on()
     finally:
         service.kill()
-        kill(asker)
+        kill(worker)
     recorded = list(job.offsets)
     job.running.end()
     outputs = job.running.outputs

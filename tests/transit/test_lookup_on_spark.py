@@ -14,7 +14,7 @@ import pytest
 from job_cases import micros
 from job_checks import JOB_TOPICS, TEN, as_cut, check_all, vehicles
 from job_traffic import events_in, finished, put, traffic
-from service_process import Service, kill, start_asker
+from service_process import Service, kill, start_worker
 from test_final_stop_distribution import final
 from test_jobs_on_spark import outputs, read
 from test_lookup_kills import TOPIC, LogRun, answers, keys_of, settled, until_answered, wait_until
@@ -59,7 +59,7 @@ def positions(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def reasons(log: Log) -> set[str]:
-    """Why there was no answer, as the asker wrote it down."""
+    """Why there was no answer, as the lookup worker wrote it down."""
     values = [
         value for batch in log.read(FINAL_STOP.topic, 0, 0) for value in batch.records.column("value").to_pylist()
     ]
@@ -92,11 +92,11 @@ def test_the_service_hangs_and_is_killed_and_what_is_missing_is_counted_and_noth
 ):
     well, hanging, killed = frames = parts()
     checkpoint = tmp_path / "checkpoint"
-    # The asker would have it compacted, but what was known at each batch is read again below.
+    # The lookup worker would have it compacted, but what was known at each batch is read again below.
     log.create_topic(FINAL_STOP.topic)
     append(log, well)
     service = Service()
-    asker = start_asker(log, service.url)
+    worker = start_worker(log, service.url)
     try:
         wait_until(lambda: keys_of([positions(well)]) <= settled(log).keys())
         until_answered(log, [positions(well)])
@@ -127,7 +127,7 @@ def test_the_service_hangs_and_is_killed_and_what_is_missing_is_counted_and_noth
             run.stop()
     finally:
         service.kill()
-        kill(asker)
+        kill(worker)
     assert run.failed == {}
     assert log.topic_info(SHOWN).count > before, "it was killed in the middle"
 
@@ -158,7 +158,7 @@ def test_the_service_hangs_and_is_killed_and_what_is_missing_is_counted_and_noth
     unknown = [row for row in rows if tuple(row[name] for name in FINAL_STOP.keys) not in known]
     assert sorted(micros(failed).select(of).rows()) == sorted(tuple(row[name] for name in of) for row in unknown)
     told = reasons(log)
-    assert any("no answer within 500 ms" in reason for reason in told), "the asker waited no longer than it may"
+    assert any("no answer within 500 ms" in reason for reason in told), "the lookup worker waited no longer than it may"
     assert set(failed["reason"]) & told
     assert set(failed["reason"]) <= {NO_ANSWER, *told}
 

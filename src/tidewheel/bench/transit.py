@@ -1,9 +1,9 @@
 """The figures of the transit application: all ten jobs together, in real time.
 
-The simulator sends what a fleet sends, in a process of its own, into the log; the asker looks final stops up; the jobs
-follow as one query in a third process. All of them share this machine. What is measured comes after a warm-up, in which
-Python workers start and Java compiles. Growth is the slope of a robust line (Theil-Sen) through the samples from the
-second third on.
+The simulator sends what a fleet sends, in a process of its own, into the log; the lookup worker asks for final stops;
+the jobs follow as one query in a third process. All of them share this machine. What is measured comes after a warm-up,
+in which Python workers start and Java compiles. Growth is the slope of a robust line (Theil-Sen) through the samples
+from the second third on.
 """
 
 from __future__ import annotations

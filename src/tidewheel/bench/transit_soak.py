@@ -1,4 +1,4 @@
-"""The whole chain at work for a while: the simulator, the log, the asker of final stops, and all transit jobs."""
+"""The whole chain at work for a while: the simulator, the log, the lookup worker, and all transit jobs."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Outcome:
 
 
 class Soak:
-    """The jobs and the asker at work on a log in a folder. Simulated traffic comes when it is asked for."""
+    """The jobs and the lookup worker at work on a log in a folder. Simulated traffic comes when it is asked for."""
 
     def __init__(self, folder: Path, say: Callable[[str], object], *, period: float = 2.0) -> None:
         self._address = str(folder / "city.tw")
@@ -78,14 +78,14 @@ class Soak:
         self._log = open_log(self._address)
         say("starting the jobs")
         self._jobs = JobsProcess(self._address, folder / "checkpoint", period=period)
-        self._asker = Part("ask", "final-stop", "--from", "simulator", "--log", self._address)
+        self._worker = Part("ask", "final-stop", "--from", "simulator", "--log", self._address)
 
     def __enter__(self) -> Soak:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._jobs.kill()
-        self._asker.kill()
+        self._worker.kill()
         self._log.close()
 
     def stretch(self, seconds: float, *, rate: float = RATE, warm_up: float = 0.0) -> Stretch:
@@ -115,11 +115,11 @@ class Soak:
         """Let the jobs do what came in, stop them, and account for every event."""
         self._say("finishing what came in")
         self._checked(self._jobs.drain(timeout))
-        self._asker.stop()
-        if self._asker.wait(_END_SECONDS) != 0:
-            raise RuntimeError(f"the asker did not end in good order: {self._asker.said}")
+        self._worker.stop()
+        if self._worker.wait(_END_SECONDS) != 0:
+            raise RuntimeError(f"the lookup worker did not end in good order: {self._worker.said}")
         self._say("accounting for every event")
-        told, topics = self._asker.status, self._log.topics()
+        told, topics = self._worker.status, self._log.topics()
         return Outcome(
             came=self._came(),
             accounts=accounts(self._log, JOBS),
@@ -133,8 +133,8 @@ class Soak:
     def _checked(self, sample: Sample) -> Sample:
         if sample.failed:
             raise RuntimeError(f"jobs were taken out: {dict(sample.failed)}")
-        if self._asker.code is not None:
-            raise RuntimeError(f"the asker ended: {self._asker.said}")
+        if self._worker.code is not None:
+            raise RuntimeError(f"the lookup worker ended: {self._worker.said}")
         return sample
 
     def _came(self) -> int:

@@ -87,7 +87,7 @@ def ask(
     with stoppable() as stop:
         from tidewheel.apps.transit.final_stop import FINAL_STOP
         from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-        from tidewheel.ingest.lookup import Asker, Limits
+        from tidewheel.ingest.lookup import Limits, LookupWorker
 
         if lookup != FINAL_STOP.name:
             raise DefinitionError(f"there is no lookup {lookup!r}; there is {FINAL_STOP.name}")
@@ -108,7 +108,7 @@ def ask(
         limits = Limits(**{name: value for name, value in given.items() if value is not None})
         provider = _provider(source, feed=feed, key=key)
         with opened_log(log) as opened:
-            asker = Asker(
+            worker = LookupWorker(
                 opened,
                 FINAL_STOP,
                 provider,
@@ -121,13 +121,13 @@ def ask(
 
             def status() -> dict[str, Any]:
                 if stop.is_set():
-                    asker.stop()
-                return _status(asker.report)
+                    worker.stop()
+                return _status(worker.report)
 
-            attend(lambda: asker.run(until_idle=until_idle), stop=stop, status=status, line=_line, as_json=as_json)
+            attend(lambda: worker.run(until_idle=until_idle), stop=stop, status=status, line=_line, as_json=as_json)
             if as_json:
-                print_json(_status(asker.report))
-            say(_line(_status(asker.report)))
+                print_json(_status(worker.report))
+            say(_line(_status(worker.report)))
         if until_idle:
             stop.unfinished()
 

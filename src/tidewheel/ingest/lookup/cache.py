@@ -26,9 +26,9 @@ class Cache:
     """The keys whose outcome is written down, with its kind: answers are good for `cache_age`, the others are tried
     again sooner. Outcomes themselves are in the log; here they would only take up memory.
 
-    Times are given, never taken: `now` is the asker's clock, `seen` the event time of an event with the key. What is
-    older than an age by either of them is forgotten, so that a replay, in which days pass in minutes, asks anew before
-    the jobs forget.
+    Times are given, never taken: `now` is the lookup worker's clock, `seen` the event time of an event with the key.
+    What is older than an age by either of them is forgotten, so that a replay, in which days pass in minutes, asks anew
+    before the jobs forget.
 
     >>> cache = Cache(Limits(retry_failed="30 s"))
     >>> cache.put(("550",), "failed", now=0, seen=0)

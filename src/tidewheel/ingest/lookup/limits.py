@@ -14,7 +14,7 @@ _DURATIONS = ("timeout", "attempt_timeout", "backoff", "cache_age", "retry_faile
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The limits of an asker.
+    """The limits of a lookup worker.
 
     >>> Limits(timeout="2 s", attempt_timeout="1 s").timeout
     2000000

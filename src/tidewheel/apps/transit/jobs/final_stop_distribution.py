@@ -34,10 +34,10 @@ def final_stop_distribution(
 ) -> Result:
     """Vehicles per cell of their journey's final stop: each vehicle once, on its latest journey in the window.
 
-    The final stop is looked up by route, direction, operating day and departure; an asker must run beside the job
-    (`tidewheel ask final-stop`). A position waits for it as long as windows wait for late ones, so none comes too late
-    by waiting. Vehicles for which that is over are counted apart, in the output `unresolved`, and the output `failed`
-    tells why: both counts together are all vehicles, whatever becomes of the service.
+    The final stop is looked up by route, direction, operating day and departure; a lookup worker must run beside the
+    job (`tidewheel ask final-stop`). A position waits for it as long as windows wait for late ones, so none comes too
+    late by waiting. Vehicles for which that is over are counted apart, in the output `unresolved`, and the output
+    `failed` tells why: both counts together are all vehicles, whatever becomes of the service.
     """
     journeys = on_journey(positions).select(*VEHICLE, *FINAL_STOP.keys)
     heading = journeys.lookup(FINAL_STOP, timeout=lateness).with_columns(

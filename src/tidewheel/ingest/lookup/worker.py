@@ -1,4 +1,4 @@
-"""The asker: follows topics of events, asks for the keys that are new, and writes down what became of each question.
+"""The lookup worker: follows topics of events, asks for the keys that are new, and writes down what became of each.
 
 It stands beside the jobs, not in them, with the wall clock and the network, which a job must not see. What it writes is
 written before anybody uses it. When it is killed, the next one begins where all questions were settled, and finds in
@@ -35,7 +35,7 @@ from tidewheel.transport.message_topic import MessageTopic
 from tidewheel.transport.registry import types
 from tidewheel.transport.type_topic import publish_types
 
-__all__ = ["Asker", "Report"]
+__all__ = ["LookupWorker", "Report"]
 
 _logger = logging.getLogger(__name__)
 _POLL_SECONDS = 0.2
@@ -46,7 +46,7 @@ _ANSWERED, _WITHOUT = b"a/", b"f/"
 
 @dataclass(frozen=True)
 class Report:
-    """What an asker did since it was started: settled = answered + unknown + failed."""
+    """What a lookup worker did since it was started: settled = answered + unknown + failed."""
 
     events: int = 0
     settled: int = 0
@@ -72,13 +72,14 @@ class _Raised:
     before: Mapping[Partition, int]
 
 
-class Asker:
+class LookupWorker:
     """Asks for the keys of a lookup that come up in topics of events of one type.
 
-    `columns` makes key columns that the events do not have by that name. A new asker begins at `start`; one that is
+    `columns` makes key columns that the events do not have by that name. A new worker begins at `start`; one that is
     started again, where the last one left off, or after what has left the log since then, which is counted. Of several
-    askers of one lookup and log only the newest goes on; the others stop with `FencedError`. With `skip_damaged` it
-    goes on without records whose blocks are damaged in the log's file: `dead.lookup.<name>` tells of them.
+    lookup workers of one lookup and log only the newest goes on; the others stop with `FencedError`. With
+    `skip_damaged` it goes on without records whose blocks are damaged in the log's file: `dead.lookup.<name>` tells of
+    them.
 
     >>> import tempfile
     >>> import tidewheel as tw
@@ -88,8 +89,8 @@ class Asker:
     ...         return {"depot": "north"}
     >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
     >>> depot = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, returns={"depot": pl.String})
-    >>> asker = Asker(log, depot, Depots(), topics="input.vehicle-position", type=VehiclePosition)
-    >>> asker.run(until_idle=True)
+    >>> worker = LookupWorker(log, depot, Depots(), topics="input.vehicle-position", type=VehiclePosition)
+    >>> worker.run(until_idle=True)
     Report(events=0, settled=0, answered=0, unknown=0, failed={}, attempts=0, open=0, lost=0, damaged=0)
     """
 
@@ -146,7 +147,7 @@ class Asker:
         )
 
     def stop(self) -> None:
-        """Let `run` return soon: questions that are open are left to the next asker. Any thread may call it."""
+        """Let `run` return soon: questions that are open are left to the next worker. Any thread may call it."""
         self._stop.set()
 
     def run(self, *, until_idle: bool = False) -> Report:

@@ -1,4 +1,4 @@
-"""The asker on a log, with providers in this process."""
+"""The lookup worker on a log, with providers in this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ingest_support import eventually
 import tidewheel as tw
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.errors import DamagedBlockError, DefinitionError, FencedError
-from tidewheel.ingest.lookup import Asker, Limits, ProviderError
+from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
 from tidewheel.transport import codec
 from tidewheel.transport.converter import Converter
 from tidewheel.transport.event_pb2 import Event, LookupOutcome
@@ -49,9 +49,9 @@ class Depots:
         return None if key[1] in self.unknown else {"depot": f"depot {key[1]}"}
 
 
-def asker(log, provider, *, clock=None, skip_damaged=False, **limits):
+def worker(log, provider, *, clock=None, skip_damaged=False, **limits):
     options = {"skip_damaged": skip_damaged} if clock is None else {"clock": clock}
-    return Asker(log, DEPOT, provider, topics=TOPIC, type=VehiclePosition, limits=Limits(**limits), **options)
+    return LookupWorker(log, DEPOT, provider, topics=TOPIC, type=VehiclePosition, limits=Limits(**limits), **options)
 
 
 def outcomes(log):
@@ -71,7 +71,7 @@ def test_each_key_is_asked_once_and_its_outcome_written_down(log):
     for second in range(3):
         put(log, [1, 2, 3, 4], at=second)
     provider = Depots(unknown=[3], broken=[4])
-    report = asker(log, provider).run(until_idle=True)
+    report = worker(log, provider).run(until_idle=True)
     assert sorted(provider.asked) == [1, 2, 3, 4]
     assert sorted(outcomes(log)) == [
         (1, "depot 1", 2), (2, "depot 2", 2), (3, "the service knows no answer", 2), (4, "broken", 2)
@@ -82,10 +82,10 @@ def test_each_key_is_asked_once_and_its_outcome_written_down(log):
 
 def test_the_next_asker_goes_on_where_the_last_one_stopped_and_asks_nothing_twice(log):
     put(log, range(10))
-    asker(log, Depots()).run(until_idle=True)
+    worker(log, Depots()).run(until_idle=True)
     put(log, range(5, 15), at=1)
     provider = Depots()
-    report = asker(log, provider).run(until_idle=True)
+    report = worker(log, provider).run(until_idle=True)
     assert sorted(provider.asked) == [10, 11, 12, 13, 14]
     assert report.events == 10, "what was settled is not read again"
     assert len(outcomes(log)) == 15
@@ -93,32 +93,32 @@ def test_the_next_asker_goes_on_where_the_last_one_stopped_and_asks_nothing_twic
 
 def test_after_a_crash_events_are_read_again_but_answers_that_are_written_are_not_asked_again(log):
     put(log, range(10))
-    asker(log, Depots()).run(until_idle=True)
+    worker(log, Depots()).run(until_idle=True)
     log.forget(f"lookup.{DEPOT.name}")  # as if it had been killed before it could note how far it was
     provider = Depots()
-    report = asker(log, provider).run(until_idle=True)
+    report = worker(log, provider).run(until_idle=True)
     assert (provider.asked, report.events) == ([], 10)
 
 
 def test_what_retention_took_while_nobody_asked_is_counted_and_the_rest_asked(log):
     put(log, range(10))
-    asker(log, Depots()).run(until_idle=True)
+    worker(log, Depots()).run(until_idle=True)
     for second in (1, 2, 3):
         put(log, [10 * second, 10 * second + 1], at=second)
     log.create_topic(TOPIC, retention=Retention(size=0))
     log.maintain()
     provider = Depots()
-    report = asker(log, provider).run(until_idle=True)
+    report = worker(log, provider).run(until_idle=True)
     assert (sorted(provider.asked), report.events, report.lost) == ([30, 31], 2, 4)
 
 
 def test_the_limits_that_a_user_gave_the_topic_of_outcomes_stay(log):
     put(log, [1])
-    asker(log, Depots()).run(until_idle=True)
+    worker(log, Depots()).run(until_idle=True)
     assert log.topic_info(DEPOT.topic).compact
     log.create_topic(DEPOT.topic, retention=Retention(age=10**15), compact=True)
     put(log, [2])
-    asker(log, Depots()).run(until_idle=True)
+    worker(log, Depots()).run(until_idle=True)
     assert log.topic_info(DEPOT.topic).retention == Retention(age=10**15)
 
 
@@ -132,7 +132,7 @@ def test_a_topic_that_comes_while_questions_are_open_is_not_read_again(log):
 
     put(log, [1])
     patient = Limits(timeout="60 s", attempt_timeout="60 s")
-    two = Asker(log, DEPOT, Silent(), topics=[TOPIC, "input.other"], type=VehiclePosition, limits=patient)
+    two = LookupWorker(log, DEPOT, Silent(), topics=[TOPIC, "input.other"], type=VehiclePosition, limits=patient)
     thread = threading.Thread(target=two.run)
     thread.start()
     assert asked.wait(30)
@@ -146,15 +146,15 @@ def test_a_topic_that_comes_while_questions_are_open_is_not_read_again(log):
 def test_a_failure_is_tried_again_when_its_time_is_over_and_an_event_needs_it(log):
     now = [0]
     put(log, [1, 2])
-    asker(log, Depots(broken=[1]), clock=lambda: now[0], retry_failed="30 s").run(until_idle=True)
+    worker(log, Depots(broken=[1]), clock=lambda: now[0], retry_failed="30 s").run(until_idle=True)
     now[0] = 29 * S
     put(log, [1, 2], at=1)
     provider = Depots()
-    asker(log, provider, clock=lambda: now[0], retry_failed="30 s").run(until_idle=True)
+    worker(log, provider, clock=lambda: now[0], retry_failed="30 s").run(until_idle=True)
     assert provider.asked == []
     now[0] = 30 * S
     put(log, [1, 2], at=2)
-    asker(log, provider, clock=lambda: now[0], retry_failed="30 s").run(until_idle=True)
+    worker(log, provider, clock=lambda: now[0], retry_failed="30 s").run(until_idle=True)
     assert provider.asked == [1]
     assert outcomes(log)[-1] == (1, "depot 1", 2)
 
@@ -165,7 +165,7 @@ def test_answers_are_asked_for_again_when_they_are_too_old_or_were_forgotten_for
     def asked(vehicles, **limits):
         put(log, vehicles)
         before = len(provider.asked)
-        asker(log, provider, clock=lambda: now[0], **limits).run(until_idle=True)
+        worker(log, provider, clock=lambda: now[0], **limits).run(until_idle=True)
         return sorted(provider.asked[before:])
 
     assert asked([1, 2, 3, 4], cache_age="1 h") == [1, 2, 3, 4]
@@ -181,10 +181,10 @@ def test_answers_and_failures_of_a_key_both_survive_compaction(log):
     now = [0]
     for broken, at in (([], 0), ([1], 1)):
         put(log, [1], at=at)
-        asker(log, Depots(broken=broken), clock=lambda: now[0], cache_age="1 h").run(until_idle=True)
+        worker(log, Depots(broken=broken), clock=lambda: now[0], cache_age="1 h").run(until_idle=True)
         now[0] += 3_600 * S
     put(log, [2], at=2)
-    asker(log, Depots(), clock=lambda: now[0]).run(until_idle=True)
+    worker(log, Depots(), clock=lambda: now[0]).run(until_idle=True)
     log.maintain()
     assert {(vehicle, said) for vehicle, said, _ in outcomes(log)} == {
         (1, "depot 1"), (1, "broken"), (2, "depot 2")
@@ -206,12 +206,12 @@ def test_no_more_questions_are_asked_at_a_time_than_allowed(log, most):
 
     put(log, range(40))
     provider = Counting()
-    assert asker(log, provider, concurrency=most).run(until_idle=True).answered == 40
+    assert worker(log, provider, concurrency=most).run(until_idle=True).answered == 40
     assert provider.highest == most
 
 
 def test_events_are_not_read_while_too_many_questions_are_open(log, monkeypatch):
-    monkeypatch.setattr("tidewheel.ingest.lookup.asker._READ_AT_ONCE", 6)
+    monkeypatch.setattr("tidewheel.ingest.lookup.worker._READ_AT_ONCE", 6)
     opened = []
 
     class Slow:
@@ -221,7 +221,7 @@ def test_events_are_not_read_while_too_many_questions_are_open(log, monkeypatch)
             return {"depot": "north"}
 
     put(log, range(60))
-    made = asker(log, Slow(), concurrency=2, waiting=5)
+    made = worker(log, Slow(), concurrency=2, waiting=5)
     assert made.run(until_idle=True).answered == 60
     assert max(opened) < 5 + 6
 
@@ -234,7 +234,7 @@ def test_a_provider_with_a_fault_of_its_own_stops_nobody(log):
             return {"depot": "north"}
 
     put(log, [1, 2, 3])
-    report = asker(log, Faulty(), attempts=2, backoff="1 ms").run(until_idle=True)
+    report = worker(log, Faulty(), attempts=2, backoff="1 ms").run(until_idle=True)
     assert report.answered == 2
     assert dict(report.failed) == {"KeyError: 'oops'": 1}
 
@@ -251,7 +251,7 @@ def test_of_two_askers_the_newer_one_goes_on(log):
 
     def old():
         try:
-            asker(log, Held()).run(until_idle=True)
+            worker(log, Held()).run(until_idle=True)
         except FencedError as error:
             failures.append(error)
 
@@ -259,7 +259,7 @@ def test_of_two_askers_the_newer_one_goes_on(log):
     thread = threading.Thread(target=old)
     thread.start()
     entered.wait()
-    assert asker(log, Depots()).run(until_idle=True).answered == 1
+    assert worker(log, Depots()).run(until_idle=True).answered == 1
     release.set()
     thread.join()
     assert len(failures) == 1
@@ -272,7 +272,7 @@ def test_stop_leaves_open_questions_to_the_next_asker(log):
             await asyncio.Event().wait()
 
     put(log, [1, 2])
-    made = asker(log, Silent())
+    made = worker(log, Silent())
     thread = threading.Thread(target=made.run)
     thread.start()
     while made.report.open < 2:
@@ -280,7 +280,7 @@ def test_stop_leaves_open_questions_to_the_next_asker(log):
     made.stop()
     thread.join()
     provider = Depots()
-    asker(log, provider).run(until_idle=True)
+    worker(log, provider).run(until_idle=True)
     assert sorted(provider.asked) == [1, 2]
 
 
@@ -295,16 +295,16 @@ def test_keys_can_be_made_of_other_columns(log):
             return {"colour": "blue"}
 
     name = pl.format("{}/{}", "operator", "vehicle")
-    Asker(log, line, Colours(), topics=TOPIC, type=VehiclePosition, columns={"name": name}).run(until_idle=True)
+    LookupWorker(log, line, Colours(), topics=TOPIC, type=VehiclePosition, columns={"name": name}).run(until_idle=True)
     assert asked == [("1/7",)]
 
 
 def test_what_cannot_be_asked_is_refused_when_it_is_defined(log):
     line = tw.Lookup("line", keys={"name": pl.String}, returns={"colour": pl.String})
     with pytest.raises(DefinitionError, match="VehiclePosition has no field 'name'"):
-        Asker(log, line, Depots(), topics=TOPIC, type=VehiclePosition)
+        LookupWorker(log, line, Depots(), topics=TOPIC, type=VehiclePosition)
     with pytest.raises(DefinitionError, match=r"lookups\.depot"):
-        Asker(log, DEPOT, Depots(), topics=DEPOT.topic, type=VehiclePosition)
+        LookupWorker(log, DEPOT, Depots(), topics=DEPOT.topic, type=VehiclePosition)
 
 
 def test_a_provider_that_panics_fails_its_question_and_no_other(log):
@@ -317,14 +317,14 @@ def test_a_provider_that_panics_fails_its_question_and_no_other(log):
             return await super().ask(key)
 
     put(log, [1, 2, 3])
-    report = asker(log, Panicking(), attempts=1).run(until_idle=True)
+    report = worker(log, Panicking(), attempts=1).run(until_idle=True)
     assert (report.answered, report.open, sum(report.failed.values())) == (2, 0, 1)
     assert "PanicError" in next(iter(report.failed))
 
 
 def test_an_asker_whose_part_died_ends_with_what_broke_it(log, monkeypatch):
     put(log, [1])
-    made = asker(log, Depots())
+    made = worker(log, Depots())
 
     async def broken(key):
         raise RuntimeError("a fault of ours")
@@ -343,9 +343,9 @@ def test_an_asker_goes_on_without_what_is_damaged_if_it_is_told_to(log):
     connection.commit()
     connection.close()
     with pytest.raises(DamagedBlockError, match="offsets 1 to 1 is damaged"):
-        asker(log, Depots()).run(until_idle=True)
+        worker(log, Depots()).run(until_idle=True)
     provider = Depots()
-    report = asker(log, provider, skip_damaged=True).run(until_idle=True)
+    report = worker(log, provider, skip_damaged=True).run(until_idle=True)
     assert sorted(provider.asked) == [1, 3]
     assert (report.answered, report.damaged) == (2, 1)
     (letter,) = [
