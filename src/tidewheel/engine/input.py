@@ -13,11 +13,12 @@ from google.protobuf.message import Message
 from pyspark.sql import DataFrame, SparkSession
 
 from tidewheel.engine.columns import arrow_schema
+from tidewheel.engine.frame_watermark import has_watermark, marked_columns
 from tidewheel.engine.options import METADATA
 from tidewheel.engine.workers import registry_for
 from tidewheel.errors import DefinitionError, TopicNotFoundError
 from tidewheel.model import watermarks
-from tidewheel.model.watermarks import Bounded, Strategy
+from tidewheel.model.watermarks import Bounded, Inherited, Strategy
 from tidewheel.transport.codec import ENVELOPE_COLUMNS, decode_columns, decode_envelopes
 from tidewheel.transport.damage import pass_over
 from tidewheel.transport.event_pb2 import Punctuation
@@ -134,11 +135,18 @@ class FrameInput:
                 f"stream: the time column {time!r} is {kind}; it must be a timestamp: cast it, like "
                 f'df.withColumn("{time}", to_timestamp("{time}"))'
             )
+        if frame.isStreaming and has_watermark(frame):
+            return cls(frame, time, _inherited(frame, time, watermark), lookups)
         chosen = watermark or watermarks.bounded("10 min")
         if frame.isStreaming and (not isinstance(chosen, Bounded) or chosen.idle is not None):
+            idle = isinstance(chosen, Bounded)
+            reason = (
+                "which moves only when rows come: idle=" if idle else "which can be bounded(...) or monotonic(): this"
+            )
             raise DefinitionError(
-                f"stream: over a streaming DataFrame the watermark follows Spark's, which can be bounded(...) or "
-                f"monotonic() without idle, got {chosen!r}. For the others write the events to a log first"
+                f"stream: over a streaming DataFrame the watermark is Spark's, {reason} cannot be had, got {chosen!r}. "
+                f"{'Leave idle= out, or write' if idle else 'Write'} the rows to a log first and read that: "
+                'tw.stream(log, "topic", watermark=...)'
             )
         return cls(frame, time, chosen, lookups)
 
@@ -175,6 +183,24 @@ class FrameInput:
 
     def __repr__(self) -> str:
         return f"{'streaming' if self.frame.isStreaming else 'static'} DataFrame by {self.time}"
+
+
+def _inherited(frame: DataFrame, time: str, given: Strategy | None) -> Inherited:
+    """The watermark that a DataFrame has, if it fits what was asked for."""
+    marked = marked_columns(frame)
+    of = f" of its column {marked[0]!r}" if marked else ""
+    if given is not None:
+        raise DefinitionError(
+            f"stream: watermark={given!r}, but the DataFrame has a watermark already{of}, and Spark allows no second "
+            "one. Leave watermark= out to go on with it; or take withWatermark out of the DataFrame"
+        )
+    if marked and time not in marked:
+        raise DefinitionError(
+            f"stream: time={time!r}, but the DataFrame's watermark is{of}. Say time={marked[0]!r}, or "
+            f"df.withWatermark({time!r}, ...) instead of the other; if the times of {time!r} are never before those, "
+            f"drop {marked[0]!r} from the DataFrame"
+        )
+    return Inherited(future=None)
 
 
 def outcomes(log: Log, of: LookedUp, *, on_damage: OnDamage | None = None) -> pl.DataFrame:

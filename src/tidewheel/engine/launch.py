@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,8 +23,9 @@ from tidewheel.engine.batch_identity import check_results, has_written
 from tidewheel.engine.batch_limit import MAX_BYTES
 from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.flow import Flow, prepared
+from tidewheel.engine.frame_watermark import INHERITED_HOLD, behind, carrying, hold
 from tidewheel.engine.halves import METRICS
-from tidewheel.engine.input import LogInput, carried_type, definition
+from tidewheel.engine.input import FrameInput, LogInput, carried_type, definition
 from tidewheel.engine.job import Job
 from tidewheel.engine.lanes import Roster, where
 from tidewheel.engine.local_files import sink_forces
@@ -42,16 +44,18 @@ from tidewheel.engine.query import (
     needs_no_state,
     row_parcels,
     with_state,
+    with_ticks,
 )
 from tidewheel.engine.result_topics import refuse_others_results
 from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import SETTINGS, check_reach, session
 from tidewheel.engine.window_columns import TIME
+from tidewheel.engine.worker_python import check_workers
 from tidewheel.engine.workers import Lasting
 from tidewheel.errors import DefinitionError, FlowError, SetupError, TopicNotFoundError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Duration, Instant, now
-from tidewheel.model.watermarks import Bounded, Strategy
+from tidewheel.model.watermarks import Bounded, Inherited, Strategy
 from tidewheel.model.windowing import Windowing
 from tidewheel.transport.codec import ENVELOPE_COLUMNS
 from tidewheel.transport.damage import DamageCount
@@ -77,6 +81,10 @@ __all__ = [
 ]
 
 _PLACES = {RESULTS: "analytics"}
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_FEW_PARTITIONS = 32
+"""So many may stay empty without a word."""
+
 _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 
 
@@ -105,19 +113,45 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
         check_reach(spark, source.log)
         _check_state_store(spark)
         number = _buckets(spark, buckets)
+        _tell_partitions(spark, number, buckets)
         parcels = from_log(spark, [result], [result], number, {})
         return as_columns(with_state(parcels, [flow], number, made_for=_made_for(result, number)), flow.name, schemas)
+    check_workers(source.spark)
     number = _buckets(source.spark, buckets)
     if not source.frame.isStreaming:
         parcels = row_parcels(source.frame, [flow], number, clock=now(), ended=True, marked=lambda rows: None)
         return as_columns(in_memory(parcels, [flow], number), flow.name, schemas)
     _check_state_store(source.spark)
-    assert isinstance(source.watermark, Bounded)
-    marked = _Mark(flow, source.watermark.future)
-    parcels = row_parcels(source.frame, [flow], number, clock=0, ended=False, marked=marked)
-    watched = parcels.withWatermark("mark", f"{source.watermark.delay} microseconds").drop("mark")
-    kept = with_state(watched, [flow], number, delay=source.watermark.delay, made_for=_made_for(result, number))
-    return as_columns(kept, flow.name, schemas)
+    _tell_partitions(source.spark, number, buckets)
+    return _streaming(result, source, number)
+
+
+def _streaming(result: Result, source: FrameInput, buckets: int) -> DataFrame:
+    """The outputs of a result over a streaming DataFrame, by the watermark that it has or gets."""
+    flow = result.flow()
+    late = behind(flow)
+    watermark = source.watermark
+    if isinstance(watermark, Inherited):
+        parcels = row_parcels(
+            source.frame, [flow], buckets, clock=0, ended=False, marked=lambda rows: None, hold=None
+        ).drop("mark")
+        delay, held = None, INHERITED_HOLD
+        # Nothing can hold that watermark back. Results that may be behind it do not carry it: Spark's next operator
+        # would drop them and say nothing; without it, Spark refuses such an operator.
+        carried = 0 if late == 0 else None
+    else:
+        assert isinstance(watermark, Bounded)
+        delay, held = watermark.delay, 0 if late is None else hold(late)
+        marked = _Mark(flow, watermark.future)
+        rows = row_parcels(source.frame, [flow], buckets, clock=0, ended=False, marked=marked, hold=held)
+        parcels = rows.withWatermark("mark", f"{delay + held} microseconds").drop("mark")
+        carried = None if late is None else delay + held
+    if flow.waits_for_clock:
+        parcels = with_ticks(parcels, buckets)
+    made_for = _made_for(result, buckets)
+    kept = with_state(parcels, [flow], buckets, delay=delay, hold=held, inherited=delay is None, made_for=made_for)
+    columns = as_columns(kept, flow.name, result.schemas())
+    return columns if carried is None else carrying(columns, carried)
 
 
 class _Mark(Lasting):
@@ -298,13 +332,12 @@ def _partitions(spark: SparkSession, buckets: int) -> Iterator[None]:
     """Let a query that is started now have a partition for each bucket: one without a bucket costs each batch as much
     as one with, and does nothing. (A query goes on with the settings of its start, one with a checkpoint with the
     number of partitions in it.)"""
-    name = "spark.sql.shuffle.partitions"
-    before = str(spark.conf.get(name))
-    spark.conf.set(name, str(buckets))
+    before = str(spark.conf.get(_PARTITIONS))
+    spark.conf.set(_PARTITIONS, str(buckets))
     try:
         yield
     finally:
-        spark.conf.set(name, before)
+        spark.conf.set(_PARTITIONS, before)
 
 
 def run(
@@ -433,10 +466,25 @@ def _readings(results: Iterable[Result]) -> Iterator[tuple[str, str, Strategy]]:
 
 
 def _buckets(spark: SparkSession, given: int | None) -> int:
-    number = given if given is not None else int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    number = given if given is not None else int(str(spark.conf.get(_PARTITIONS)))
     if number < 1:
         raise DefinitionError(f"buckets must be at least 1, got {number}")
     return min(number, 64) if given is None else number
+
+
+def _tell_partitions(spark: SparkSession, buckets: int, given: int | None) -> None:
+    """Warn of partitions that will stay empty: who starts the query of a DataFrame decides how many there are."""
+    partitions = int(str(spark.conf.get(_PARTITIONS)))
+    if partitions > max(2 * buckets, _FEW_PARTITIONS):
+        context: Any = getattr(spark, "_sc", None)  # a client of Spark Connect has none
+        enough = given or (8 if context is None else int(context.defaultParallelism))
+        warnings.warn(
+            f"this session has {_PARTITIONS} = {partitions}, and the result {buckets} buckets: in every micro-batch "
+            f"Spark opens and commits the state of {partitions} partitions, {partitions - buckets} of them empty, "
+            "which takes many times as long as the work. Before the query is first started (its checkpoint keeps the "
+            f'number), say spark.conf.set("{_PARTITIONS}", "{enough}")',
+            stacklevel=4,
+        )
 
 
 def _check_state_store(spark: SparkSession) -> None:

@@ -21,6 +21,7 @@ from tidewheel.engine.halves import CLOCK, PLACE, TICK, Dealer, Flows, Parcel, R
 from tidewheel.engine.made_for import MadeFor
 from tidewheel.engine.operator import Tick
 from tidewheel.engine.reading import DecodedBatch, ReadInfo
+from tidewheel.engine.ticks import ticks
 from tidewheel.engine.workers import Lasting, settle
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME
@@ -36,6 +37,7 @@ __all__ = [
     "needs_no_state",
     "row_parcels",
     "with_state",
+    "with_ticks",
 ]
 
 PARCELS = "bucket INT, task INT, lane STRING, before BIGINT, watermark BIGINT, clock BIGINT, parcel BINARY"
@@ -204,12 +206,14 @@ def row_parcels(
     ended: bool,
     marked: Callable[[pl.DataFrame], Instant | None],
     as_read: Mapping[str, pl.DataType] | None = None,
+    hold: Duration | None = 0,
 ) -> DataFrame:
     """Rows of any DataFrame as parcels. For a stream with a column `mark`, the time from which Spark's watermark
     follows (`marked` finds it in a frame); with `ended`, the whole input, with the time of its end. By the clock of
     whoever reads a stream its rows are from the future or not. Rows that were once read from a log have the columns
     `as_read` again, and are judged by when they reached it. The parcels of a stream tell the mark as their watermark,
-    and as what was before what Spark's watermark was expected to reach at most (see `expected`)."""
+    and as what was before what Spark's watermark was expected to reach at most (see `expected`); it is `hold` behind
+    ours, or (None) follows other rows, of which nothing is known."""
     dealer = _RowDealer(flows, buckets, judged=ended)
     names = [flow.name for flow in flows]
     ids = bucket_ids(buckets)
@@ -222,7 +226,8 @@ def row_parcels(
 
         context = TaskContext.get()
         task = context.partitionId() if context is not None else 0
-        bound = None if ended else expected()
+        reached = None if ended or hold is None else expected()
+        bound = None if reached is None or hold is None else reached + hold
         first = True
         for number, batch in enumerate(batches):
             rows = cast(pl.DataFrame, pl.from_arrow(in_utc(batch)))
@@ -247,6 +252,12 @@ def row_parcels(
     return frame.mapInArrow(half, spark_schema(schema))
 
 
+def with_ticks(parcels: DataFrame, buckets: int) -> DataFrame:
+    """Parcels of a stream, and every second one for each bucket in which is nothing."""
+    told = _rows({}, bucket_ids(buckets), 0, Tick(None, None, 0), everyone=True)
+    return parcels.union(ticks(parcels.sparkSession, told, PARCELS))
+
+
 class _RowDealer(Lasting, Dealer):
     """A dealer as tasks that read rows take it along."""
 
@@ -259,9 +270,18 @@ class _BucketProcessor(StatefulProcessor):
     """The stages of one depth in Spark's state operator."""
 
     def __init__(
-        self, half: SecondHalf, buckets: int, *, delay: Duration | None = None, made_for: MadeFor | None = None
+        self,
+        half: SecondHalf,
+        buckets: int,
+        *,
+        delay: Duration | None = None,
+        hold: Duration = 0,
+        inherited: bool = False,
+        made_for: MadeFor | None = None,
     ) -> None:
         self._half = half
+        self._hold = hold
+        self._inherited = inherited
         self._made_for = made_for
         self._numbers = {value: number for number, value in enumerate(bucket_ids(buckets))}
         self._ids = bucket_ids(buckets)
@@ -275,12 +295,16 @@ class _BucketProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         held = sorted(rows, key=lambda row: row.task)
         state = BucketState(cast(Entries, self._entries), self._made_for)
+        if self._inherited:
+            yield from self._at_spark_time(key[0], state, [bytes(row.parcel) for row in held], timerValues)
+            return
         if self._delay is not None:
-            watermark = _watermark(timerValues)
-            _check_bounds(held, watermark)
-            reached = [row.watermark - self._delay for row in held if row.watermark is not None]
-            if watermark is not None:
-                reached.append(watermark)
+            sparks = _watermark(timerValues)
+            _check_bounds(held, None if sparks is None else sparks + self._held(state))
+            behind = self._delay + self._hold
+            reached = [row.watermark - behind for row in held if row.watermark is not None]
+            if sparks is not None:
+                reached.append(sparks)
             if reached:
                 expect(max(reached))
             yield from self._at_spark_time(key[0], state, [bytes(row.parcel) for row in held], timerValues)
@@ -300,20 +324,34 @@ class _BucketProcessor(StatefulProcessor):
     def _at_spark_time(
         self, bucket: int, state: BucketState, parcels: list[bytes] | None, timer_values: Any
     ) -> Iterator[Row]:
-        """Spark's watermark is of the batches before: time moves first, then the rows come."""
+        """Spark's watermark is of the batches before: time moves first, then the rows come. But what Spark's operators
+        give as it moves is late by the watermark that they had before: there both come together."""
         clock = timer_values.getCurrentProcessingTimeInMs() * 1_000
-        watermark = _watermark(timer_values)
+        sparks = _watermark(timer_values)
+        watermark = None if sparks is None else sparks + self._held(state)
         before = state.notes.get("watermark")
-        if watermark is not None and (before is None or watermark > before):
+        moves = watermark is not None and (before is None or watermark > before)
+        if self._inherited and parcels is not None:
+            yield from self._step(bucket, state, parcels, Tick(before, watermark if moves else before, clock))
+            parcels = None
+        elif moves:
+            assert watermark is not None
             yield from self._step(bucket, state, [], Tick(before, watermark, clock))
-            state.notes["watermark"] = watermark
+        if moves:
+            state.notes["watermark"] = cast(Instant, watermark)
         if parcels is not None:
             yield from self._step(bucket, state, parcels, Tick(watermark, watermark, clock))
-        due = (watermark or 0) // 1_000 + 1
+        due = (sparks or 0) // 1_000 + 1
         if state.notes.get("timer") != due:
             self._handle.registerTimer(due)
             state.notes["timer"] = due
         state.save()
+
+    def _held(self, state: BucketState) -> Duration:
+        """How far Spark's watermark is behind ours. State from before that was noted has Spark's as its own."""
+        if "timer" not in state.notes:
+            state.notes["hold"] = self._hold
+        return state.notes.get("hold", 0)
 
     def _step(
         self,
@@ -386,23 +424,33 @@ def with_state(
     *,
     depth: int = 1,
     delay: Duration | None = None,
+    hold: Duration = 0,
+    inherited: bool = False,
     made_for: MadeFor | None = None,
 ) -> DataFrame:
     """The state operators of a stream: one for each depth, at least `depth`. Gives rows with one column `parcel`.
-    `delay`: time is Spark's watermark, which is so far behind the marks of the rows.
+    `delay`: time is Spark's watermark, which is so far behind the marks of the rows, and a `hold` more; or it is the
+    one that the rows have, `inherited`.
     `made_for`: what the state is refused for if it was made for something else. Every bucket is called when there are
     rows, and one has the same id whatever their number (see `bucket_ids`), so the first batch tells."""
     depth = max([depth, *(len(flow.stages) for flow in flows)])
     frame = parcels
     for level in range(depth):
-        follows = delay if level == 0 else None
-        judged = follows is None
+        follows = level == 0 and (delay is not None or inherited)
+        judged = not follows
         half = _StateHalf(flows, level, buckets, judged=judged, last=level + 1 == depth)
         frame = frame.groupBy("bucket").transformWithState(
-            _BucketProcessor(half, buckets, delay=follows, made_for=made_for),
+            _BucketProcessor(
+                half,
+                buckets,
+                delay=delay if follows else None,
+                hold=hold,
+                inherited=inherited and follows,
+                made_for=made_for,
+            ),
             outputStructType=OUT if half.last else PARCELS,
             outputMode="append",
-            timeMode="None" if follows is None else "EventTime",
+            timeMode="EventTime" if follows else "None",
         )
     return frame
 

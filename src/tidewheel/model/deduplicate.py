@@ -12,7 +12,7 @@ from tidewheel.model.process import DATETIME, STREAM, Clock, Process
 from tidewheel.model.runs import first_at_or_after
 from tidewheel.model.time import Duration, duration, format_duration
 
-__all__ = ["DUPLICATES", "deduplicate"]
+__all__ = ["DUPLICATES", "deduplicate", "is_deduplicate"]
 
 DUPLICATES = "duplicates"
 """The output to which all but the first of equal events go: none vanishes."""
@@ -70,3 +70,8 @@ def deduplicate(*columns: str, horizon: Duration | str, time: str = "event_time"
     # Events up to the horizon past the kept one may still come; the last event is never before the kept one.
     state = {_KEPT_AT: DATETIME}
     return Process(function, keys=columns, state=state, ttl=micros, streams=(DUPLICATES,), time=time)
+
+
+def is_deduplicate(process: Process) -> bool:
+    """Was it made by `deduplicate`? Then its results have the times of their events."""
+    return isinstance(process.function, _Deduplicate)

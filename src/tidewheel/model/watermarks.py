@@ -23,6 +23,7 @@ __all__ = [
     "Arrival",
     "Aside",
     "Bounded",
+    "Inherited",
     "Percentile",
     "Punctuated",
     "Strategy",
@@ -208,6 +209,20 @@ class Ahead(Aside):
     ahead of the events of others."""
 
     kind: ClassVar[str] = "ahead"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Inherited(Strategy):
+    """The input has its watermark already, and goes on with it: a DataFrame with `withWatermark`."""
+
+    kind: ClassVar[str] = "inherited"
+
+    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+        """None: whoever made the input knows it."""
+        return None
+
+    def __repr__(self) -> str:
+        return "of the DataFrame"
 
 
 def _common(idle: str | timedelta | None, future: str | timedelta | None) -> dict[str, Duration | None]:
