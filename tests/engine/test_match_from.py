@@ -223,7 +223,12 @@ def test_as_a_dataframe(spark, log, book, tmp_path):
     book.put("up", UP)
     put(log, (1, "fi", 1), (2, "fi", 9), (9, "fi", 5))
     query = (
-        found(log).df(spark).writeStream.format("memory").queryName("found_frame").trigger(availableNow=True).start()
+        found(log)
+        .df(spark=spark)
+        .writeStream.format("memory")
+        .queryName("found_frame")
+        .trigger(availableNow=True)
+        .start()
     )
     query.awaitTermination()
     shown = spark.sql("SELECT country, pattern, version FROM found_frame WHERE output = 'results'").collect()

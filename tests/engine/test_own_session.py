@@ -52,7 +52,7 @@ def refusal(what):
 def run():
     tw.run(counts, log=log, checkpoint=folder / "counts", spark=spark, available_now=True, buckets=2).wait()
 
-told = {"run": refusal(run), "df": refusal(lambda: counts.df(spark)), "made": (folder / "counts").exists()}
+told = {"run": refusal(run), "df": refusal(lambda: counts.df(spark=spark)), "made": (folder / "counts").exists()}
 spark.conf.set("spark.sql.streaming.stateStore.providerClass", sys.argv[3])
 run()
 print(json.dumps(told))

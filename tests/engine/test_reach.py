@@ -41,7 +41,7 @@ common = {"log": log, "spark": spark}
 frame = {"name": "copy", "reads": {"input.vehicle-position": VehiclePosition}, "writes": VehiclePosition}
 print(json.dumps([
     refusal(lambda: tw.run(counts, checkpoint=sys.argv[3], **common)),
-    refusal(lambda: counts.df(spark)),
+    refusal(lambda: counts.df(spark=spark)),
     refusal(lambda: run_batch(counts, **common)),
     refusal(lambda: tw.run_frame(lambda rows: rows, checkpoint=sys.argv[3], **frame, **common)),
 ]))

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.batch_identity import check_results, has_written
 from tidewheel.engine.batch_limit import MAX_BYTES
+from tidewheel.engine.batch_sinks import BatchSinks, Sink
 from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.flow import Flow, prepared
 from tidewheel.engine.frame_watermark import INHERITED_HOLD, behind, carrying, hold
@@ -33,6 +35,7 @@ from tidewheel.engine.made_for import MadeFor
 from tidewheel.engine.offset import Offset
 from tidewheel.engine.operator import RESULTS
 from tidewheel.engine.options import METADATA, reader_function
+from tidewheel.engine.output_columns import OutputColumns
 from tidewheel.engine.parcel_sink import ParcelTarget
 from tidewheel.engine.query import (
     OUT,
@@ -54,7 +57,7 @@ from tidewheel.engine.worker_python import check_workers
 from tidewheel.engine.workers import Lasting
 from tidewheel.errors import DefinitionError, FlowError, SetupError, TopicNotFoundError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
-from tidewheel.model.time import Duration, Instant, now
+from tidewheel.model.time import Duration, Instant, duration, now
 from tidewheel.model.watermarks import Bounded, Inherited, Strategy
 from tidewheel.model.windowing import Windowing
 from tidewheel.transport.codec import ENVELOPE_COLUMNS
@@ -77,6 +80,7 @@ __all__ = [
     "prepared_targets",
     "run",
     "start_flows",
+    "write_stream",
     "written_topics",
 ]
 
@@ -98,16 +102,13 @@ class Target:
     """The columns that make the key of a record; those of the last stage if none are named."""
 
 
-def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None) -> DataFrame:
-    """The outputs of a result as a DataFrame."""
+def as_frame(
+    result: Result, spark: SparkSession | None, *, buckets: int | None, outputs: str | Sequence[str] | None = None
+) -> DataFrame:
+    """The outputs of a result as a DataFrame: all of them, one alone, or some, each in a struct."""
     flow = result.flow()
     source = result.input
-    schemas = result.schemas()
-    twice = [name for name in schemas[RESULTS].names if name == "output" or (name in schemas and name != RESULTS)]
-    if twice:
-        raise DefinitionError(
-            f"df: the results have a column {twice[0]!r}, and so has an output; rename it with select"
-        )
+    shown = OutputColumns.of(result.schemas(), outputs)
     if isinstance(source, LogInput):
         spark = session(spark)
         check_reach(spark, source.log)
@@ -115,18 +116,18 @@ def as_frame(result: Result, spark: SparkSession | None, *, buckets: int | None)
         number = _buckets(spark, buckets)
         _tell_partitions(spark, number, buckets)
         parcels = from_log(spark, [result], [result], number, {})
-        return as_columns(with_state(parcels, [flow], number, made_for=_made_for(result, number)), flow.name, schemas)
+        return as_columns(with_state(parcels, [flow], number, made_for=_made_for(result, number)), flow.name, shown)
     check_workers(source.spark)
     number = _buckets(source.spark, buckets)
     if not source.frame.isStreaming:
         parcels = row_parcels(source.frame, [flow], number, clock=now(), ended=True, marked=lambda rows: None)
-        return as_columns(in_memory(parcels, [flow], number), flow.name, schemas)
+        return as_columns(in_memory(parcels, [flow], number), flow.name, shown.static())
     _check_state_store(source.spark)
     _tell_partitions(source.spark, number, buckets)
-    return _streaming(result, source, number)
+    return _streaming(result, source, number, shown)
 
 
-def _streaming(result: Result, source: FrameInput, buckets: int) -> DataFrame:
+def _streaming(result: Result, source: FrameInput, buckets: int, shown: OutputColumns) -> DataFrame:
     """The outputs of a result over a streaming DataFrame, by the watermark that it has or gets."""
     flow = result.flow()
     late = behind(flow)
@@ -150,8 +151,41 @@ def _streaming(result: Result, source: FrameInput, buckets: int) -> DataFrame:
         parcels = with_ticks(parcels, buckets)
     made_for = _made_for(result, buckets)
     kept = with_state(parcels, [flow], buckets, delay=delay, hold=held, inherited=delay is None, made_for=made_for)
-    columns = as_columns(kept, flow.name, result.schemas())
-    return columns if carried is None else carrying(columns, carried)
+    columns = as_columns(kept, flow.name, shown)
+    # Of the other outputs, late rows above all are behind it.
+    return columns if carried is None or shown.plain != RESULTS else carrying(columns, carried)
+
+
+def write_stream(
+    result: Result,
+    sinks: Mapping[str, Sink],
+    *,
+    checkpoint: str | Path,
+    available_now: bool,
+    trigger: str | timedelta | None,
+    name: str | None,
+    spark: SparkSession | None,
+    buckets: int | None,
+) -> StreamingQuery:
+    """Start one query that writes every output to a sink of its own."""
+    if not isinstance(result.input, LogInput) and not result.input.frame.isStreaming:
+        raise DefinitionError('writeStream: the DataFrame is not streaming; write it with df("results").write')
+    if available_now and trigger is not None:
+        raise DefinitionError("writeStream: give available_now or trigger, not both")
+    written = BatchSinks.of(sinks, list(result.schemas()), str(checkpoint))
+    owner = session(spark) if isinstance(result.input, LogInput) else result.input.spark
+    with _partitions(owner, _buckets(owner, buckets)):
+        frame = as_frame(result, owner, buckets=buckets, outputs=list(sinks))
+        writer = frame.writeStream.foreachBatch(written).outputMode("append")
+        writer = writer.option("checkpointLocation", str(checkpoint))
+        if name is not None:
+            writer = writer.queryName(name)
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        elif trigger is not None:
+            every = duration(trigger, what="trigger")
+            writer = writer.trigger(processingTime=f"{max(every // 1_000, 1)} milliseconds")
+        return writer.start()
 
 
 class _Mark(Lasting):

@@ -14,12 +14,13 @@ from pyspark.sql.types import BinaryType, Row, StringType, StructField, StructTy
 from tidewheel.engine.batch_limit import AT_ONCE_BYTES
 from tidewheel.engine.bucket_store import BucketState, Entries, MemoryEntries
 from tidewheel.engine.buckets import bucket_ids
-from tidewheel.engine.columns import arrow_schema, in_utc, spark_schema, to_spark
+from tidewheel.engine.columns import in_utc, spark_schema
 from tidewheel.engine.expected_watermark import expect, expected
 from tidewheel.engine.flow import ARRIVAL, Flow, needed
 from tidewheel.engine.halves import CLOCK, PLACE, TICK, Dealer, Flows, Parcel, Rows, SecondHalf, blamed
 from tidewheel.engine.made_for import MadeFor
 from tidewheel.engine.operator import Tick
+from tidewheel.engine.output_columns import OutputColumns
 from tidewheel.engine.reading import DecodedBatch, ReadInfo
 from tidewheel.engine.ticks import ticks
 from tidewheel.engine.workers import Lasting, settle
@@ -484,34 +485,14 @@ def _at_once(half: SecondHalf, buckets: int) -> Callable[[pa.Table], pa.Table]:
     return run
 
 
-def as_columns(parcels: DataFrame, flow: str, schema: Mapping[str, pa.Schema]) -> DataFrame:
-    """Parcels as plain columns: `output` names the stream of each row; the columns of `results` stand by themselves,
-    those of every other stream in a struct of its name."""
-    fields = [pa.field("output", pa.string())]
-    fields += list(schema["results"])
-    fields += [pa.field(name, pa.struct(list(of))) for name, of in schema.items() if name != "results"]
-    target = spark_schema(pa.schema(fields))
+def as_columns(parcels: DataFrame, flow: str, outputs: OutputColumns) -> DataFrame:
+    """The outputs of a flow in parcels, as plain columns."""
 
     def columns(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        exact = arrow_schema(target)
         for batch in batches:
             for data in batch.column("parcel").to_pylist():
                 for name, port, frame in Parcel.read(data):
-                    if name != flow or port not in schema:
-                        continue
-                    rows = _arrow(frame)
-                    if port != "results":
-                        kind = exact.field(port).type
-                        inner = to_spark(rows, pa.schema(list(kind)))
-                        rows = pa.RecordBatch.from_arrays(
-                            [pa.StructArray.from_arrays(inner.columns, fields=list(kind))], names=[port]
-                        )
-                    rows = rows.append_column("output", pa.repeat(port, rows.num_rows))
-                    yield to_spark(rows, exact)
+                    if name == flow and port in outputs.schemas:
+                        yield outputs.rows(port, frame)
 
-    return parcels.mapInArrow(columns, target)
-
-
-def _arrow(frame: pl.DataFrame) -> pa.RecordBatch:
-    table = frame.to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks()
-    return table.to_batches()[0] if table.num_rows else pa.RecordBatch.from_pylist([], schema=table.schema)
+    return parcels.mapInArrow(columns, spark_schema(outputs.schema))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,8 +12,10 @@ import polars as pl
 import pyarrow as pa
 from google.protobuf.message import Message
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.batch_limit import MAX_BYTES
+from tidewheel.engine.batch_sinks import Sink
 from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.explain import explain
 from tidewheel.engine.flow import Flow, RowOp, Stage
@@ -168,21 +171,69 @@ class Result(Stream):
         outputs[METRICS] = arrow_of(dict(sample.schema))
         return outputs
 
-    def df(self, spark: SparkSession | None = None, *, buckets: int | None = None) -> DataFrame:
-        """A plain DataFrame: streaming over a stream, else all of it. The column `output` tells results from late rows
-        and metrics; results have their own columns, every other output is in a struct of its name.
+    def df(
+        self, output: str | None = None, *, spark: SparkSession | None = None, buckets: int | None = None
+    ) -> DataFrame:
+        """A plain DataFrame: streaming over a stream, else all of it. With the name of an output it has that output's
+        columns. Without one it has all outputs: the column `output` tells results from late rows and metrics, results
+        have their own columns, every other output is in a struct of its name.
+
+        `batch_id` is the number of the micro-batch that gave the row (null if the input is no stream: there is none).
+        Rows of a key come in the order in which they were made, a retraction before what replaces it.
 
         >>> import tidewheel as tw
         >>> spark = tw.session()
         >>> table = spark.sql("SELECT 'a' AS key, timestamp_seconds(id) AS at FROM range(12)")
         >>> keyed = tw.stream(table, time="at").key_by("key")
         >>> counted = keyed.window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
-        >>> [row.n for row in counted.df().where("output = 'results'").orderBy("window_start").collect()]
+        >>> [row.n for row in counted.df("results").orderBy("window_start").collect()]
         [10, 2]
         """
         from tidewheel.engine.launch import as_frame
 
-        return as_frame(self, spark, buckets=buckets)
+        if not isinstance(output, str | None):
+            raise DefinitionError(f'df: name an output, such as df("results"), got {output!r}; a session is spark=')
+        return as_frame(self, spark, buckets=buckets, outputs=output)
+
+    def writeStream(
+        self,
+        *,
+        checkpoint: str | Path,
+        available_now: bool = False,
+        trigger: str | timedelta | None = None,
+        name: str | None = None,
+        spark: SparkSession | None = None,
+        buckets: int | None = None,
+        **sinks: Sink,
+    ) -> StreamingQuery:
+        """Start one streaming query that writes each output to a sink of its own, like
+        `writeStream(results=upsert, late={"format": "parquet", "path": "late"}, checkpoint="state/orders")`.
+
+        A sink is a function of a DataFrame with the output's rows of a micro-batch and the number of that micro-batch,
+        as `foreachBatch` takes it; or a table or folder: `{"format": "delta", "path": ...}` (or `"table"`), or
+        `{"format": "parquet", "path": ...}` (also `orc`, `json`, `csv`), with options of the format beside it. Each
+        micro-batch is computed once, and its sinks are written one after another from what was computed. If one of
+        them fails the query fails, and the error names it.
+
+        After a failure Spark repeats the last micro-batch, with the same number and the same rows. Delta tables and
+        folders have it once then; a function has to see to that itself (a transaction that also notes the number).
+
+        `checkpoint`: the folder of the query's progress and state. `available_now`: read what is there, and end.
+        `trigger`: how often a micro-batch begins, such as "10 s"; else as soon as there is something to read. `name`:
+        the query's name.
+        """
+        from tidewheel.engine.launch import write_stream
+
+        return write_stream(
+            self,
+            sinks,
+            checkpoint=checkpoint,
+            available_now=available_now,
+            trigger=trigger,
+            name=name,
+            spark=spark,
+            buckets=buckets,
+        )
 
     def start(
         self,
@@ -216,7 +267,8 @@ class Result(Stream):
 
         if not isinstance(self.input, LogInput):
             raise DefinitionError(
-                "start writes to a log what comes from a log; a DataFrame goes on with .df().writeStream"
+                "start writes to a log what comes from a log; over a DataFrame, use writeStream(results=...) or "
+                'df("results").writeStream'
             )
         chosen: dict[str, Any] = {RESULTS: results, LATE: late, METRICS: metrics, **others}
         known = self.schemas()
