@@ -128,7 +128,6 @@ TIME = pa.timestamp("us", "UTC")
         ({"event_time": TIME, "latitude": pa.float64()}, {}, "no field 'latitude'"),
         ({"vehicle": pa.int32()}, {}, "event_time"),
         ({"event_time": TIME, "vehicle": pa.int32()}, {"key": "operator"}, "'operator'"),
-        ({"event_time": TIME, "vehicle": pa.int32()}, {"type": ""}, "value"),
         ({"event_time": TIME, "vehicle": pa.int32()}, {"type": "no.such.Type"}, r"no\.such\.Type"),
         ({"event_time": TIME, "vehicle": pa.int32()}, {"kye": "vehicle"}, "no option 'kye'"),
     ],

@@ -9,7 +9,6 @@ from engine_data import positions
 
 from tidewheel.engine.archive import Archive, Archiver
 from tidewheel.engine.columns import arrow_schema
-from tidewheel.engine.input import carried_type
 from tidewheel.engine.options import ReadOptions
 from tidewheel.engine.planning import first_offset, plan_batch, split
 from tidewheel.engine.reading import ReadInfo, read_pieces
@@ -17,6 +16,7 @@ from tidewheel.errors import DamagedBlockError, DefinitionError
 from tidewheel.model import watermarks
 from tidewheel.transport.codec import decode, unpack
 from tidewheel.transport.damage import DamageCount, note_damage
+from tidewheel.transport.type_topic import carried_type
 
 TYPE = "tidewheel.transit.v1.VehiclePosition"
 HEADER = "UPDATE block SET header = zeroblob(length(header)) WHERE first_offset = 100"

@@ -19,18 +19,16 @@ from tidewheel.engine.workers import registry_for
 from tidewheel.errors import DefinitionError, TopicNotFoundError
 from tidewheel.model import watermarks
 from tidewheel.model.watermarks import Bounded, Inherited, Strategy
-from tidewheel.transport.codec import ENVELOPE_COLUMNS, decode_columns, decode_envelopes
-from tidewheel.transport.damage import pass_over
-from tidewheel.transport.event_pb2 import Punctuation
+from tidewheel.transport.codec import ENVELOPE_COLUMNS, decode_columns
 from tidewheel.transport.log import Log, OnDamage
 from tidewheel.transport.registry import type_name, types
+from tidewheel.transport.type_topic import carried_type
 
 if TYPE_CHECKING:
     from tidewheel.engine.looked_up import LookedUp
 
-__all__ = ["FrameInput", "LogInput", "carried_type", "outcomes", "polars_schema", "type_of"]
+__all__ = ["FrameInput", "LogInput", "outcomes", "polars_schema", "type_of"]
 
-_MARKER = type_name(Punctuation)
 _METADATA = ("_append_time", "_key")
 _LOG_TIMES = {"event_time": "event_time", "ingestion_time": "ingestion_time", "arrival": "_append_time"}
 
@@ -215,28 +213,6 @@ def outcomes(log: Log, of: LookedUp, *, on_damage: OnDamage | None = None) -> pl
         for batch in log.read(of.topic, partition, info.first_offsets[partition], on_damage=on_damage)
     ]
     return of.latest(frames)
-
-
-def carried_type(log: Log, topic: str) -> str | None:
-    """The message type of the newest event of a topic; None if it holds none, or is not there."""
-    try:
-        info = log.topic_info(topic)
-    except TopicNotFoundError:
-        return None
-    for partition, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
-        count = 100
-        while end > first:  # further and further back: the newest may be markers, many of them
-            start = max(first, end - count)
-            names = [
-                name
-                for batch in log.read(topic, partition, start, end=end, on_damage=pass_over)
-                for name in decode_envelopes(batch.records.column("value")).columns["type"].to_pylist()
-                if name and name != _MARKER
-            ]
-            if names:
-                return str(names[-1])
-            end, count = start, 2 * count
-    return None
 
 
 def type_of(log: Log, topics: Sequence[str]) -> str:

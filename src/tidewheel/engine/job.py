@@ -66,9 +66,9 @@ class Job:
     """
 
     name: str
-    reads: Mapping[str, type[Message] | None]
+    reads: Mapping[str, str | type[Message] | None]
     """The topic, and the type of its messages; without one it is that of the events in the topic."""
-    writes: type[Message] | None
+    writes: str | type[Message] | None
     function: Callable[..., Result]
     key: tuple[str, ...] = ()
     watermark: Strategy = field(default_factory=lambda: watermarks.bounded("1 s"))
@@ -131,8 +131,8 @@ class Job:
 def job(
     name: str,
     *,
-    reads: str | Sequence[str] | Mapping[str, type[Message] | None],
-    writes: type[Message] | None = None,
+    reads: str | Sequence[str] | Mapping[str, str | type[Message] | None],
+    writes: str | type[Message] | None = None,
     key: str | tuple[str, ...] = (),
     watermark: Strategy | None = None,
     retracting: bool | None = None,
@@ -142,7 +142,8 @@ def job(
     Keyword-only arguments, each with a type (int, float, str or bool) and a default, are the job's parameters:
     `tidewheel run` offers them as options, and a TOML file may set them. `reads` names the topic, or the topic with the
     type of its messages: then the job can start before there is an event. `writes` is the message type of the results;
-    without it one is made of their columns. `key` names the columns that make the key of a result, if they are others
+    without it one is made of their columns. Types are classes, or full names of types that are installed or that the
+    log knows. `key` names the columns that make the key of a result, if they are others
     than those of the last `key_by`. `watermark` and `retracting` are those of `tidewheel.stream`.
 
     >>> import polars as pl

@@ -27,7 +27,7 @@ from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.flow import Flow, prepared
 from tidewheel.engine.frame_watermark import INHERITED_HOLD, behind, carrying, hold
 from tidewheel.engine.halves import METRICS
-from tidewheel.engine.input import FrameInput, LogInput, carried_type, definition
+from tidewheel.engine.input import FrameInput, LogInput, definition
 from tidewheel.engine.job import Job
 from tidewheel.engine.lanes import Roster, where
 from tidewheel.engine.local_files import sink_forces
@@ -54,7 +54,7 @@ from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import SETTINGS, check_reach, session
 from tidewheel.engine.window_columns import TIME
 from tidewheel.engine.worker_python import check_workers
-from tidewheel.engine.workers import Lasting
+from tidewheel.engine.workers import Lasting, registry_for
 from tidewheel.errors import DefinitionError, FlowError, SetupError, TopicNotFoundError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Duration, Instant, duration, now
@@ -65,7 +65,7 @@ from tidewheel.transport.damage import DamageCount
 from tidewheel.transport.dynamic import MADE, define_message, made_name
 from tidewheel.transport.log import Log, Topic
 from tidewheel.transport.registry import TypeRegistry, type_name, types
-from tidewheel.transport.type_topic import definitions, publish_types
+from tidewheel.transport.type_topic import carried_type, definitions, publish_types
 
 if TYPE_CHECKING:
     from tidewheel.engine.result import Result
@@ -290,7 +290,8 @@ def prepared_targets(
         log.ensure_topic(topic)
     read = {message for _, message, _ in _readings(results)}
     known = {*read, *(target.type for target in targets.values())}
-    publish_types(log, types, sorted(name for name in known if not name.startswith(MADE)))
+    # Those that this program does not know came from the log.
+    publish_types(log, types, sorted(name for name in known if name in types and not name.startswith(MADE)))
     return targets
 
 
@@ -597,7 +598,8 @@ def _targets(results: Mapping[Result, Mapping[str, Target]], log: Log) -> dict[t
                 if not isinstance(target.type, str):
                     types.register(target.type)
                 kind = type_name(target.type)
-                columns = _fitting(kind, [field.name for field in fields], result)
+                message = (types if kind in types else registry_for(log.address, kind)).schema(kind)
+                columns = _fitting(kind, message.names, [field.name for field in fields], result)
             key = target.key or tuple(name for name in keys if name in schemas[port].names)
             lost = [name for name in key if name not in schemas[port].names]
             if lost:
@@ -617,9 +619,8 @@ def _holds(log: Log, topic: str) -> bool:
         return False
 
 
-def _fitting(kind: str, there: Sequence[str], result: Result) -> tuple[str, ...]:
+def _fitting(kind: str, fields: Sequence[str], there: Sequence[str], result: Result) -> tuple[str, ...]:
     """The columns that fill the message: all of its fields must be there, and it must have room for what was asked."""
-    fields = types.schema(kind).names
     missing = [name for name in fields if name not in there]
     if missing:
         raise DefinitionError(f"{kind} has a field {missing[0]!r} that the results lack; they have {', '.join(there)}")
