@@ -40,6 +40,19 @@ _SCALARS: list[tuple[object, int]] = [
         _F.TYPE_BYTES,
     ),
 ]
+_SAME_BYTES = {
+    (_F.TYPE_INT32, _F.TYPE_INT64),
+    (_F.TYPE_UINT32, _F.TYPE_UINT64),
+    (_F.TYPE_UINT32, _F.TYPE_INT64),
+}
+"""Types of a field, and the wider ones as which the bytes of old events mean the same."""
+_HOLDS = {
+    *((wide, narrow) for narrow, wide in _SAME_BYTES),
+    (_F.TYPE_DOUBLE, _F.TYPE_FLOAT),
+    *((_F.TYPE_DOUBLE, whole) for whole in (_F.TYPE_INT32, _F.TYPE_UINT32, _F.TYPE_INT64, _F.TYPE_UINT64)),
+}
+"""Types of a field, and those of columns that it can hold. Whether whole numbers of 64 bits are too large for a double
+is seen when they are encoded."""
 
 
 def define_message(
@@ -49,13 +62,16 @@ def define_message(
     *,
     full: str | None = None,
     earlier: Mapping[str, bytes] | None = None,
+    widen: bool = False,
 ) -> str:
     """Register a message type with these columns as its fields, numbered in their order; returns its full name.
 
     Nulls are kept: every scalar field is optional. `full` is the type's name, if it is not the one that is made of
     `name`. `earlier` are definitions by type name of what was written before: the fields of the type's earlier
     definition keep their numbers, and those without a column stay, so that old events are read rightly. A column that
-    has another type than its field is refused.
+    has another type than its field is refused; with `widen` only if neither can hold what the other holds: a field of
+    32 bits becomes one of 64 where the bytes of old events mean the same, and a narrower column goes into a wider
+    field.
 
     >>> registry = TypeRegistry()
     >>> define_message(registry, "vehicle-count", pa.schema({"cell": pa.uint64(), "count": pa.int64()}))
@@ -76,7 +92,7 @@ def define_message(
         # Compared as the registry tells it, where names are whole.
         files = FileDescriptorSet.FromString(registry.definition(full))
         before = _message_of(full, earlier[full])
-        _continue(before, files.file[-1].message_type[0], where=name)
+        _continue(before, files.file[-1].message_type[0], where=name, widen=widen)
         files.file[-1].message_type[0].CopyFrom(before)
         registry.register_definition(full, files.SerializeToString(deterministic=True))
     return full
@@ -111,7 +127,7 @@ def _message_of(full: str, definition: bytes) -> DescriptorProto:
         ) from error
 
 
-def _continue(message: DescriptorProto, made: DescriptorProto, *, where: str) -> None:
+def _continue(message: DescriptorProto, made: DescriptorProto, *, where: str, widen: bool) -> None:
     """Add to a message the fields that only the other one has; those that both have must be of one type."""
     known = {field.name: field for field in message.field}
     parts = {part.name: part for part in message.nested_type}
@@ -130,12 +146,34 @@ def _continue(message: DescriptorProto, made: DescriptorProto, *, where: str) ->
                 message.oneof_decl.add(name=f"_{field.name}")
             if part in made_parts:
                 message.nested_type.add().CopyFrom(made_parts[part])
+        elif widen and _kind(there) == _kind(field) and part in parts and part in made_parts:
+            _continue(parts[part], made_parts[part], where=f"{where}.{field.name}", widen=True)
+        elif widen and _widened(there, field):
+            there.type = field.type if (there.type, field.type) in _SAME_BYTES else there.type
         elif _kind(there) != _kind(field) or parts.get(part) != made_parts.get(part):
+            detail = f" ({_told(there)}, not {_told(field)})" if widen else ""
             raise DefinitionError(
-                f"{where}: the log holds results whose column {field.name!r} is of another type, and they could not be "
-                "read any more; write to another topic (tidewheel run --version v2), or delete this one first "
-                "(tidewheel topics --delete)"
+                f"{where}: the log holds {'events' if widen else 'results'} whose column {field.name!r} is of another "
+                f"type{detail}, and they could not be read any more; "
+                + (
+                    "cast the column, or write to another topic"
+                    if widen
+                    else "write to another topic (tidewheel run --version v2)"
+                )
+                + ", or delete this one first (tidewheel topics --delete)"
             )
+
+
+def _widened(there: FieldDescriptorProto, field: FieldDescriptorProto) -> bool:
+    """Can one of the two hold what the other holds?"""
+    both = there.type, field.type
+    return there.label == field.label and (both in _SAME_BYTES or both in _HOLDS)
+
+
+def _told(field: FieldDescriptorProto) -> str:
+    """The type of a field in words."""
+    name = field.type_name.rpartition(".")[2] or _F.Type.Name(field.type).removeprefix("TYPE_")
+    return f"a list of {name.lower()}" if field.label == _F.LABEL_REPEATED else name.lower()
 
 
 def _kind(field: FieldDescriptorProto) -> tuple[object, ...]:

@@ -350,6 +350,40 @@ class Log(ABC):
     def close(self) -> None:
         """Release what the object holds. The log stays."""
 
+    def append_rows(
+        self,
+        topic: str,
+        rows: Any,
+        *,
+        time: str,
+        key: str | Sequence[str] = (),
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Receipt:
+        """Append the rows of a table as events, all or nothing; nobody needs to define a message type.
+
+        Their type is made of the columns and kept by the log. A column that is new becomes a field of it (null in older
+        rows), one that is missing is null; where a type changes, numbers are widened if nothing is lost, and all else
+        is refused.
+
+        Args:
+            topic: Where to.
+            rows: A DataFrame (pandas, polars, or a static one of Spark), an Arrow table, or a list of dicts.
+            time: The column that tells when each row happened: timestamps (without a zone: UTC), ISO text with a zone,
+                or numbers since 1970 whose unit is beyond doubt. It becomes the `event_time`, and stays a column.
+            key: The column, or columns, whose values are the record's key: rows of one key stay in order.
+            producer, sequence: For writers that may repeat an append: the same name and number is written once.
+
+        >>> import tempfile
+        >>> log = open_log(tempfile.mkdtemp() + "/shop.tw")
+        >>> rows = [{"user": "anna", "amount": 12.5, "ts": "2026-01-31T12:00:00Z"}]
+        >>> log.append_rows("input.order", rows, time="ts", key="user").next_offsets
+        {('input.order', 0): 1}
+        """
+        from tidewheel.transport.rows import append_rows
+
+        return append_rows(self, topic, rows, time=time, key=key, producer=producer, sequence=sequence)
+
     def topic(self, name: str) -> Topic:
         """A topic by name, there or not: what jobs are told to write to."""
         return Topic(self, name)
