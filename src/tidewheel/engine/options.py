@@ -233,7 +233,8 @@ class WriteOptions:
     |---|---|---|
     | `log` | the log's address | (needed; or the path given to `start` or `save`) |
     | `topic` | where to | the column `_topic` of each row |
-    | `type` | the message type that the columns fill, besides `event_time` and `ingestion_time` | a column `value` |
+    | `type` | the message type that the columns fill, besides those of the event's times | made of them, or `value` |
+    | `time` | without `type`: the column of the event times | `event_time` |
     | `key` | columns whose values, joined by a slash, are the record's key | the column `_key`, or none |
     | `parcels` | for rows that flows made (a column `parcel`): where each of their outputs goes | rows as above |
     | `exclusive` | topics that must be empty when the query first writes: nobody else's results | none |
@@ -244,6 +245,7 @@ class WriteOptions:
     log: str
     topic: str | None = None
     type: str | None = None
+    time: str | None = None
     key: tuple[str, ...] = ()
     parcels: Mapping[tuple[str, str], Any] | None = None
     exclusive: tuple[str, ...] = ()
@@ -253,7 +255,7 @@ class WriteOptions:
     fsync: bool = True
     every_batch: bool = False
 
-    NAMES: ClassVar[str] = "log path topic type key parcels exclusive fsync everyBatch"
+    NAMES: ClassVar[str] = "log path topic type time key parcels exclusive fsync everyBatch"
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> WriteOptions:
@@ -264,6 +266,7 @@ class WriteOptions:
             log=options.get("path") or options.need("log", '.option("log", "city.tw")'),
             topic=options.get("topic") or None,
             type=options.get("type") or None,
+            time=options.get("time") or None,
             key=_names(options.get("key")),
             parcels=cloudpickle.loads(base64.b64decode(parcels)) if parcels else None,
             exclusive=_names(options.get("exclusive")),

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 from tidewheel.engine.batch_identity import BatchIdentity, producer_name, wrote_before
 from tidewheel.engine.columns import arrow_schema
 from tidewheel.engine.halves import METRICS
-from tidewheel.engine.options import WriteOptions
+from tidewheel.engine.options import RAW_COLUMNS, WriteOptions
 from tidewheel.engine.parcel_sink import encoded, markers, watermarks_of
 from tidewheel.engine.result_topics import refuse_others_results
 from tidewheel.engine.workers import registry_for, settle, shared_log
@@ -24,6 +24,8 @@ from tidewheel.model.time import Instant, now
 from tidewheel.transport.codec import ENVELOPE_COLUMNS, encode_columns, with_ingestion_time
 from tidewheel.transport.log import Log, records
 from tidewheel.transport.registry import types
+from tidewheel.transport.row_type import RowType, grow_row_type
+from tidewheel.transport.rows import check_columns, key_of, row_records
 from tidewheel.transport.type_topic import publish_types
 
 __all__ = ["BatchSink", "StreamSink"]
@@ -48,10 +50,15 @@ class _Sink:
         if overwrite:
             raise DefinitionError('a topic can only be appended to; use .mode("append") or outputMode("append")')
         self._options = WriteOptions.of(options)
-        self._columns = _fields(self._options, arrow_schema(schema))
+        columns = arrow_schema(schema)
+        self._made = _makes_type(self._options, columns)
+        """Is the type made of the columns?"""
+        self._time = self._options.time or "event_time"
+        self._type = _made_type(self._options, columns, self._time) if self._made else self._options.type
+        self._columns = [] if self._made else _fields(self._options, columns)
         # Raw values are written as they are, and rows may bring an ingestion time of their own.
         self._stamps = self._options.parcels is not None or (
-            self._options.type is not None and "ingestion_time" not in schema.names
+            self._type is not None and "ingestion_time" not in schema.names
         )
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -79,6 +86,10 @@ class _Sink:
             yield from _by_topic(rows, topics, self._options.topic)
 
     def _encode(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array | None]:
+        if self._made:
+            registry = registry_for(self._options.log, str(self._type))
+            kind = RowType(str(self._type), registry, topic_id="")
+            return row_records(kind, batch, time=self._time, key=self._options.key), None
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         count = batch.num_rows
         event_time = columns.get("event_time", pa.nulls(count, pa.timestamp("us", "UTC")))
@@ -96,7 +107,7 @@ class _Sink:
             )
         keys = columns.get("_key")
         if self._options.key:
-            keys = pc.binary_join_element_wise(*(_part(columns[name]) for name in self._options.key), b"/")
+            keys = key_of([columns[name] for name in self._options.key])
         return records(values, keys=keys, event_times=event_time, type=self._options.type), columns.get("_topic")
 
     def _append(self, messages: list[WriterCommitMessage | None], batch_id: int | None) -> None:
@@ -183,6 +194,35 @@ class BatchSink(_Sink, DataSourceArrowWriter):
         """Nothing has reached the log yet."""
 
 
+def _makes_type(options: WriteOptions, schema: pa.Schema) -> bool:
+    """Is a message type to be made of the columns? Not if one is named, and not of values that are bytes already."""
+    if options.parcels is not None or options.type is not None:
+        if options.time is not None:
+            raise DefinitionError('the option "time" is for rows without "type"; with one, call the column event_time')
+        return False
+    if options.time is not None or "value" not in schema.names:
+        return True
+    kind = schema.field("value").type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return False
+    return not pa.types.is_string(kind) or not {*schema.names} <= {*RAW_COLUMNS.names, *_SPECIAL}
+
+
+def _made_type(options: WriteOptions, schema: pa.Schema, time: str) -> str:
+    """The type of the topic's rows, which has a field for each column now."""
+    if options.topic is None:
+        raise DefinitionError(
+            'where to? Give the option "topic": each topic has a type of its own, or say "type" as well'
+        )
+    what = f'format("tidewheel") to {options.topic}'
+    if time not in schema.names:
+        raise DefinitionError(
+            f'{what}: which column has the event time? Say .option("time", "..."); there are {", ".join(schema.names)}'
+        )
+    fields = check_columns(schema, time=time, key=options.key, what=what)
+    return grow_row_type(shared_log(options.log, create=True), options.topic, pa.schema(fields)).name
+
+
 def _fields(options: WriteOptions, schema: pa.Schema) -> list[str]:
     """The columns that fill the message; all that is wrong with the rows is said before the first comes."""
     names = schema.names
@@ -194,8 +234,6 @@ def _fields(options: WriteOptions, schema: pa.Schema) -> list[str]:
     if missing:
         raise DefinitionError(f"the key names a column {missing[0]!r} that is not there; there are {', '.join(names)}")
     if options.type is None:
-        if "value" not in names:
-            raise DefinitionError('without the option "type" the rows need a binary column value')
         return []
     if "event_time" not in names:
         raise DefinitionError("the rows need a column event_time: every event has one")
@@ -211,13 +249,6 @@ def _fields(options: WriteOptions, schema: pa.Schema) -> list[str]:
 
 def _joined(parts: Mapping[str, list[pa.RecordBatch]]) -> dict[str, pa.RecordBatch]:
     return {topic: pa.concat_batches(some) for topic, some in sorted(parts.items())}
-
-
-def _part(column: pa.Array) -> pa.Array:
-    """A column of the key: bytes as they are, anything else as text; nothing where there is none."""
-    is_bytes = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
-    part = column if is_bytes else column.cast(pa.string())
-    return pc.fill_null(part.cast(pa.binary()), b"")
 
 
 def _by_topic(
