@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import sqlglot
 import zstandard
+from expression_corpus import differing
 
 import tidewheel as tw
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
@@ -53,6 +54,11 @@ def check_model() -> None:
     (match,) = rows.run(lambda given: given.match(rise, measures={"by": tw.last("high.v") - tw.first("low.v")}))
     assert match["by"] == 2
     assert sqlglot.parse_one("SELECT 1 AS a").named_selects == ["a"]
+
+
+def check_texts() -> None:
+    """Checkpoints know expressions by their texts, also after another polars was installed."""
+    assert not differing(), differing()
 
 
 def check_recording(folder: Path) -> None:
@@ -111,6 +117,7 @@ def main() -> None:
     folder = Path(sys.argv[1])
     check_codec()
     check_model()
+    check_texts()
     check_recording(folder)
     with tw.open_log(folder / "city.tw", sync="normal") as log:
         check_server(log)

@@ -81,7 +81,9 @@ def test_the_results_can_be_looked_at(story):
 
 def test_a_checkpoint_of_other_parameters_is_refused(story):
     said = tidewheel("run", "vehicle-cell", "--resolution", 8, "--available-now", "--log", story.log, code=4).stderr
-    assert "flows.vehicle-cell.parameters.resolution was 9 and is 8" in said
+    assert "does not fit this job: vehicle-cell: parameter resolution: 9 → 8. " in said
+    assert "--accept-changes" in said
+    assert "--version v2" in said
     assert "Traceback" not in said
 
 
@@ -89,7 +91,7 @@ def test_a_checkpoint_of_another_log_is_refused(story, tmp_path):
     checkpoint = f"{story.log}.checkpoints/vehicle-cell"
     other = tmp_path / "other.tw"
     said = tidewheel("run", "vehicle-cell", "--log", other, "--checkpoint", checkpoint, code=4).stderr
-    assert "does not fit this job: log was" in said
+    assert "does not fit this job: it was made on another log" in said
 
 
 def test_results_are_not_written_twice_by_a_run_that_begins_anew(story, tmp_path):

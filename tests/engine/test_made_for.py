@@ -16,7 +16,8 @@ from tidewheel.engine.launch import _made_for
 from tidewheel.engine.made_for import MadeFor
 from tidewheel.errors import CheckpointError
 
-FIRST = MadeFor(3, "abc")
+FIRST = MadeFor.of(3, {"result": {"keys": ["a"], "size": 5}})
+STEPS = FIRST.steps
 
 
 def directory(entries):
@@ -31,9 +32,12 @@ def batch(entries, made_for):
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (MadeFor(2, "abc"), r"made with 3 buckets, and now there are 2.*df\(buckets=3\).*new checkpoint"),
-        (MadeFor(3, "abd"), r"made by other steps.*digest was abc and is abd.*new checkpoint"),
-        (MadeFor(3), "digest was abc and is None"),
+        (MadeFor(2, STEPS), r"made with 3 buckets, and now there are 2.*df\(buckets=3\).*new checkpoint"),
+        (
+            MadeFor.of(3, {"result": {"keys": ["b"], "size": 5}}),
+            r"other steps: result key_by: a → b\. .*new checkpoint",
+        ),
+        (MadeFor(3), "other steps: steps that keep state became others that keep none"),
     ],
 )
 def test_other_buckets_and_steps_are_refused_even_by_a_bucket_that_keeps_nothing(other, message):
@@ -51,9 +55,24 @@ def test_state_of_before_is_taken_and_knows_it_from_then_on():
     state.save()
     assert "made_for" not in directory(entries)
     batch(entries, FIRST)
-    assert directory(entries)["made_for"] == {"buckets": 3, "steps": "abc"}
+    assert directory(entries)["made_for"] == {"format": 2, "buckets": 3, "steps": STEPS}
     with pytest.raises(CheckpointError):
-        batch(entries, MadeFor(4, "abc"))
+        batch(entries, MadeFor(4, STEPS))
+
+
+def test_what_the_steps_were_is_written_once_and_state_of_an_earlier_format_is_refused_in_words():
+    entries = MemoryEntries()
+    batch(entries, FIRST)
+    (kept,) = [value for (name,), value in entries.values.items() if name == "made_for"]
+    entries.values["made_for",] = written = (b"what was there",)
+    batch(entries, FIRST)
+    assert entries.values["made_for",] is written
+    entries.values["made_for",] = kept
+    noted = directory(entries)
+    noted["made_for"] = {"buckets": 3, "steps": "of polars' text"}
+    entries.values["",] = (json.dumps(noted).encode(),)
+    with pytest.raises(CheckpointError, match=r"written by an earlier Tidewheel.*new checkpoint"):
+        batch(entries, FIRST)
 
 
 def test_a_checkpoint_that_guards_itself_notes_nothing():

@@ -197,7 +197,7 @@ def _options(
     ] = MAX_BYTES,
     accept_changes: Annotated[
         bool,
-        typer.Option("--accept-changes", help="Go on with other parameters than before, if it keeps no state."),
+        typer.Option("--accept-changes", help="Go on with other parameters and steps, if it keeps no state."),
     ] = False,
     skip_damaged: SkipDamagedOption = False,
     append_to_existing: Annotated[
@@ -291,16 +291,16 @@ def _run(
         folder = checkpoint or f"{opened.address}.checkpoints/{called}"
 
         def begin() -> Run:
-            from tidewheel.engine.launch import run as run_jobs
+            from tidewheel.engine.launch import default_targets, start_flows
             from tidewheel.engine.local_files import FSYNC
             from tidewheel.engine.session import session
 
-            return run_jobs(
-                *found,
-                log=opened,
+            return start_flows(
+                default_targets(found, opened),
+                opened,
                 checkpoint=folder,
                 name=called,
-                spark=session(settings={FSYNC: str(fsync).lower()}),
+                spark=lambda: session(settings={FSYNC: str(fsync).lower()}),
                 available_now=available_now,
                 begin=start,
                 max_events_per_batch=max_events,

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import polars as pl
 
@@ -19,6 +19,7 @@ __all__ = ["BucketState", "Entries", "MemoryEntries"]
 
 _VERSION = 1
 _DIRECTORY = ""
+_STEPS = "made_for"  # no frame is called so: their names have a slash
 _WORTH_PACKING = 4_096
 _KEPT_BYTES = 64_000_000
 
@@ -56,13 +57,19 @@ class BucketState:
         self._noted: Mapping[str, Any] | None = fields.get("made_for")
         self._made_for = self._noted if made_for is None else made_for.to_json()
         if made_for is not None and self._noted is not None:  # older versions noted nothing
-            made_for.check(self._noted)
+            made_for.check(self._noted, self._steps)
+        self._definition = None if made_for is None or self._noted is not None else made_for.definition
         self._digests: dict[str, str] = dict(fields["names"])
         self._before = dict(self._digests)
         self.notes: dict[str, int] = fields.get("notes", {})
         """Numbers kept with the directory."""
         self._notes_before = dict(self.notes)
         self._written: dict[str, pl.DataFrame] = {}
+
+    def _steps(self) -> Mapping[str, Any] | None:
+        """The steps that it was made by."""
+        held = self._entries.getValue((_STEPS,))
+        return None if held is None else cast("Mapping[str, Any]", json.loads(bytes(held[0])))
 
     def store(self, prefix: str) -> Store:
         """The part of it whose names begin so."""
@@ -116,6 +123,9 @@ class BucketState:
             directory = {"version": _VERSION, "names": self._digests, "notes": self.notes}
             if self._made_for is not None:
                 directory["made_for"] = self._made_for
+            if self._definition is not None:  # once: it is needed only to tell what differs
+                self._entries.updateValue((_STEPS,), (json.dumps(self._definition).encode(),))
+                self._definition = None
             self._entries.updateValue((_DIRECTORY,), (json.dumps(directory, sort_keys=True).encode(),))
 
 

@@ -13,7 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
+import polars as pl
+
 from tidewheel.engine.checkpoint_file import check_crc, read_json, sync_folder, write_json
+from tidewheel.engine.definition import differences, without_expressions
 from tidewheel.errors import CheckpointError
 
 __all__ = ["EVERY_BATCH", "Checkpoint"]
@@ -21,9 +24,14 @@ __all__ = ["EVERY_BATCH", "Checkpoint"]
 EVERY_BATCH = "every_batch_is_noted"
 """What `first_file` says of a run that notes every batch in the log; those of earlier versions did not."""
 
-_VERSION = 2
+_VERSION = 3  # 2 knew expressions by polars' text of them
 _STATE_FILE = re.compile(r"\.?(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)(?:\.crc)?")
 _GRACE = 30.0  # seconds that the rest of a killed run gets to end
+_OWN = ("version", "polars")
+_BESIDE = (
+    "To run it beside the old one, with results and state of its own: --version v2 (from Python "
+    'result.named("NAME.v2") and a new checkpoint)'
+)
 
 
 class Checkpoint:
@@ -200,40 +208,90 @@ class Checkpoint:
         """What it was made for; None if it is new."""
         return read_json(self.folder / "tidewheel.json", needs=("version", "job", "log"))
 
-    def _check(self, purpose: Mapping[str, Any], accept_changes: bool) -> None:
-        wanted = {"version": _VERSION, **purpose}
-        found = self.purpose()
+    def check(self, purpose: Mapping[str, Any], *, accept_changes: bool = False) -> None:
+        """Refuse what `acquire` would refuse of this purpose, or of a part of it, before anything is started for it.
+        Nobody holds the folder meanwhile, so it is checked again when it is acquired."""
+        found = self._found()
         if found is not None:
-            changes = _changes(found, wanted)
-            fixed = [name for name in ("version", "job", "log") if found.get(name) != wanted.get(name)]
-            if not changes:
-                return
-            if fixed or not accept_changes:
-                mend = "use another checkpoint" + (
-                    "" if fixed else ", or accept the change if the old results may stay"
-                )
-                raise CheckpointError(f"checkpoint {self.folder} does not fit this job: {'; '.join(changes)}. {mend}")
-        elif (self.folder / "spark").exists() or (self.folder / "offsets").exists():
-            raise CheckpointError(
-                f"{self.folder} holds a Spark checkpoint that no Tidewheel job made; use another folder for this job"
+            self._refuse({name: found.get(name) for name in purpose}, purpose, found, accept_changes)
+
+    def _check(self, purpose: Mapping[str, Any], accept_changes: bool) -> None:
+        wanted = {"version": _VERSION, "polars": pl.__version__, **purpose}
+        found = self._found()
+        if found is not None:
+            self._refuse(
+                {name: each for name, each in found.items() if name not in _OWN}, purpose, found, accept_changes
             )
-        write_json(self.folder / "tidewheel.json", wanted)
+        if found != wanted:
+            write_json(self.folder / "tidewheel.json", wanted)
+
+    def _found(self) -> Mapping[str, Any] | None:
+        found = self.purpose()
+        if found is None:
+            if (self.folder / "spark").exists() or (self.folder / "offsets").exists():
+                raise CheckpointError(
+                    f"{self.folder} holds a Spark checkpoint that no Tidewheel job made; use another folder"
+                )
+        elif found["version"] != _VERSION:
+            when = "an earlier" if found["version"] < _VERSION else "a later"
+            raise CheckpointError(
+                f"checkpoint {self.folder} was written by {when} Tidewheel (its format is {found['version']}, and this "
+                f"one reads {_VERSION}): what its state was made for cannot be told. Go on with the Tidewheel that "
+                f"wrote it, or start with a new checkpoint. {_BESIDE}"
+            )
+        return found
+
+    def _refuse(
+        self, before: Mapping[str, Any], now: Mapping[str, Any], found: Mapping[str, Any], accept_changes: bool
+    ) -> None:
+        changes = _changes(before, now)
+        if not changes:
+            return
+        made_with = found.get("polars")
+        reworded = made_with != pl.__version__ and without_expressions(before) == without_expressions(now)
+        fixed = any(before.get(name) != now.get(name) for name in ("job", "log"))
+        flows = [each for some in (before, now) for each in (some.get("flows") or {}).values()]
+        state = any(flow.get("state") for flow in flows)
+        if accept_changes and not fixed and (reworded or not state):
+            return
+        text = f"checkpoint {self.folder} does not fit this job: {'; '.join(changes)}. "
+        if fixed:
+            raise CheckpointError(f"{text}Use another checkpoint (--checkpoint FOLDER, or --name; checkpoint=...)")
+        if reworded:
+            raise CheckpointError(
+                f"{text}It was made with polars {made_with}, and this is polars {pl.__version__}, which may write the "
+                "same expression in another way: if the steps are what they were, go on with --accept-changes "
+                "(accept_changes=True)"
+            )
+        if state:
+            raise CheckpointError(f"{text}State was made by these steps, and cannot go on with others. {_BESIDE}")
+        if not flows:
+            raise CheckpointError(f"{text}Use what it was made for, or another checkpoint and another name")
+        raise CheckpointError(
+            f"{text}If the results so far may stay, go on with --accept-changes (accept_changes=True). {_BESIDE}"
+        )
 
 
-def _changes(found: Mapping[str, Any], wanted: Mapping[str, Any], where: str = "") -> list[str]:
-    """What differs, and where in it."""
-    told: list[str] = []
-    for name in sorted(found.keys() | wanted.keys()):
-        old, new = found.get(name), wanted.get(name)
-        if name == "parameters" and old != new:
-            # What they change in the steps that follow from them is no news.
-            return [*told, *_changes(old or {}, new or {}, f"{where}{name}.")]
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            told += _changes(old, new, f"{where}{name}.")
-        elif old != new and isinstance(old or new, Mapping) and None in (old, new):
-            told.append(f"{where}{name} {'is new' if old is None else 'is gone'}")
-        elif old != new:
-            told.append(f"{where}{name} was {json.dumps(old)} and is {json.dumps(new)}")
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs, and in which job."""
+    told = []
+    if before.get("job") != now.get("job"):
+        told.append(f"it is that of the run {before.get('job')!r}, and this one is {now.get('job')!r}")
+    if before.get("log") != now.get("log"):
+        told.append(
+            f"it was made on another log (whose identity is {before.get('log')}; this one's is {now.get('log')})"
+        )
+    if before.get("buckets") != now.get("buckets"):
+        told.append(f"buckets: {before.get('buckets')} → {now.get('buckets')} (say buckets={before.get('buckets')})")
+    known = ("job", "log", "buckets", "flows")
+    old, new = ({name: some[name] for name in some if name not in known} for some in (before, now))
+    told += differences(old, new)
+    flows, others = before.get("flows") or {}, now.get("flows") or {}
+    for name in dict.fromkeys([*flows, *others]):
+        if name not in flows or name not in others:
+            told.append(f"job {name} is {'new' if name in others else 'gone'}")
+        else:
+            told += [f"{name}: {change}" for change in differences(flows[name], others[name])]
     return told
 
 

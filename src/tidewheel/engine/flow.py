@@ -3,7 +3,6 @@ no Spark: the same flow runs in a test, inside the log's reader, and in Spark's 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any, Literal, Protocol
 import polars as pl
 
 from tidewheel.engine.counted import CountedOperator
+from tidewheel.engine.definition import described
 from tidewheel.engine.each_row import EachRow, EachRowOperator
 from tidewheel.engine.looked_up import LookedUp, LookupOperator
 from tidewheel.engine.match_book import BookMatch
@@ -34,9 +34,6 @@ from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count
 
 __all__ = ["ARRIVAL", "Flow", "RowOp", "Stage", "StageOperator", "needed", "prepared", "timed"]
-
-_WHERE = re.compile(r"/\S*/site-packages/")  # where a polars plugin is installed is no part of what it does
-_PLACE = re.compile(r" at 0x[0-9a-f]+")  # nor is where in memory a function is
 
 ARRIVAL = "_arrival"
 """The column with the time (µs) at which a row reached the log."""
@@ -231,13 +228,10 @@ class Flow:
         """What must not change while there is state: kept in the checkpoint and compared."""
         return {
             "topics": list(self.topics),
+            "state": self.keeps_state,
             "stages": [
-                {
-                    "ops": [_WHERE.sub("", repr(op)) for op in stage.ops],
-                    "keys": list(stage.keys),
-                    "what": _PLACE.sub("", repr(stage.what)),
-                }
+                {"ops": described(stage.ops), "keys": list(stage.keys), "what": described(stage.what)}
                 for stage in self.stages
             ],
-            **({"after": [_WHERE.sub("", repr(op)) for op in self.after]} if self.after else {}),
+            **({"after": described(self.after)} if self.after else {}),
         }

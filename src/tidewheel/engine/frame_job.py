@@ -75,6 +75,17 @@ def run_frame(
     if not reads:
         raise DefinitionError(f"run_frame {name}: name a topic to read, like reads={{'input.arrival': Arrival}}")
     held = Checkpoint(checkpoint)
+    columns = (key,) if isinstance(key, str) else tuple(key)
+    # What can be told without Spark is compared before it is started.
+    purpose = {
+        "job": name,
+        "log": log.identity,
+        "reads": {each: type_name(of) for each, of in reads.items()},
+        "writes": type_name(writes),
+        "key": columns,
+        "parameters": dict(parameters or {}),
+    }
+    held.check(json.loads(json.dumps(purpose)))
     exclusive = not append_to_existing and not has_written(log, held.spark_folder)
     if exclusive:
         refuse_others_results(log, [topic], held.folder)
@@ -103,7 +114,6 @@ def run_frame(
         raise DefinitionError(
             f"run_frame {name}: its function must give a DataFrame made of those that it takes, got {result!r}"
         )
-    columns = (key,) if isinstance(key, str) else tuple(key)
     sink = {
         "log": log.address,
         "topic": topic,
@@ -114,13 +124,7 @@ def run_frame(
         "everyBatch": "true",
     }
     StreamSink(sink, result.schema, overwrite=False)  # refuses what does not fit before a checkpoint is made for it
-    purpose = {
-        "job": name,
-        "log": log.identity,
-        "reads": {each: type_name(of) for each, of in reads.items()},
-        "writes": {"type": type_name(writes), "columns": dict(result.dtypes), "key": columns},
-        "parameters": dict(parameters or {}),
-    }
+    purpose["columns"] = dict(result.dtypes)
     held.acquire(json.loads(json.dumps(purpose)))
     try:
         held.check_files()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -207,7 +207,7 @@ def start_flows(
     *,
     checkpoint: str | Path,
     name: str,
-    spark: SparkSession | None = None,
+    spark: SparkSession | Callable[[], SparkSession] | None = None,
     available_now: bool = False,
     begin: str = "earliest",
     max_events_per_batch: int = 100_000,
@@ -218,29 +218,26 @@ def start_flows(
     skip_damaged: bool = False,
     append_to_existing: bool = False,
 ) -> Run:
-    """Start one query for all these results of one log, each with its outputs' targets."""
+    """Start one query for all these results of one log, each with its outputs' targets. `spark`: a session, or what
+    starts one when all that can be refused without it was looked at."""
     topics = check(results, log)
     held = Checkpoint(checkpoint)
+    if buckets is None:  # those of another machine are as good
+        buckets = (held.purpose() or {}).get("buckets")
+    flows = {str(result.name): _definition(result) for result in results}
+    purpose = json.loads(json.dumps({"job": name, "log": log.identity, "flows": flows}))
+    given = {} if buckets is None else {"buckets": buckets}
+    held.check({**purpose, **given}, accept_changes=accept_changes)
     # What a query writes into must be empty before it starts, and still when its first results come.
     exclusive = not append_to_existing and not has_written(log, held.spark_folder)
     if exclusive:
         refuse_others_results(log, written_topics(results), held.folder)
-    spark = session(spark)
+    spark = session(spark() if callable(spark) else spark)
     check_reach(spark, log)
     if not needs_no_state([result.flow() for result in results]):
         _check_state_store(spark)
-    if buckets is None:  # those of another machine are as good
-        buckets = (held.purpose() or {}).get("buckets")
     number = _buckets(spark, buckets)
-    purpose = {
-        "job": name,
-        "log": log.identity,
-        "buckets": number,
-        "flows": {str(result.name): _definition(result) for result in results},
-    }
-    if accept_changes:
-        _check_changeable(results)
-    held.acquire(json.loads(json.dumps(purpose)), accept_changes=accept_changes)
+    held.acquire({**purpose, "buckets": number}, accept_changes=accept_changes)
     work = Work(name, topics)
     try:
         held.check_files()
@@ -396,11 +393,11 @@ def run(
 
     A job alone has its own parameters' defaults; `job.on(log, resolution=8)` is a result with others. `name` is that of
     the run: in the log its progress is noted under it, and what is malformed goes to `dead.<name>`; without one it is
-    that of the only result, or "jobs". The checkpoint remembers what it was made for; with `accept_changes` those that
-    keep no state may go on with other parameters. A new checkpoint does not write into topics that hold results of
-    another run, which would be there twice, unless `append_to_existing` says so. With `skip_damaged` it goes on without
-    records whose blocks are damaged in the log's file: `dead.<name>` has a letter for each stretch, and
-    `progress().damaged` their number.
+    that of the only result, or "jobs". The checkpoint remembers what it was made for, and another job is refused before
+    Spark is started; with `accept_changes` jobs that keep no state may go on with other parameters and steps. A new
+    checkpoint does not write into topics that hold results of another run, which would be there twice, unless
+    `append_to_existing` says so. With `skip_damaged` it goes on without records whose blocks are damaged in the log's
+    file: `dead.<name>` has a letter for each stretch, and `progress().damaged` their number.
     """
     targets = default_targets(jobs, log)
     return start_flows(
@@ -542,16 +539,6 @@ def _made_for(result: Result, buckets: int) -> MadeFor:
     flow = result.flow()
     # State is kept under the flow's name.
     return MadeFor.of(buckets, {flow.name: _definition(result)}) if flow.keeps_state else MadeFor(buckets)
-
-
-def _check_changeable(results: Iterable[Result]) -> None:
-    for result in results:
-        if result.flow().keeps_state:
-            raise DefinitionError(
-                f"{result.name} keeps state, which was made with what the checkpoint remembers: other parameters "
-                "cannot go on with it. Run it beside the old one, on a checkpoint of its own and into topics of its "
-                f'own, like result.named("{result.name}.v2"), or from the command line with --version v2'
-            )
 
 
 def check(results: Mapping[Result, Mapping[str, Target]], log: Log, *, read: Log | None = None) -> list[str]:

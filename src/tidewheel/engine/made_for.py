@@ -4,38 +4,50 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+from tidewheel.engine.definition import differences, without_texts
 from tidewheel.errors import CheckpointError
 
 __all__ = ["MadeFor"]
 
+_FORMAT = 2  # 1, which was not noted, knew expressions by polars' text of them
+
 
 @dataclass(frozen=True)
 class MadeFor:
-    """State means nothing to another number of buckets, nor to other steps, of which it has a digest. Without steps
-    nothing is kept that depends on them.
+    """State means nothing to another number of buckets, nor to other steps, of which it has a digest; what they were is
+    kept once, to be told. Without steps nothing is kept that depends on them.
 
     >>> MadeFor.of(8, {"result": {"keys": ["a"]}}).check(MadeFor.of(8, {"result": {"keys": ["a"]}}).to_json())
     """
 
     buckets: int
     steps: str | None = None
+    definition: Mapping[str, Any] | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, buckets: int, definition: Mapping[str, Any]) -> MadeFor:
         """For the steps of this definition, which JSON can hold."""
-        text = json.dumps(definition, sort_keys=True)
-        return cls(buckets, hashlib.blake2b(text.encode(), digest_size=8).hexdigest())
+        text = json.dumps(without_texts(definition), sort_keys=True)
+        return cls(buckets, hashlib.blake2b(text.encode(), digest_size=8).hexdigest(), definition)
 
     def to_json(self) -> dict[str, Any]:
         """What `check` reads."""
-        return asdict(self)
+        return {"format": _FORMAT, "buckets": self.buckets, "steps": self.steps}
 
-    def check(self, noted: Mapping[str, Any]) -> None:
-        """Refuse state that was made for something else."""
+    def check(
+        self, noted: Mapping[str, Any], definition: Callable[[], Mapping[str, Any] | None] = lambda: None
+    ) -> None:
+        """Refuse state that was made for something else; `definition` tells what that was."""
+        if noted.get("format", 1) != _FORMAT:
+            when = "an earlier" if noted.get("format", 1) < _FORMAT else "a later"
+            raise CheckpointError(
+                f"the checkpoint's state was written by {when} Tidewheel, and what it was made for cannot be told; go "
+                "on with the Tidewheel that wrote it, or start with a new checkpoint"
+            )
         before = noted["buckets"]
         if before != self.buckets:
             raise CheckpointError(
@@ -44,9 +56,9 @@ class MadeFor:
                 "or start with a new checkpoint"
             )
         if noted["steps"] != self.steps:
+            old, new = definition(), self.definition
+            told = differences(old, new) if old and new else ["steps that keep state became others that keep none"]
             raise CheckpointError(
-                "the checkpoint's state was made by other steps: another input or time, other preparing steps, keys, "
-                "windows, trigger, mode, aggregates or pattern, or another name (their digest was "
-                f"{noted['steps']} and is {self.steps}). State cannot go on with others: use the steps of before, or "
-                "start with a new checkpoint"
+                f"the checkpoint's state was made by other steps: {'; '.join(told)}. State cannot go on with others: "
+                "use the steps of before, or start with a new checkpoint"
             )
