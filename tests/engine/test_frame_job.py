@@ -158,7 +158,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused(spark, log, tmp_path):
     assert vehicles(log) == [3, 4]
     with pytest.raises(CheckpointError, match="parameter least: 3 → 4"):
         run_to_end(log, folder, spark, parameters={"least": 4})
-    with pytest.raises(CheckpointError, match="column speed: float → not set"):
+    with pytest.raises(CheckpointError, match="column speed: double → not set"):
         run_to_end(log, folder, spark, lambda rows, least: slow(rows).drop("speed"), parameters={"least": 3})
     reads = {INPUT: VehiclePosition, "input.arrival": Arrival}
     with pytest.raises(CheckpointError, match=r"input topic input\.arrival: not set → .*Arrival"):

@@ -10,13 +10,11 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
-import polars as pl
-
 from tidewheel.engine.checkpoint_file import check_crc, read_json, sync_folder, write_json
-from tidewheel.engine.definition import differences, without_expressions
 from tidewheel.errors import CheckpointError
 
 __all__ = ["EVERY_BATCH", "Checkpoint"]
@@ -216,7 +214,7 @@ class Checkpoint:
             self._refuse({name: found.get(name) for name in purpose}, purpose, found, accept_changes)
 
     def _check(self, purpose: Mapping[str, Any], accept_changes: bool) -> None:
-        wanted = {"version": _VERSION, "polars": pl.__version__, **purpose}
+        wanted = {"version": _VERSION, "polars": version("polars"), **purpose}
         found = self._found()
         if found is not None:
             self._refuse(
@@ -244,11 +242,13 @@ class Checkpoint:
     def _refuse(
         self, before: Mapping[str, Any], now: Mapping[str, Any], found: Mapping[str, Any], accept_changes: bool
     ) -> None:
+        from tidewheel.engine.definition import without_expressions  # brings polars, which who only plans lacks
+
         changes = _changes(before, now)
         if not changes:
             return
-        made_with = found.get("polars")
-        reworded = made_with != pl.__version__ and without_expressions(before) == without_expressions(now)
+        made_with, polars = found.get("polars"), version("polars")
+        reworded = made_with != polars and without_expressions(before) == without_expressions(now)
         fixed = any(before.get(name) != now.get(name) for name in ("job", "log"))
         flows = [each for some in (before, now) for each in (some.get("flows") or {}).values()]
         state = any(flow.get("state") for flow in flows)
@@ -259,7 +259,7 @@ class Checkpoint:
             raise CheckpointError(f"{text}Use another checkpoint (--checkpoint FOLDER, or --name; checkpoint=...)")
         if reworded:
             raise CheckpointError(
-                f"{text}It was made with polars {made_with}, and this is polars {pl.__version__}, which may write the "
+                f"{text}It was made with polars {made_with}, and this is polars {polars}, which may write the "
                 "same expression in another way: if the steps are what they were, go on with --accept-changes "
                 "(accept_changes=True)"
             )
@@ -274,6 +274,8 @@ class Checkpoint:
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs, and in which job."""
+    from tidewheel.engine.definition import differences
+
     told = []
     if before.get("job") != now.get("job"):
         told.append(f"it is that of the run {before.get('job')!r}, and this one is {now.get('job')!r}")

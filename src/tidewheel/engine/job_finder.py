@@ -14,6 +14,7 @@ from types import ModuleType
 from pyspark import cloudpickle
 
 from tidewheel.engine.job import Job
+from tidewheel.engine.neighbour_modules import load_neighbours
 from tidewheel.errors import DefinitionError
 
 __all__ = ["find_jobs", "installed_jobs", "jobs_of_file"]
@@ -33,7 +34,8 @@ def installed_jobs() -> dict[str, Job]:
 
 
 def jobs_of_file(path: str | Path) -> dict[str, Job]:
-    """The jobs that a Python file defines. The file stands alone: what it imports must be installed."""
+    """The jobs that a Python file defines. It may import modules and packages beside it; what else it imports must be
+    installed."""
     file = Path(path).resolve()
     if not file.is_file():
         raise DefinitionError(f"there is no file {path}; a job is named by its name, or by the file that defines it")
@@ -41,6 +43,7 @@ def jobs_of_file(path: str | Path) -> dict[str, Job]:
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise DefinitionError(f"{path} is no Python file: a job's file ends in .py")
+    load_neighbours(file)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

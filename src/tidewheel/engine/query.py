@@ -461,7 +461,7 @@ def in_memory(parcels: DataFrame, flows: Sequence[Flow], buckets: int) -> DataFr
     frame = parcels.drop("mark")
     depth = max(len(flow.stages) for flow in flows)
     for level in range(depth):
-        half = SecondHalf(flows, level, buckets, last=level + 1 == depth)
+        half = _StateHalf(flows, level, buckets, last=level + 1 == depth)
         schema = _ARROW_OUT if half.last else _ARROW
         frame = frame.groupBy("bucket").applyInArrow(_at_once(half, buckets), spark_schema(schema))
     return frame

@@ -13,6 +13,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
+from tidewheel.engine.neighbour_modules import ModuleSource, import_from, known_modules
 from tidewheel.lazy_pandas import defer_pandas
 from tidewheel.transport import event_pb2
 from tidewheel.transport.dynamic import MADE
@@ -70,11 +71,13 @@ class Lasting:
     tasks, and to read a statement of SQL again, for example, takes longer than a small batch."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _revived, (type(self), cloudpickle.dumps(self.__dict__))  # type: ignore[no-untyped-call]
+        data = cloudpickle.dumps(self.__dict__)  # type: ignore[no-untyped-call]
+        return _revived, (type(self), data, known_modules())
 
 
 @lru_cache(maxsize=32)
-def _revived(kind: type[Lasting], data: bytes) -> Lasting:
+def _revived(kind: type[Lasting], data: bytes, modules: tuple[ModuleSource, ...]) -> Lasting:
+    import_from(modules)
     found = object.__new__(kind)
     found.__dict__.update(cloudpickle.loads(data))
     return found
