@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.time import duration, format_duration, format_instant, instant
+from tidewheel.model.time import approximate_duration, duration, format_duration, format_instant, instant, short_instant
 
 
 @pytest.mark.parametrize(
@@ -57,3 +57,38 @@ def test_what_is_no_instant_is_refused(text):
 def test_instants_without_a_zone_are_utc_and_absurd_ones_are_shown():
     assert instant("1970-01-01T00:00:00.5") == 500_000
     assert format_instant(2**63 - 1) == "9223372036854775807 µs"
+
+
+@pytest.mark.parametrize(
+    ("micros", "text"),
+    [
+        (32_198_400_000_000, "372 d"),
+        (32_198_400_000_000.0, "372 d"),
+        (9 * 86_400_000_000 + 5 * 3_600_000_000, "9 d 5 h"),
+        (86_400_000_000 + 59_000_000, "1 d"),
+        (3_660_000_000, "1 h 1 min"),
+        (65_400_000, "1 min 5 s"),
+        (12_600_000, "12 s"),
+        (1_540_000, "1.5 s"),
+        (250_700, "250 ms"),
+        (7, "7 µs"),
+        (0, "0 s"),
+        (-90_000_000, "-1 min 30 s"),
+    ],
+)
+def test_people_are_told_about_how_long(micros, text):
+    assert approximate_duration(micros) == text
+
+
+@given(st.integers(0, 10**15))
+def test_about_how_long_is_never_more_and_little_less(micros):
+    told = duration(approximate_duration(micros))
+    assert told <= micros
+    assert micros - told <= micros * 0.1
+
+
+@given(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(timezone.utc)))
+def test_an_instant_for_people_is_that_to_the_millisecond(moment):
+    shown = short_instant(instant(moment))
+    assert instant(shown) == instant(moment) // 1_000 * 1_000
+    assert not shown.endswith(("0Z", ".Z")) or "." not in shown

@@ -31,7 +31,7 @@ from tidewheel.cli.run_as_batch import Given, run_as_batch
 from tidewheel.engine.batch_limit import MAX_BYTES
 from tidewheel.engine.result_topics import refuse_others_results
 from tidewheel.errors import DefinitionError
-from tidewheel.model.time import format_duration, format_instant, now
+from tidewheel.model.time import approximate_duration, format_instant, now
 from tidewheel.model.watermark_hold import hold_text
 
 if TYPE_CHECKING:
@@ -438,7 +438,7 @@ def _line(status: Mapping[str, Any]) -> str:
     if status["state"] == "starting":
         return f"{status['job']}: starting Spark ..."
     behind = status["behind_seconds"]
-    watermark = "" if behind is None else f", watermark {format_duration(round(behind, 1) * 1_000_000)} behind"
+    watermark = "" if behind is None else f", watermark {approximate_duration(round(behind * 1_000_000))} behind"
     if status["held"]:
         watermark = f"{watermark or ', no watermark'} ({status['held']})"
     failed = f", taken out: {', '.join(status['failed'])}" if status["failed"] else ""

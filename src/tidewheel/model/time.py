@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 
 from tidewheel.errors import DefinitionError
 
@@ -13,12 +14,14 @@ __all__ = [
     "LATEST",
     "Duration",
     "Instant",
+    "approximate_duration",
     "duration",
     "format_duration",
     "format_instant",
     "instant",
     "moment",
     "now",
+    "short_instant",
 ]
 
 Instant = int
@@ -133,6 +136,47 @@ def format_instant(value: Instant) -> str:
     except OverflowError:
         return f"{value} µs"
     return when.strftime("%Y-%m-%dT%H:%M:%S.%fZ") if when.year >= 1000 else f"{value} µs"
+
+
+def short_instant(value: Instant) -> str:
+    """ISO text of an instant, for people: in UTC, to the millisecond, without a fraction that says nothing.
+
+    >>> short_instant(1_500_000), short_instant(60_000_000)
+    ('1970-01-01T00:00:01.5Z', '1970-01-01T00:01:00Z')
+    """
+    text = format_instant(value)
+    return f"{text[:-4].rstrip('0').rstrip('.')}Z" if text.endswith("Z") else text
+
+
+def approximate_duration(value: Duration) -> str:
+    """About how long, for people: what is left out is too little to matter. `format_duration` tells all of it.
+
+    >>> approximate_duration(32_198_400_000_000), approximate_duration(95_400_000_000), approximate_duration(8_450_000)
+    ('372 d', '1 d 2 h', '8.4 s')
+    >>> approximate_duration(1_234), approximate_duration(0), approximate_duration(-61_500_000)
+    ('1.2 ms', '0 s', '-1 min 1 s')
+    """
+    if value < 0:
+        return "-" + approximate_duration(-value)
+    for (name, size), (small, unit) in pairwise(_LARGEST_FIRST):
+        count, rest = divmod(int(value), size)
+        if count >= 10:
+            return f"{count} {name}"
+        if count and size <= 1_000_000:
+            return f"{count + rest * 10 // size / 10:g} {name}"
+        if count:
+            return f"{count} {name}" + (f" {rest // unit} {small}" if rest >= unit else "")
+    return f"{int(value)} µs" if value else "0 s"
+
+
+_LARGEST_FIRST = (
+    ("d", 86_400_000_000),
+    ("h", 3_600_000_000),
+    ("min", 60_000_000),
+    ("s", 1_000_000),
+    ("ms", 1_000),
+    ("µs", 1),
+)
 
 
 def format_duration(value: Duration) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidewheel.model.time import Duration, Instant, duration, format_duration
+from tidewheel.model.time import Duration, Instant, approximate_duration, duration
 
 __all__ = ["HELD_AFTER", "IDLE_HINT", "Holder", "hold_text", "holders"]
 
@@ -64,9 +64,9 @@ def hold_text(held: Sequence[Holder], *, now: Instant) -> str:
         return ""
     first = min(held, key=lambda each: each.since)
     more = f" and {len(held) - 1} more" if len(held) > 1 else ""
-    seconds = max(0, now - first.since) // 1_000_000 * 1_000_000
+    waited = max(0, now - first.since)
     if first.fed > first.since:
         why = "events, but none whose time moves it"
     else:
         why = "never an event" if first.mark is None else "no event since"
-    return f"held by {first.place}{more} for {format_duration(seconds)}: {why}"
+    return f"held by {first.place}{more} for {approximate_duration(waited)}: {why}"
