@@ -42,6 +42,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports
+
+
 def count(column: str | pl.Expr | None = None) -> Count:
     """How many rows, or how many values of a column that are not null.
 

@@ -39,6 +39,10 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports
+
+
 def never() -> Never:
     """Only when the window closes.
 

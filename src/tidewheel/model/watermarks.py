@@ -19,22 +19,23 @@ from tidewheel.model.summary import Summary, skew_bounds
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = [
-    "Ahead",
     "Arrival",
-    "Aside",
     "Bounded",
     "Inherited",
     "Percentile",
     "Punctuated",
     "Strategy",
-    "advance",
     "arrival",
     "bounded",
-    "from_json",
     "monotonic",
     "percentile",
     "punctuated",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports
+
 
 _FUTURE: Duration = 60_000_000
 _SKEW_MEMORY = 1_000_000  # when more events than this are remembered, all are halved: the recent count more

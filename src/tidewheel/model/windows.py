@@ -29,8 +29,12 @@ __all__ = [
     "global_",
     "session",
     "sliding",
-    "typed_back",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports
+
 
 Merges = list[tuple[Window, list[Window]]]
 """The windows after a merge, each with those that it was made of."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidewheel.model.geo import cell, check_resolution
+from tidewheel.model.geo import cell
 from tidewheel.patterns.spatial import (
     Circle,
     Polygon,
@@ -24,7 +24,6 @@ __all__ = [
     "Region",
     "away_from",
     "cell",
-    "check_resolution",
     "circle",
     "distance",
     "distance_to",
@@ -34,3 +33,7 @@ __all__ = [
     "polygon",
     "towards",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports
