@@ -293,3 +293,23 @@ def test_a_pattern_gives_the_same_on_spark(spark, script, pipeline):
     assert found == outcome
     assert found.late == outcome.late
     assert found.outputs == outcome.outputs
+
+
+def test_a_notebook_shows_panes_as_a_table():
+    def totals(events):
+        windows = events.key_by("key").window(tw.windows.tumbling("10 s"))
+        early = tw.triggers.after_watermark(early=tw.triggers.each_batch())
+        return windows.trigger(early).accumulate("retracting").aggregate(total=tw.agg.sum("value"), key_=tw.agg.count())
+
+    script = Script().add(at="12:00:01", key="<script>", value=5).batch().add(at="12:00:02", key="<script>", value=1)
+    found = script.watermark("12:00:11").add(at="12:00:02", key="a", value=7).run(totals)
+    html = found._repr_html_()
+    assert "<script>" not in html
+    assert html.count("<td>&lt;script&gt;</td>") == 3
+    assert html.count('<tr class="retraction">') == 1
+    assert "<td>12:00:10</td>" in html
+    assert "<summary>late: 1</summary>" in html
+    assert "<td>9 s</td>" in html
+    assert "<td>9 s</td>" in found.late._repr_html_()
+    assert "<td>&lt;script&gt;</td>" in found[0]._repr_html_()
+    assert found.panes._repr_html_().count("<tr") == 1 + 3

@@ -277,3 +277,34 @@ def test_it_is_said_how_dataframes_run(spark):
         "watermark is in "
         "force a batch later than it moves, so results come one batch later than from a log."
     )
+
+
+def test_outputs_are_called_as_they_are_in_the_dataframe(log):
+    keyed = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
+    again = tw.pattern("one", pl.col("match_end") > pl.col("match_start"))
+    result = keyed.match(STOPS).key_by("vehicle").match(again).window(wn.tumbling("1 h")).aggregate(n=tw.agg.count())
+    text = result.explain()
+    assert f"Outputs: {', '.join(result.schemas())}." in text.splitlines()
+    second, third = text.partition("Stage 2")[2].split("Stage 3")
+    assert "go to the output late_2," in second
+    assert "the oldest go to the output dropped_2." in second
+    assert "go to the output late_3," in third
+    for name in ("late", "late_2", "late_3", "dropped", "dropped_2"):
+        assert name in result.schemas()
+
+
+def test_steps_are_told_as_they_were_written(log):
+    moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition, time="arrival")
+    named = moves.filter(pl.col("speed") > 3, pl.col("route").str.contains("x") & (pl.col("lat") > 0))
+    cells = named.with_columns(kmh=pl.col("speed") * 3.6, cell=tw.geo.cell("lat", "lon", resolution=9))
+    text = cells.skip(nowhere=pl.col("lat").is_null()).select("cell", "kmh").each_row().explain()
+    assert text.splitlines()[2] == (
+        'Then, over all rows, after filter(pl.col(\'speed\') > 3, (col("route").str.contains(["x"])) & '
+        "(pl.col('lat') > 0)); with_columns(kmh=pl.col('speed') * 3.6, cell=computed from lat, lon); "
+        "skip(nowhere=pl.col('lat').is_null()); select(event_time, cell, kmh):"
+    )
+
+
+def test_rows_that_need_no_state_are_said_to_go_nowhere(log):
+    rows = tw.stream(log, "input.vehicle-position", type=VehiclePosition).each_row()
+    assert "inside the log's reader, without a shuffle and without state" in rows.explain()

@@ -87,14 +87,15 @@ class ClauseMatch(Matched):
         keys = [pl.col(name).alias(f"{name}_key" if name in taken else name) for name in self.recogniser.partition_by]
         return [*keys, *told, pl.col(LAST).cast(_INSTANT).cast(pl.Int64).alias(TIME)]
 
-    def about(self) -> list[str]:
+    def about(self, outputs: Mapping[str, str]) -> list[str]:
         """The clause, and what is kept."""
         start, end = self.clause.span
         return [
             f"What: MATCH_RECOGNIZE ({' '.join(self.clause.text[start:end].split())}).",
             "When: a match in the batch in which no later row could change it.",
             "Kept: rows until the watermark passes them; the rows that an unfinished match may still need, at most "
-            f"{self.limit:,} of each partition: a longer one is given up and told in the output dropped.",
+            f"{self.limit:,} of each partition: a longer one is given up and told in the output "
+            f"{outputs[DROPPED]}.",
         ]
 
 

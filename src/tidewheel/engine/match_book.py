@@ -88,16 +88,17 @@ class BookMatch(Matched):
             DROPPED: {**begin, "stage": pl.String(), "reason": pl.String(), EVENT_TIME: _INSTANT},
         }
 
-    def about(self) -> list[str]:
+    def about(self, outputs: Mapping[str, str]) -> list[str]:
         """Where the patterns come from, and what is kept."""
         return [
             f"What: the patterns that the topic {self.topic} defines.",
             "When: a match in the batch in which the watermark passes what decides it; a pattern counts for the rows "
             "that the watermark passes from the batch on in which its definition is read.",
-            "Changed: a pattern that is replaced or removed takes its partial matches with it, to the output dropped.",
+            "Changed: a pattern that is replaced or removed takes its partial matches with it, to the output "
+            f"{outputs[DROPPED]}.",
             "Kept: rows, with all their columns, until the watermark passes them; the patterns in force; the events of "
             f"open partial matches, at most {self.limit:,} of these for each key and pattern: beyond it the oldest go "
-            "to the output dropped.",
+            f"to the output {outputs[DROPPED]}.",
         ]
 
     # Where definitions are read ------------------------------------------------------------------------------

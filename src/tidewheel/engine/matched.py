@@ -56,8 +56,8 @@ class Matched(ABC):
         """Rows by stream, and the state after these events, which are in order and all before the watermark."""
 
     @abstractmethod
-    def about(self) -> list[str]:
-        """In plain words: what it is, and what is kept."""
+    def about(self, outputs: Mapping[str, str]) -> list[str]:
+        """In plain words: what it is, and what is kept. outputs: what its outputs are called, by their own names."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class PatternMatch(Matched):
         found, after = self.matcher.step(state, events, watermark)
         return {PORTS[name][0]: _told(name, frame) for name, frame in found.items()}, after
 
-    def about(self) -> list[str]:
+    def about(self, outputs: Mapping[str, str]) -> list[str]:
         """The pattern, and what is kept."""
         lines = [f"What: {self.matcher.pattern!r}."]
         if self.matcher.measures:
@@ -97,7 +97,8 @@ class PatternMatch(Matched):
             *lines,
             "When: a match in the batch in which the watermark passes what decides it.",
             "Kept: rows until the watermark passes them; the events of open partial matches, at most "
-            f"{self.matcher.limit:,} of these for each key: beyond it the oldest go to the output dropped.",
+            f"{self.matcher.limit:,} of these for each key: beyond it the oldest go to the output "
+            f"{outputs[DROPPED]}.",
         ]
 
 

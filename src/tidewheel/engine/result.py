@@ -16,17 +16,21 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.batch_limit import MAX_BYTES
 from tidewheel.engine.batch_sinks import Sink
+from tidewheel.engine.display import result_html, summary
 from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.explain import explain
 from tidewheel.engine.flow import Flow, RowOp, Stage
+from tidewheel.engine.graph import graph_of
 from tidewheel.engine.halves import METRICS, late_port, metrics_frame
 from tidewheel.engine.input import LogInput
 from tidewheel.engine.judging import LATE_BY, REASON
 from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.matched import Matched
+from tidewheel.engine.mermaid import mermaid
 from tidewheel.engine.operator import LATE, RESULTS, Tick
 from tidewheel.engine.pane_columns import PANE_COLUMNS
 from tidewheel.engine.stream import Stream, after_ops
+from tidewheel.engine.svg import svg
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import Aggregate
 from tidewheel.model.process import Process
@@ -82,7 +86,7 @@ def arrow_of(schema: Mapping[str, pl.DataType]) -> pa.Schema:
     return pl.DataFrame(schema=dict(schema)).to_arrow(compat_level=pl.CompatLevel.oldest()).schema
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result(Stream):
     """The results of a windowed aggregation, a process function or a pattern: a stream again, so it can be keyed and
     windowed on.
@@ -138,9 +142,26 @@ class Result(Stream):
             result = result._with(RowOp("apart", (condition,), name))
         return result
 
-    def explain(self) -> str:
-        """In plain words: what will come out when, what is kept for how long, and how it will run."""
-        return explain(self.input, self.stages, self.ops)
+    def explain(self, format: Literal["text", "mermaid", "svg"] = "text") -> str:
+        """In plain words: what will come out when, what is kept for how long, and how it will run. As "mermaid" or
+        "svg" the graph: these steps inside the operators that Spark runs them in, with parallelism and state. (A
+        notebook shows the picture of a result by itself.)
+
+        >>> import tempfile
+        >>> import tidewheel as tw
+        >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+        >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
+        >>> rows = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("route").each_row()
+        >>> print(rows.explain("mermaid").splitlines()[0])
+        flowchart TD
+        """
+        outputs = list(self.schemas())
+        if format == "text":
+            return explain(self.input, self.flow(), outputs)
+        if format not in ("mermaid", "svg"):
+            raise DefinitionError(f'explain: the format is "text", "mermaid" or "svg", got {format!r}')
+        graph = graph_of(self.input, self.flow(), outputs=outputs)
+        return mermaid(graph) if format == "mermaid" else svg(graph)
 
     def flow(self) -> Flow:
         """What is run."""
@@ -303,7 +324,10 @@ class Result(Stream):
         return id(self)
 
     def __repr__(self) -> str:
-        return f"<Result {self.name or ''} of {self.input!r}: {', '.join(self.schema)}>"
+        return summary(f"Result {self.name}" if self.name else "Result", self.input, self.schema)
+
+    def _repr_html_(self) -> str:
+        return result_html(self.name, self.input, self.flow(), self.schemas())
 
 
 def _plain(schema: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -19,8 +20,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.checkpoint_file import WAYS_OUT
+from tidewheel.engine.html import fragment, heading, table
 from tidewheel.engine.lanes import Roster
 from tidewheel.engine.offset import Offset
+from tidewheel.engine.progress import Progress, progress_rows
+from tidewheel.engine.watch import watch
 from tidewheel.errors import (
     CheckpointError,
     DamagedLogError,
@@ -31,7 +35,7 @@ from tidewheel.errors import (
     LogError,
     MalformedError,
 )
-from tidewheel.model.time import Instant, now
+from tidewheel.model.time import duration, now, short_instant
 from tidewheel.model.watermark_hold import Holder, holders
 from tidewheel.threads import ServiceThread, failure_of
 from tidewheel.transport.damage import DamageCount
@@ -42,29 +46,6 @@ __all__ = ["Progress", "Run", "Work", "explained", "java_pid"]
 
 _LOOK = 0.02  # seconds between two looks at whether a run has ended
 _STATE = "rocksdbSstFileSize"
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How a run is doing. `rate`: events a second in the last batch, which took `batch_ms`. `lag`: records in the input
-    topics that it has not finished. `held_by`: the input partitions that the watermark waits for, if it has not moved
-    for a while. `state`: bytes in the files of Spark's state store, as of its last snapshot.
-
-    >>> Progress(batches=3, events=1_200, rate=400.0, lag=0).rate
-    400.0
-    """
-
-    batches: int = 0
-    events: int = 0
-    rate: float = 0.0
-    batch_ms: float = 0.0
-    lag: int = 0
-    watermark: Instant | None = None
-    clock: Instant | None = None
-    state: int = 0
-    damaged: int = 0
-    """Records that it went on without, because their blocks are damaged (`skip_damaged`)."""
-    held_by: tuple[Holder, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +103,7 @@ class Run:
         self._held = HeldWatermarks(log)
         self._counted = -1
         self._events = 0
+        self._latest = Progress()
         self._lock = threading.Lock()
         # Spark remembers only the last hundred batches: they must be counted before they are forgotten.
         ServiceThread(self._watch, name=f"progress of {job.name}").start()
@@ -190,6 +172,16 @@ class Run:
 
     def progress(self) -> Progress:
         """How it is doing now. Also notes in the log how far it has come, as the consumer group of the job's name."""
+        self._latest = self._progress()
+        return self._latest
+
+    def watch(self, *, every: str | timedelta = "1 s") -> None:
+        """Show its progress until it has ended: in a notebook a table that is kept up to date, elsewhere a line each
+        time that something has changed. `JobError` if it failed. An interrupt (Ctrl-C, the notebook's stop button) ends
+        the watching, not the run."""
+        watch(self, duration(every, what="every"))
+
+    def _progress(self) -> Progress:
         with self._lock:
             last = self._count()
         if last is None:
@@ -298,8 +290,23 @@ class Run:
                 lag += max(0, end - known.get((topic, number), first))
         return lag
 
+    @property
+    def _state(self) -> str:
+        """What it does, as far as is known without asking Spark or the log."""
+        if self.active:
+            return "stopping" if self._stopping else "running"
+        return "ended" if self._broke is None else "failed"
+
     def __repr__(self) -> str:
-        return f"<Run of {self.job.name}: {'running' if self.active else 'ended'}>"
+        latest = self._latest
+        numbers = f"{latest.batches:,} batches, {latest.events:,} events, lag {latest.lag:,}"
+        watermark = "" if latest.watermark is None else f", watermark {short_instant(latest.watermark)}"
+        return f"<Run of {self.job.name}: {self._state}, {numbers}{watermark}>"
+
+    def _repr_html_(self) -> str:
+        rows = [("state", self._state), *progress_rows(self._latest)]
+        rows += [] if self._broke is None else [("failure", str(self._broke))]
+        return fragment(heading("Run", f"of {self.job.name}"), table((), rows))
 
 
 def _offset(given: Any) -> Offset | None:

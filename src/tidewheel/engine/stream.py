@@ -11,8 +11,9 @@ import polars as pl
 from google.protobuf.message import Message
 from pyspark.sql import DataFrame
 
+from tidewheel.engine.display import stream_html, summary
 from tidewheel.engine.each_row import EachRow
-from tidewheel.engine.flow import RowOp, Stage
+from tidewheel.engine.flow import Flow, RowOp, Stage
 from tidewheel.engine.input import FrameInput, LogInput
 from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.match_book import BookMatch
@@ -113,7 +114,7 @@ def stream(
     return Stream(given, (), ops, after_ops(ops, schema), said if retracting is None else retracting)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Stream:
     """Rows with an event time. Every method gives a new stream; nothing runs until a result is started.
 
@@ -297,8 +298,14 @@ class Stream:
                 check_rowwise(expression, what=op.kind)
         return replace(self, ops=(*self.ops, op), schema=schema)
 
+    def __repr__(self) -> str:
+        return summary("Stream", self.input, self.schema, _steps(self))
 
-@dataclass(frozen=True)
+    def _repr_html_(self) -> str:
+        return stream_html("Stream", self.input, _flow(self), self.schema)
+
+
+@dataclass(frozen=True, repr=False)
 class KeyedStream:
     """A stream whose rows are about something: results are per key.
 
@@ -490,6 +497,31 @@ class KeyedStream:
         retracting = what.takes_back if isinstance(what, (Windowing, Process)) else source.retracting
         schema = result_schema(stage)
         return Result(source.input, (*source.stages, stage), (), schema, retracting)
+
+    def __repr__(self) -> str:
+        source = self.stream
+        return summary("KeyedStream", source.input, source.schema, _steps(source), self._key_by())
+
+    def _repr_html_(self) -> str:
+        return self._html("KeyedStream")
+
+    def _key_by(self) -> str:
+        return f"key_by({', '.join(self.keys)})" if self.keys else ""
+
+    def _html(self, kind: str, *more: str) -> str:
+        source = self.stream
+        said = [text for text in (self._key_by(), *more) if text]
+        return stream_html(kind, source.input, _flow(source), source.schema, said)
+
+
+def _flow(of: Stream) -> Flow:
+    """What has been said so far."""
+    return Flow("stream", of.input.topics, of.stages, None, of.ops)
+
+
+def _steps(of: Stream) -> str:
+    count = len(of.stages) + len(of.ops)
+    return f"{count} step{'s' if count > 1 else ''}" if count else ""
 
 
 def _check_expressions(what: str, given: Iterable[Any]) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
+from tidewheel.engine.display import summary
 from tidewheel.engine.flow import RowOp
+from tidewheel.engine.step_text import plain
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregate import Aggregate
 from tidewheel.model.process import Process
@@ -16,7 +18,7 @@ from tidewheel.model.retractable import WEIGHT, retractable
 from tidewheel.model.triggers import Trigger, default
 from tidewheel.model.unmerged import unmerged
 from tidewheel.model.windowing import EarlyWindows, Mode, Timestamp, Windowing
-from tidewheel.model.windows import Count, Windows
+from tidewheel.model.windows import Count, Windows, typed_back
 
 if TYPE_CHECKING:
     from tidewheel.engine.result import Result
@@ -27,7 +29,7 @@ __all__ = ["WindowedStream", "unretracted"]
 _BEAM_MODES: Mapping[str, Any] = {"discarding": "delta", "accumulating": "value"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WindowedStream:
     """A stream cut into windows; `aggregate` says what is computed.
 
@@ -110,6 +112,19 @@ class WindowedStream:
         _check_columns(windowing, keyed)
         kept = {name: unmerged(given, keyed.stream.schema) for name, given in aggregates.items()}
         return keyed._staged(replace(windowing, aggregates=kept))
+
+    def _said(self) -> list[str]:
+        lateness = f", lateness={typed_back(self.lateness)}" if self.lateness else ""
+        said = [f"window({plain(repr(self.windows))}{lateness})"]
+        said += [] if self.when == default() else [f"trigger({self.when!r})"]
+        return said + ([] if self.mode == "value" else [f"accumulate({self.mode!r})"])
+
+    def __repr__(self) -> str:
+        source = self.keyed.stream
+        return summary("WindowedStream", source.input, source.schema, self.keyed._key_by(), *self._said())
+
+    def _repr_html_(self) -> str:
+        return self.keyed._html("WindowedStream", *self._said())
 
 
 def unretracted(source: Stream) -> str:

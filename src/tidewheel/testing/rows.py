@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from tidewheel.engine.html import details, fragment, heading, table
 from tidewheel.model.panes import END_OF_TIME, Timing
 from tidewheel.model.time import Duration, Instant, duration, format_duration, format_instant, instant
 
-__all__ = ["MIDNIGHT", "Outcome", "Row", "Time", "as_text", "at_time", "pane", "row"]
+__all__ = ["MIDNIGHT", "Outcome", "Row", "Rows", "Time", "as_text", "at_time", "pane", "row"]
 
 _DAY = "2026-01-01"
 MIDNIGHT: Instant = instant(f"{_DAY}T00:00:00Z")
@@ -87,6 +88,9 @@ class Row:
         told = [f"{name}={_told(name, value)!r}" for name, value in shown.items()]
         return f"{self._kind}({', '.join([*leading, *told])})"
 
+    def _repr_html_(self) -> str:
+        return fragment(_table([self]))
+
 
 def pane(
     key: Any,
@@ -144,7 +148,18 @@ def row(**columns: Any) -> Row:
     return Row("row", fields)
 
 
-class Outcome(list[Row]):
+class Rows(list[Row]):
+    """Rows, which a notebook shows as a table.
+
+    >>> Rows([row(n=1)])
+    [row(n=1)]
+    """
+
+    def _repr_html_(self) -> str:
+        return fragment(heading("Rows", f"{len(self):,}"), _table(self))
+
+
+class Outcome(Rows):
     """What a run gave: the results, in order; `late`, in the order of their times; and the further `outputs`, by
     name.
 
@@ -157,13 +172,35 @@ class Outcome(list[Row]):
         self, results: Iterable[Row], late: Iterable[Row] = (), outputs: Mapping[str, Sequence[Row]] | None = None
     ) -> None:
         super().__init__(results)
-        self.late = list(late)
-        self.outputs = {name: list(rows) for name, rows in (outputs or {}).items()}
+        self.late: list[Row] = Rows(late)
+        self.outputs: dict[str, list[Row]] = {name: Rows(rows) for name, rows in (outputs or {}).items()}
 
     @property
     def panes(self) -> list[Row]:
         """The results."""
-        return list(self)
+        return Rows(self)
+
+    def _repr_html_(self) -> str:
+        others = {"late": self.late, **self.outputs}
+        folded = [details(f"{name}: {len(rows):,}", _table(rows), shown=True) for name, rows in others.items() if rows]
+        return fragment(heading("Results", f"{len(self):,}"), _table(self), *folded)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    """Rows in columns; those that take back an earlier one are crossed out."""
+    names = list(dict.fromkeys(name for each in rows for name in each._fields))
+    taken_back = [bool(each._fields.get("retraction")) for each in rows]
+    if not any(taken_back):
+        names = [name for name in names if name != "retraction"]
+    cells = [[_cell(each, name) for name in names] for each in rows]
+    return table([name.removeprefix(_AGGREGATE) for name in names], cells, faint=taken_back)
+
+
+def _cell(of: Row, name: str) -> Any:
+    value = of._fields.get(name)
+    if of._kind == "pane" and name in ("start", "end"):
+        return _bound(value)
+    return _told(name, value)
 
 
 def _bound(time: Instant | None) -> str | None:

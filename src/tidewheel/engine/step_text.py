@@ -1,0 +1,119 @@
+"""The steps of a query as people read them: code where it can be written back, and nothing of what is behind it, such
+as where a plugin is installed or where in memory a function is."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import polars as pl
+
+from tidewheel.engine.flow import RowOp
+from tidewheel.engine.input import FrameInput, LogInput
+from tidewheel.patterns.expressions import conjuncts, parse, source
+
+__all__ = ["aggregate_text", "expression_text", "function_name", "plain", "step_texts"]
+
+_LONGEST = 80
+"""Letters of an expression in polars' own words; what is longer tells nobody anything."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+_PLUGIN = re.compile(r"""\.[^()\[\]"]*\.(?:so|pyd|dylib|dll):""")  # a path stands where a method would
+_LITERAL = re.compile(r"\bdyn (?:int|float): ")
+_ALIAS = re.compile(r'\.alias\("(?:[^"\\]|\\.)*"\)$')
+
+
+def plain(text: str) -> str:
+    """Text that was made for programs without what is of no use to people.
+
+    >>> plain('sum([(col("a")) * (dyn int: 2)]), <function f at 0x7f00>, col("b").lib/x/y.abi3.so:cell()')
+    'sum([(col("a")) * (2)]), <function f>, col("b").cell()'
+    """
+    return _LITERAL.sub("", _PLUGIN.sub(".", _ADDRESS.sub("", text)))
+
+
+def expression_text(expression: Any) -> str:
+    """An expression as code; one that cannot be written back, and is long, by the columns that it is made of.
+
+    >>> expression_text(pl.col("speed") * 3.6), expression_text(pl.col("name").str.contains("x").alias("y"))
+    ("pl.col('speed') * 3.6", 'col("name").str.contains(["x"])')
+    """
+    if not isinstance(expression, pl.Expr):
+        return plain(repr(expression))
+    parts = conjuncts(expression)
+    if len(parts) > 1 and parse(expression) is None:
+        return " & ".join(f"({expression_text(part)})" for part in parts)
+    text = source(expression)
+    while (shorter := _ALIAS.sub("", text)) != text:
+        text = shorter
+    text = plain(text)
+    if len(text) <= _LONGEST:
+        return text
+    names = list(dict.fromkeys(expression.meta.root_names()))
+    return f"computed from {', '.join(names)}" if names else text[: _LONGEST - 1] + "…"
+
+
+def step_texts(ops: Sequence[RowOp], given: LogInput | FrameInput | None = None) -> list[str]:
+    """Steps over rows as the user wrote them, without those that were added. given: the input, if they are the first.
+
+    >>> step_texts([RowOp("with_columns", ((pl.col("speed") * 3.6).alias("kmh"),)), RowOp("select", (pl.col("kmh"),))])
+    ["with_columns(kmh=pl.col('speed') * 3.6)", 'select(kmh)']
+    """
+    own = list(ops)
+    if given is not None and given.time_column != "event_time":
+        own = own[1:]  # gives the rows' time its name
+    return [_step(op) for op in own if op.kind != "refuse" and not _hidden(op)]
+
+
+def _hidden(op: RowOp) -> bool:
+    names = [_name(expression) for expression in op.exprs]
+    return bool(names) and all(name is not None and name.startswith("__") for name in names)
+
+
+def _name(expression: Any) -> str | None:
+    if not isinstance(expression, pl.Expr):
+        return None
+    return expression.meta.output_name(raise_if_undetermined=False)
+
+
+def _step(op: RowOp) -> str:
+    if op.kind in ("skip", "apart"):
+        return f"{op.kind}({op.reason}={', '.join(map(expression_text, op.exprs))})"
+    if op.kind == "filter":
+        return f"filter({', '.join(map(expression_text, op.exprs))})"
+    return f"{op.kind}({', '.join(map(_column, op.exprs))})"
+
+
+def _column(expression: Any) -> str:
+    name = _name(expression)
+    if name is None:
+        return expression_text(expression)
+    bare = expression.meta.undo_aliases()
+    if bare.meta.is_column() and _name(bare) == name:
+        return name
+    return f"{name}={expression_text(expression)}"
+
+
+def aggregate_text(aggregate: Any) -> str:
+    """An aggregate as it was written, however it is kept.
+
+    >>> from tidewheel.model import aggregates as agg
+    >>> aggregate_text(agg.mean(pl.col("speed") * 3.6))
+    'mean([(col("speed")) * (3.6)])'
+    """
+    while hasattr(aggregate, "aggregate"):  # one that follows retractions, or one that keeps rows
+        aggregate = aggregate.aggregate
+    return plain(repr(aggregate))
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """What a function is called; an object that can be called by its class.
+
+    >>> function_name(functools.partial(max, 3)), function_name(expression_text)
+    ('max', 'expression_text')
+    """
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
