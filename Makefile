@@ -15,36 +15,68 @@ CASES ?= ../shared/conformance
 # Dozens of processes import the same modules: where bytecode is not to be written, each would compile them anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test ready check format bench conformance clean setup web picture lock
+.PHONY: help demo test ready complete check format bench conformance clean setup web picture lock
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(VENV)/.ready: pyproject.toml constraints.txt hatch_build.py $(shell find src -name '*.proto')
+# Three at a time, since each mostly waits for the network: Spark, which is most of what is fetched, the other packages,
+# and Tidewheel itself.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps
+
+$(VENV)/.made:
 	@command -v $(PYTHON) >/dev/null || { echo "Python 3.10 or later is needed; set PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "Python 3.10 or later is needed, $(PYTHON) is $$($(PYTHON) --version); set PYTHON=/path/to/python3" >&2; exit 1; }
-	@echo "Setting up $(VENV) (once; a minute or two) ..."
+	@echo "Setting up $(VENV) (once; about a minute) ..."
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --require-hashes --requirement constraints.txt
-	@$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+# Spark comes as a source package, of which pip makes a wheel: to compress that takes longer than all the rest.
+$(VENV)/.spark: constraints.txt | $(VENV)/.made
+	@awk '/^[^ ]/ { mine = /^pyspark==/ } mine' constraints.txt >$(VENV)/spark.txt
+	@printf '[bdist_wheel]\ncompression = stored\n' >$(VENV)/spark.cfg
+	@DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/spark.cfg $(INSTALL) --require-hashes --requirement $(VENV)/spark.txt
+	@touch $@
+
+$(VENV)/.packages: constraints.txt | $(VENV)/.made
+	@awk '/^[^ ]/ { mine = !/^pyspark==/ } mine' constraints.txt >$(VENV)/packages.txt
+	@$(INSTALL) --require-hashes --requirement $(VENV)/packages.txt
+	@touch $@
+
+$(VENV)/.tidewheel: pyproject.toml hatch_build.py $(shell find src -name '*.proto') | $(VENV)/.made
+	@$(INSTALL) --editable .
+	@touch $@
+
+# Imported once, so that what the processes of the demo all begin with is compiled.
+$(VENV)/.installed: $(VENV)/.spark $(VENV)/.packages $(VENV)/.tidewheel
+	@$(BIN)/python -m pip check --disable-pip-version-check
+	@$(BIN)/python -c 'import pandas, pyspark.worker, pyspark.sql.streaming.python_streaming_source_runner, tidewheel.cli.demo_view, tidewheel.engine.launch, tidewheel.serve.server, tidewheel.apps.transit.jobs, tidewheel.apps.transit.simulator'
+	@touch $@
+
+$(VENV)/.ready: constraints-dev.txt $(VENV)/.installed
+	@$(INSTALL) --require-hashes --requirement constraints-dev.txt
 	@$(BIN)/python -m pip check --disable-pip-version-check
 	@touch $@
 
-setup: $(VENV)/.ready ## the virtual environment with all packages
+setup: ## the virtual environment with all packages, also those that tests and checks need
+	@$(MAKE) --no-print-directory --jobs=3 $(VENV)/.ready
 
 web: ## the page of the live map, when its sources changed (npm; Node.js from PyPI where there is none)
 	@$(PYTHON) web/build.py
 
-# Both at once: each waits for the network, and for one core.
+# What the demo needs.
 ready:
-	@$(MAKE) --no-print-directory --jobs=2 setup web
+	@$(MAKE) --no-print-directory --jobs=4 $(VENV)/.installed web
+
+complete:
+	@$(MAKE) --no-print-directory --jobs=4 $(VENV)/.ready web
 
 demo: ready ## simulator, log, all jobs and the live map, until Ctrl-C (DEMO_ARGS="--for 30s")
 	@$(BIN)/tidewheel demo $(DEMO_ARGS)
 
 # From the first time on, Spark starts in half the time (see `tidewheel warm-up`); the tests need not wait for that.
-test: ready ## the tests, several at a time; ALL=1 for the long ones as well, RANDOM=1 for new generated cases (TEST_ARGS="-k name", TEST_WORKERS=4)
+test: complete ## the tests, several at a time; ALL=1 for the long ones as well, RANDOM=1 for new generated cases (TEST_ARGS="-k name", TEST_WORKERS=4)
 	@test -e $(VENV)/.warm || { touch $(VENV)/.warm; $(BIN)/tidewheel warm-up >/dev/null 2>&1 & }
 	@$(BIN)/python web/build.py test
 	@$(if $(RANDOM_CASES),TIDEWHEEL_TEST_RANDOM=1 )$(BIN)/python -m pytest --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder $(if $(ALL),,-m "not long") $(TEST_ARGS)
@@ -59,13 +91,13 @@ format: setup ## let ruff format and mend
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format --quiet .
 
-lock: ## the hashes in constraints.txt, after a version in it was changed or a package added (needs the package index)
+lock: ## the hashes in constraints.txt and constraints-dev.txt, after a version in one was changed or a package added (needs the package index)
 	@$(PYTHON) lock.py
 
 bench: setup ## the figures, as a table and as JSON in build/bench/
 	@$(BIN)/python -m tidewheel.bench $(BENCH_ARGS)
 
-picture: ready ## the picture of the README, docs/map.png, from the demo (needs Chromium; three minutes)
+picture: complete ## the picture of the README, docs/map.png, from the demo (needs Chromium; three minutes)
 	@$(BIN)/python tests/browser/picture.py docs/map.png
 
 conformance: setup ## others' test cases on the reference and on Spark (CASES=folder of the same layout)

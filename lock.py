@@ -1,4 +1,4 @@
-"""Renew the hashes in constraints.txt and web/constraints.txt: `make lock`.
+"""Renew the hashes in constraints.txt, constraints-dev.txt and web/constraints.txt: `make lock`.
 
 The versions are chosen by hand, one `name==version` a line, with a marker where Python 3.10 gets another one. To add a
 package or to take another version, write that line without hashes. Each gets those that the package index tells of the
@@ -27,7 +27,8 @@ ELSEWHERE = re.compile(
 def main() -> None:
     """Write the files anew: those that are named, or all."""
     root = Path(__file__).resolve().parent
-    for path in map(Path, sys.argv[1:] or [root / "constraints.txt", root / "web" / "constraints.txt"]):
+    files = [root / "constraints.txt", root / "constraints-dev.txt", root / "web" / "constraints.txt"]
+    for path in map(Path, sys.argv[1:] or files):
         renew(path)
 
 

@@ -8,10 +8,12 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -47,20 +49,44 @@ def test_every_package_has_a_lowest_and_a_highest_version():
     assert {one.name for one in requirements()} >= {*PARSERS}
 
 
-def test_what_is_tested_is_allowed_and_known_by_its_hashes():
-    text = (ROOT / "constraints.txt").read_text()
+def pins(text: str) -> list[Requirement]:
+    """What a file of versions pins; every line has hashes."""
     blocks = re.findall(r"^(\S[^\n]*?) \\\n((?: +--hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", text, re.MULTILINE)
     lines = [line for line in text.splitlines() if line and not line.startswith(("#", " "))]
     assert len(blocks) == len(lines), "a line has no hashes; make lock"
     assert "://" not in text, "where files are is the index's to say"
-    pinned: dict[str, list[Requirement]] = {}
-    for line, _ in blocks:
-        one = Requirement(line)
-        pinned.setdefault(one.name, []).append(one)
+    return [Requirement(line) for line, _ in blocks]
+
+
+def test_what_is_tested_is_allowed_and_known_by_its_hashes():
+    runs, further = (pins((ROOT / name).read_text()) for name in ("constraints.txt", "constraints-dev.txt"))
     for wanted in requirements():
-        for one in pinned[wanted.name]:
+        found = [one for one in (*runs, *further) if one.name == wanted.name]
+        assert found, f"{wanted} is not pinned"
+        for one in found:
             (version,) = [bound.version for bound in one.specifier]
             assert wanted.specifier.contains(version), f"{one} is not what {wanted} allows"
+
+
+def test_the_demo_gets_all_that_it_imports_and_no_package_of_developers():
+    runs, further = (
+        {canonicalize_name(one.name) for one in pins((ROOT / name).read_text())}
+        for name in ("constraints.txt", "constraints-dev.txt")
+    )
+    assert not runs & further
+    extras = PROJECT["optional-dependencies"]
+    direct = [*PROJECT["dependencies"], *extras["serve"], *extras["java"], *extras["mqtt"]]
+    wanted = [Requirement(text) for text in direct]
+    needed: set[str] = set()
+    while wanted:
+        one = wanted.pop()
+        name = canonicalize_name(one.name)
+        applies = one.marker is None or any(one.marker.evaluate({"extra": extra}) for extra in ("", *one.extras))
+        if applies and name not in needed:
+            needed.add(name)
+            wanted += [Requirement(text) for text in requires(name) or []]
+    assert needed <= runs, f"these are missing: {sorted(needed - runs)}"
+    assert not runs & {canonicalize_name(Requirement(text).name) for text in extras["dev"]}
 
 
 @pytest.mark.long
