@@ -16,7 +16,10 @@ from tidewheel.apps.transit.transit_pb2 import EmergencyStop, VehicleCell, Vehic
 from tidewheel.model.time import Instant, now
 from tidewheel.serve import Server, serve
 from tidewheel.transport import codec
+from tidewheel.transport.dynamic import define_message
 from tidewheel.transport.log import Log, records
+from tidewheel.transport.registry import TypeRegistry
+from tidewheel.transport.type_topic import publish_types
 
 CELLS = {"here": 617294884152279039, "there": 617294883858939903, "north": 617294883500326911}
 PATIENCE = 120.0
@@ -161,3 +164,80 @@ def viewer(server: Server, query: str = "", **options: Any) -> Iterator[Viewer]:
     address = f"{server.url.replace('http', 'ws', 1)}/api/live{query}"
     with connect(address, **options) as socket:
         yield Viewer(socket)
+
+
+def own_results(
+    log: Log,
+    topic: str,
+    columns: Mapping[str, Sequence[Any]],
+    schema: Mapping[str, pa.DataType],
+    *,
+    keys: Sequence[str],
+    times: Sequence[Instant] | None = None,
+    watermark: Instant | None = None,
+) -> None:
+    """Results or events of a type that only this log knows, as a job of one's own writes them."""
+    registry = TypeRegistry()
+    kind = define_message(registry, topic.partition(".")[2], pa.schema(dict(schema)))
+    publish_types(log, registry, [kind])
+    frame = pl.DataFrame(columns)
+    event_times = [now()] * frame.height if times is None else list(times)
+    values = codec.encode_columns(kind, frame, event_time=pa.array(event_times, pa.int64()), registry=registry)
+    batch = records(values, keys=[key.encode() for key in keys], event_times=event_times)
+    if watermark is not None:
+        batch = pa.concat_batches([batch, codec.punctuation(watermark)])
+    log.append(topic, batch)
+
+
+_STAMP = pa.timestamp("us", "UTC")
+_WINDOW = {"window_start": _STAMP, "window_end": _STAMP, "pane_timing": pa.string(), "retraction": pa.bool_()}
+
+
+def orders(log: Log, *each: tuple[str, str, float], time: Instant) -> None:
+    """Orders of (user, country, amount): events that are nowhere."""
+    users, countries, amounts = zip(*each, strict=True)
+    columns = {"user": users, "country": countries, "amount": amounts}
+    schema = {"user": pa.string(), "country": pa.string(), "amount": pa.float64()}
+    own_results(log, "input.order", columns, schema, keys=users, times=[time] * len(each))
+
+
+def sessions(
+    log: Log,
+    *each: tuple[str, Instant, Instant, int, float],
+    timing: str = "ON_TIME",
+    back: bool = False,
+    watermark: Instant | None = None,
+) -> None:
+    """Sessions of (user, start, end, orders, spent)."""
+    users, starts, ends, counts, spent = zip(*each, strict=True)
+    columns = {"user": users, "orders": counts, "spent": spent, **_window(starts, ends, timing, back)}
+    schema = {"user": pa.string(), "orders": pa.int64(), "spent": pa.float64(), **_WINDOW}
+    times = [end - 1 for end in ends]
+    own_results(log, "analytics.sessions", columns, schema, keys=users, times=times, watermark=watermark)
+
+
+def revenue(
+    log: Log, countries: Mapping[str, tuple[float, int]], *, end: Instant, watermark: Instant | None = None
+) -> None:
+    """Revenue and orders of each country in the minute that ends then."""
+    size = len(countries)
+    columns = {
+        "country": list(countries),
+        "revenue": [revenue for revenue, _ in countries.values()],
+        "orders": [orders for _, orders in countries.values()],
+        **_window([end - 60_000_000] * size, [end] * size, "ON_TIME", False),
+    }
+    schema = {"country": pa.string(), "revenue": pa.float64(), "orders": pa.int64(), **_WINDOW}
+    times = [end - 1] * size
+    own_results(log, "analytics.revenue", columns, schema, keys=list(countries), times=times, watermark=watermark)
+
+
+def _window(starts: Sequence[Instant], ends: Sequence[Instant], timing: str, back: bool) -> dict[str, Any]:
+    stamps = [pl.Series(times, dtype=pl.Int64).cast(pl.Datetime("us", "UTC")) for times in (starts, ends)]
+    size = len(starts)
+    return {
+        "window_start": stamps[0],
+        "window_end": stamps[1],
+        "pane_timing": [timing] * size,
+        "retraction": [back] * size,
+    }

@@ -8,7 +8,7 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 import pytest
-from serve_support import CELLS, counts, put, stop_of, vehicles
+from serve_support import CELLS, counts, own_results, put, revenue, sessions, stop_of, vehicles
 
 from tidewheel.apps.transit import jobs
 from tidewheel.apps.transit.layers import LAYERS
@@ -129,7 +129,7 @@ def test_results_expire_by_the_windows_that_the_job_was_told_to_make(log):
     assert (beside.title, beside.period, beside.expiry) == ("Vehicles per cell (v2)", 5_000, 10_000)
 
 
-def test_an_expiry_that_was_given_stays_and_one_that_nothing_tells_is_30_seconds(log):
+def test_an_expiry_that_was_given_stays_and_one_that_nothing_tells_is_30_seconds_or_without_a_place_an_hour(log):
     given = Layer(topic="analytics.vehicle-distribution", name="given", expiry=7_000)
     waiting = Layer(topic="analytics.later", name="waiting")
     end = now() // SECOND * SECOND
@@ -138,7 +138,7 @@ def test_an_expiry_that_was_given_stays_and_one_that_nothing_tells_is_30_seconds
     vehicles(log, (1, 24.0, 60.0))
     layers = made(log, own=[given, waiting]).layers
     known = {name: (layer.period, layer.expiry) for name, layer in layers.items()}
-    assert known == {"given": (None, 7_000), "waiting": (None, 30_000), "vehicle-cell": (None, 30_000)}
+    assert known == {"given": (None, 7_000), "waiting": (None, 3_600_000), "vehicle-cell": (None, 30_000)}
 
 
 def test_a_topic_that_nobody_described_gets_a_layer_from_its_fields(log):
@@ -175,6 +175,39 @@ def test_the_period_of_windows_is_seen_and_sessions_have_none(log):
         counts(log, {CELLS["here"]: 1}, end=end + step * 5 * SECOND)
     (layer,) = made(log).layers.values()
     assert (layer.period, layer.expiry) == (5_000, 10_000)
+
+
+def test_results_without_a_place_are_shown_for_an_hour_at_least_and_as_long_as_the_longest_session(log):
+    end = now() // SECOND * SECOND
+    for step in range(3):
+        revenue(log, {"FI": (10.0, 1)}, end=end + step * 60 * SECOND)
+    sessions(log, ("ada", end - 300 * SECOND, end, 3, 120.0), ("ken", end - 900 * SECOND, end - 60 * SECOND, 1, 9.5))
+    layers = made(log).layers
+    assert {name: (layer.period, layer.expiry) for name, layer in layers.items()} == {
+        "revenue": (60_000, 3_600_000),
+        "sessions": (None, 3_600_000),
+    }
+    sessions(log, ("ada", end - 7_200 * SECOND, end, 3, 120.0))
+    assert made(log).layers["sessions"].expiry == 7_205_000
+
+
+def test_sessions_on_the_map_stay_as_long_as_the_longest_of_them(log):
+    end = now() // SECOND * SECOND
+    counts(log, {CELLS["here"]: 1}, end=end)  # of 30 s
+    start = pl.Series([end - 120 * SECOND]).cast(pl.Datetime("us", "UTC")).to_list()
+    counts(log, {CELLS["there"]: 1}, end=end, window_start=start[0])
+    (layer,) = made(log).layers.values()
+    assert (layer.period, layer.expiry) == (None, 125_000)
+
+
+def test_times_and_durations_of_own_results_are_told_as_such(log):
+    stamp, span = pa.timestamp("us", "UTC"), pa.duration("us")
+    at = pl.Series([now()]).cast(pl.Datetime("us", "UTC"))
+    columns = {"user": ["ada"], "seen": at, "away": pl.Series([90 * SECOND]).cast(pl.Duration("us")), "n": [3]}
+    schema = {"user": pa.string(), "seen": stamp, "away": span, "n": pa.int64()}
+    own_results(log, "analytics.visits", columns, schema, keys=["ada"])
+    (layer,) = made(log).layers.values()
+    assert {figure.field: figure.unit for figure in layer.figures} == {"seen": "time", "away": "ms", "n": ""}
 
 
 def test_a_layer_that_was_made_from_the_first_results_learns_from_the_next(log):

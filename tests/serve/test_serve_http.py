@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from tidewheel.apps.transit.lines import lines
-from tidewheel.apps.transit.transit_pb2 import CellFlow
+from tidewheel.apps.transit.transit_pb2 import CellFlow, Door
 from tidewheel.errors import DefinitionError, SetupError
 from tidewheel.model.time import now
 from tidewheel.serve import serve
@@ -171,6 +171,8 @@ def test_the_view_can_be_rewound_to_a_moment_of_the_last_hour(tmp_path):
         counts(log, {CELLS["here"]: 9}, end=end + 50 * SECOND, watermark=end, pane_timing="EARLY")
         clock[0] += 8 * SECOND
         vehicles(log, (8, 24.3, 60.0), time=3)
+        clock[0] += 3 * SECOND
+        put(log, Door, "input.door", {"vehicle": [3]}, times=end)
         with serve(log, port=0) as server:
 
             def at(seconds, layer="vehicles"):
@@ -182,7 +184,8 @@ def test_the_view_can_be_rewound_to_a_moment_of_the_last_hour(tmp_path):
             assert at(0) == {"1/7": [24.1, 60.0]}
             assert at(5) == {"1/7": [24.2, 60.0], "1/8": [24.0, 60.0]}
             assert at(12.5) == {"1/7": [24.2, 60.0], "1/8": [24.3, 60.0]}
-            assert at(15) == {"1/8": [24.3, 60.0]}
+            assert at(14.5) == {"1/7": [24.2, 60.0], "1/8": [24.3, 60.0]}, "nothing came: nothing got older"
+            assert at(15) == at(900) == {"1/8": [24.3, 60.0]}, "and it came to rest there"
             assert at(0, "vehicle-distribution") == {hexadecimal(CELLS["here"]): 1}
             assert at(5, "vehicle-distribution") == {}
             assert get(server, f"/api/view?at={(now() + 60 * SECOND) // 1_000}").status_code == 400
@@ -193,7 +196,12 @@ def test_alerts_are_newest_first_and_outlive_their_place_on_the_map(log, start):
     for vehicle, ago in ((1, 300), (2, 100), (1, 200)):
         stop_of(log, vehicle, time=at - ago * SECOND)
     server = start(speed=1_000.0)
-    eventually(lambda: items(get(server, "/api/view"), "emergency-stop") == {}, "they have expired")
+
+    def gone():
+        put(log, Door, "input.door", {"vehicle": [3]})  # results expire while something comes
+        return items(get(server, "/api/view"), "emergency-stop") == {}
+
+    eventually(gone, "they have expired")
     alerts = get(server, "/api/alerts").json()["alerts"]
     assert [(alert["layer"], alert["k"]) for alert in alerts] == [
         ("emergency-stop", "1/2"),

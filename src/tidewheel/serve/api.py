@@ -210,7 +210,9 @@ class Api:
             with self._feed.lock:
                 kept = self._feed.history.of(layer.name)
             rows = kept.of_key(key, since=since, until=until)
-            rows = rows.filter(pl.col("@arrival") >= self._clock() - HOUR).tail(self._limits.points)
+            rows = rows.filter(pl.col("@arrival") >= self._feed.activity.clock(self._clock()) - HOUR).tail(
+                self._limits.points
+            )
             return encode({"layer": layer.name, "key": key, "points": [_point(layer, row) for row in rows.to_dicts()]})
 
         return await self._made(make)
@@ -227,7 +229,9 @@ class Api:
                     kept = self._feed.history.of(layer.name)
                     expiry = self._feed.view[layer.name].expiry if layer.name in self._feed.view else 0
                 rows = kept.all(since=since)
-                rows = rows.filter(pl.col("@arrival") >= self._clock() - HOUR).tail(self._limits.points)
+                rows = rows.filter(pl.col("@arrival") >= self._feed.activity.clock(self._clock()) - HOUR).tail(
+                    self._limits.points
+                )
                 found += [
                     {"layer": layer.name, **described(layer, row, row["@arrival"] + expiry)} for row in rows.to_dicts()
                 ]
@@ -317,7 +321,7 @@ class Api:
 
     def _shown(self, subscription: Subscription, now: Instant) -> _Found:
         with self._feed.lock:
-            self._feed.view.expire(now)
+            self._feed.view.expire(self._feed.activity.clock(now))
             choose = self._hub.chosen(subscription)
             partial = self._feed.view.partial()
         return choose(), {name: partial[name] for name in subscription.layers if name in partial}

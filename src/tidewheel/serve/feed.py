@@ -13,6 +13,7 @@ from tidewheel.errors import DamagedBlockError, DataLossError, LogError, panics_
 from tidewheel.model.panes import START_OF_TIME
 from tidewheel.model.time import Instant
 from tidewheel.model.time import now as wall_clock
+from tidewheel.serve.activity import Activity
 from tidewheel.serve.catalogue import Catalogue
 from tidewheel.serve.history import HOUR, History
 from tidewheel.serve.layer import Layer
@@ -69,6 +70,7 @@ class Feed:
         self.catalogue = catalogue
         self.view = view
         self.history = history
+        self.activity = Activity(log)
         self.status = Status(log)
         self.version = 0
         """Rises whenever other layers are there."""
@@ -156,9 +158,9 @@ class Feed:
                 self._read_on(each)
         if infos is not None:  # after reading: what is counted anew would be missing before
             with self.lock:
-                self.view.expire(now)
+                self.view.expire(self.activity.clock(now))
                 self.partial = self.view.partial()
-            self.status.sum_up(infos, now=now)
+            self.status.sum_up(infos, now=now, last=self.activity.last)
             self._looked = now
         if backlog is not None:
             self._fill_in(backlog)
@@ -168,6 +170,7 @@ class Feed:
     def _look(self, now: Instant) -> Sequence[TopicInfo]:
         """What topics and layers are there."""
         infos = self._log.topics()
+        self.activity.look(infos, now=now)
         self.catalogue.refresh(infos)
         wanted = {name: (self.catalogue.layers[name], topic) for name, topic in self.catalogue.topics.items()}
         changed = False
@@ -191,15 +194,16 @@ class Feed:
         if changed:
             self.version += 1
         with self.lock:
-            self.history.trim(now=now)
+            self.history.trim(now=self.activity.clock(now))
         return infos
 
     def _begin(self, layer: Layer, topic: str, partitions: int, now: Instant) -> _Following:
         each = _Following(layer, topic, Decoder(self.catalogue.registry), now)
+        active = self.activity.clock(now)
         for number in range(partitions):
             part = (topic, number)
-            live = offset_at(self._log, part, now - self.view[layer.name].expiry)
-            first = offset_at(self._log, part, now - HOUR)
+            live = offset_at(self._log, part, active - self.view[layer.name].expiry)
+            first = offset_at(self._log, part, active - HOUR)
             each.at[number] = live
             if first < live:
                 each.backlog.append(self._log.read(*part, first, end=live, on_damage=self.pass_over))
@@ -268,10 +272,11 @@ class Feed:
             now = self._clock()
             rows = rows.with_columns(pl.min_horizontal("@arrival", pl.lit(now)).alias("@arrival"))
             watermark = each.watermarks.get(number) if live else None
+            self.activity.heard(int(rows["@arrival"].max()))  # type: ignore[arg-type]  # a number
             with self.lock:
                 self.history.add(each.layer.name, shown_early(each.layer, rows, watermark))
                 if live:
-                    self.view[each.layer.name].apply(rows, now=now, watermark=watermark)
+                    self.view[each.layer.name].apply(rows, now=self.activity.clock(now), watermark=watermark)
             if live:
                 self._account(each, number, rows, now)
 

@@ -223,7 +223,7 @@ class Hub:
         now = self._clock()
         view = self._feed.view
         with self._feed.lock:
-            view.expire(now)
+            view.expire(self._feed.activity.clock(now))
             changes = view.changes()
             renewed = view.renewed()
             again = {each for each in subscriptions if not renewed.isdisjoint(each.layers)}

@@ -7,6 +7,7 @@ import polars as pl
 
 from tidewheel.serve.layer import (
     EXPIRY,
+    KEPT,
     LONGEST,
     Cell,
     Edge,
@@ -49,7 +50,7 @@ def infer(topic: str, sample: pl.DataFrame) -> Layer:
         show=show,
         value=value,
         scale=None if value is None else _scale(sample[value.field]),
-        figures=[Figure(field=name, label=_label(name)) for name in told],
+        figures=[Figure(field=name, label=_label(name), unit=_unit(sample.schema[name])) for name in told],
         filters=[name for name in fields if sample.schema[name] == pl.String and name not in _COURSE][:8],
         on=True,
     )
@@ -59,10 +60,12 @@ def timed(layer: Layer, sample: pl.DataFrame | None) -> Layer:
     """The layer with the expiry and period that it leaves open, as far as the windows of results like these tell."""
     if layer.expiry is not None:
         return layer
-    period, size = (None, None) if sample is None else _windows(sample)
-    shown = period or size
-    expiry = EXPIRY if shown is None else min(shown + _GRACE, LONGEST)
-    return msgspec.structs.replace(layer, expiry=expiry, period=layer.period or period)
+    period, longest = (None, None) if sample is None else _windows(sample)
+    shown = period or longest
+    expiry = EXPIRY if shown is None else shown + _GRACE
+    if isinstance(layer.geometry, Nowhere):
+        expiry = max(expiry, KEPT)
+    return msgspec.structs.replace(layer, expiry=min(expiry, LONGEST), period=layer.period or period)
 
 
 def version_of(topic: str, layers: dict[str, Layer]) -> Layer | None:
@@ -95,7 +98,7 @@ def _key(sample: pl.DataFrame, fields: list[str]) -> list[str]:
     texts = {
         name: sample[name].cast(pl.String, strict=False).fill_null("").to_list()
         for name in fields
-        if not sample.schema[name].is_nested() and name not in _COURSE
+        if not sample.schema[name].is_nested() and sample.schema[name] != pl.Duration and name not in _COURSE
     }
     found: list[str] = []
     for position in range(count):
@@ -108,16 +111,18 @@ def _key(sample: pl.DataFrame, fields: list[str]) -> list[str]:
 
 
 def _windows(sample: pl.DataFrame) -> tuple[int | None, int | None]:
-    """How often windows end and how long they are, in milliseconds, as far as the sample tells; sessions differ in
-    length and have no period."""
+    """How often windows end and how long the longest is, in milliseconds, as far as the sample tells; sessions differ
+    in length and have no period."""
     if not all(isinstance(sample.schema.get(name), pl.Datetime) for name in ("window_start", "window_end")):
         return None, None
     starts, ends = (sample[name].cast(pl.Int64) // 1_000 for name in ("window_start", "window_end"))
-    sizes = (ends - starts).unique().drop_nulls().to_list()
-    if len(sizes) != 1 or not 0 < sizes[0] <= LONGEST:
+    sizes = sorted((ends - starts).unique().drop_nulls().to_list())
+    if not sizes or sizes[0] <= 0:
         return None, None
     gaps = ends.unique().sort().diff().drop_nulls()
-    return (min(int(gaps.min()), sizes[0]) if len(gaps) else None), sizes[0]  # type: ignore[arg-type]  # numbers
+    if len(sizes) > 1 or sizes[0] > LONGEST or not len(gaps):
+        return None, sizes[-1]
+    return min(int(gaps.min()), sizes[0]), sizes[0]  # type: ignore[arg-type]  # a number
 
 
 def _scale(values: pl.Series) -> Scale:
@@ -125,6 +130,10 @@ def _scale(values: pl.Series) -> Scale:
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)  # type: ignore[arg-type]
     low = min(low, 0.0)
     return Scale(kind="sequential", domain=[low, high if high > low else low + 1.0], colours=VIRIDIS)
+
+
+def _unit(kind: pl.DataType) -> str:
+    return "time" if isinstance(kind, pl.Datetime) else "ms" if isinstance(kind, pl.Duration) else ""
 
 
 def _label(name: str) -> str:

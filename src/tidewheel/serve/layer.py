@@ -31,7 +31,11 @@ PREFIX = "analytics."
 """What the names of result topics begin with."""
 
 EXPIRY = 30_000
-"""After so many milliseconds a result expires if nothing else is known."""
+"""After so many milliseconds a result on the map expires if nothing else is known."""
+
+KEPT = 3_600_000
+"""For so many milliseconds at least a result without a place is shown, if nothing else is known: it is in nobody's way,
+and its row tells its time."""
 
 LONGEST = 24 * 3_600_000
 """No result is shown for more milliseconds."""
@@ -140,8 +144,9 @@ class Layer(_Part, frozen=True):
     `key` are the fields that make a result's identity; without them it is the key that its record has in the log.
     `alternatives` are other ways to colour the results, which the page offers.
     `period` is how often a window ends: early results of windows that end later than the next one are not shown.
-    Without `expiry` the windows of the results tell both: results expire a period and 5 s after their arrival, and
-    `EXPIRY` after it if they have no such windows.
+    Without `expiry` the windows of the results tell both: results expire a period and 5 s after their arrival, those of
+    sessions when the longest of them would have passed once more, and `EXPIRY` after it if there are no windows.
+    Results without a place stay for `KEPT` at least. The time in which nothing comes to the log does not count.
 
     >>> Layer(topic="analytics.busy", geometry=Cell(), show="cells", value=Value(field="count")).name
     'busy'

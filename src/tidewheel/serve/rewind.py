@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tidewheel.errors import LogError
 from tidewheel.model.time import Instant
+from tidewheel.serve.activity import active_at
 from tidewheel.serve.catalogue import Catalogue
 from tidewheel.serve.moments import batches_with_marks, offset_at
 from tidewheel.serve.rows import Decoder, prepared
@@ -28,27 +29,36 @@ def view_at(
     """What the layers of these names showed at that moment of the clock. Only what had not expired by then is read;
     `on_damage` is told of damaged blocks, and what else there is is shown."""
     found = {}
+    active = active_at(log, at)
     for name in names:
         layer, topic = catalogue.layers.get(name), catalogue.topics.get(name)
         if layer is not None:
             found[name] = LayerView(layer, speed=speed, most=most)
             if topic is not None:
-                _fill(found[name], log, topic, catalogue, at, on_damage)
+                _fill(found[name], log, topic, catalogue, (active, at), on_damage)
     return found
 
 
-def _fill(view: LayerView, log: Log, topic: str, catalogue: Catalogue, at: Instant, on_damage: OnDamage | None) -> None:
+def _fill(
+    view: LayerView,
+    log: Log,
+    topic: str,
+    catalogue: Catalogue,
+    moment: tuple[Instant, Instant],
+    on_damage: OnDamage | None,
+) -> None:
+    active, at = moment
     decode = Decoder(catalogue.registry)
     try:
         for partition in range(log.topic_info(topic).partitions):
             part = (topic, partition)
-            start, end = (offset_at(log, part, when) for when in (at - view.expiry, at + 1))
+            start, end = (offset_at(log, part, when) for when in (active - view.expiry, at + 1))
             if end <= start:
                 continue
             watermark: Instant | None = None
             for batch, marks in batches_with_marks(log, part, start, end, on_damage=on_damage):
                 watermark = max(marks, default=watermark)
                 for frame in decode(batch).frames:
-                    view.apply(prepared(view.layer, frame), now=at, watermark=watermark)
+                    view.apply(prepared(view.layer, frame), now=active, watermark=watermark)
     except LogError:
         return  # retention or a deletion was faster: what had been read is all there is

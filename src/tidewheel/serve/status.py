@@ -11,6 +11,7 @@ from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.rate import Rate
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.watermark_hold import hold_text
+from tidewheel.serve.activity import last_filled
 from tidewheel.serve.latency import Latencies
 from tidewheel.serve.moments import offset_at
 from tidewheel.transport.damage import pass_over
@@ -63,8 +64,8 @@ class Status:
         """Of this topic."""
         return self.pulses.setdefault(topic, Pulse())
 
-    def sum_up(self, infos: Sequence[TopicInfo], *, now: Instant) -> Mapping[str, Any]:
-        """Everything as of now; times in milliseconds."""
+    def sum_up(self, infos: Sequence[TopicInfo], *, now: Instant, last: Instant | None = None) -> Mapping[str, Any]:
+        """Everything as of now; times in milliseconds. `last`: when something last came to the log."""
         self._look_at_inputs(infos, now)
         self.latencies.measure(self._reached, self._when, now=now)
         inputs = [info for info in infos if info.name.startswith(_INPUT)]
@@ -75,6 +76,7 @@ class Status:
         lag = None if reached is None or watermark is None else max(0, reached - watermark)
         self.latest = {
             "now": now // 1_000,
+            "last": _millis(last),
             "event_time": _millis(reached),
             "watermark": _millis(watermark),
             "lag": _millis(lag),
@@ -121,7 +123,7 @@ class Status:
                 part = (info.name, number)
                 start = self._inputs.get(part)
                 if start is None or start < info.first_offsets[number] or start > end:
-                    start = max(info.first_offsets[number], offset_at(self._log, part, now - _FIRST_LOOK))
+                    start = self._first_look(part, info.first_offsets[number], end, now)
                 blocks = self._log.blocks(*part, start, end=end, on_damage=pass_over) if end > start else []
                 summaries = [block.summary for block in blocks]
                 news += [(each.append_time, each.max_plausible) for each in summaries if each.max_plausible is not None]
@@ -135,6 +137,12 @@ class Status:
                 self._when.append(max(appended, self._when[-1] if self._when else appended))
         if len(self._reached) > 2 * _REMEMBERED:
             del self._reached[:-_REMEMBERED], self._when[:-_REMEMBERED]
+
+    def _first_look(self, part: Partition, first: int, end: int, now: Instant) -> int:
+        """Where to begin: at what came last, if that is long ago."""
+        start = max(first, offset_at(self._log, part, now - _FIRST_LOOK))
+        block = last_filled(self._log, part, first, end)
+        return start if block is None else min(start, block.first_offset)
 
     def _watermark(self, now: Instant) -> Instant | None:
         """The least of the jobs that run; if none does, the highest that was told."""

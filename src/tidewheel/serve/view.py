@@ -2,7 +2,8 @@
 
 A result with the same or a newer event time replaces the one shown for its key; an older one is ignored. A result
 expires so long after its arrival. A retraction removes the result it takes back if that is still shown. Of more keys
-than a layer may show, those that came first stay until they expire; the others are counted.
+than a layer may show, those that came first stay until they expire, and on a layer without places, which is read from
+the newest on, the newest; the others are counted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import Duration, Instant
 from tidewheel.serve.item import Item, items_of
-from tidewheel.serve.layer import EXPIRY, Layer
+from tidewheel.serve.layer import EXPIRY, Layer, Nowhere
 from tidewheel.serve.rows import shown_early
 
 __all__ = ["Change", "LayerView", "View"]
@@ -104,6 +105,10 @@ class LayerView:
     def _fitting(self, rows: pl.DataFrame, places: list[int]) -> list[int]:
         """Those for which there is room; the others are hidden."""
         keys, arrivals = rows["@k"].to_list(), rows["@arrival"].to_list()
+        if isinstance(self.layer.geometry, Nowhere):
+            times = rows["@t"].to_list()
+            self._make_room(times, keys, places)
+            places = sorted(places, key=lambda place: times[place], reverse=True)
         room = self._most - len(self.items)
         fitting = []
         for place in places:
@@ -117,7 +122,22 @@ class LayerView:
             fitting.append(place)
         while len(self._hidden) > _COUNTED * self._most:
             del self._hidden[next(iter(self._hidden))]
-        return fitting
+        return sorted(fitting)
+
+    def _make_room(self, times: list[Instant], keys: list[str], places: list[int]) -> None:
+        """Hide the oldest of what is shown, as many as there are newer results of keys that are not shown."""
+        new = sorted((times[place] for place in places if keys[place] not in self.items), reverse=True)
+        renewed = {keys[place] for place in places}
+        missing = max(0, len(self.items) + len(new) - self._most)
+        shown = (item for item in self.items.values() if item.k not in renewed)
+        oldest = heapq.nsmallest(missing, shown, key=lambda item: item.t)
+        # The newest of the new take the places of the oldest: so many as are newer than what they replace.
+        room = self._most - len(self.items)
+        for item, newest in zip(oldest, new[max(0, room) :], strict=False):
+            if newest <= item.t:
+                break
+            self._set(item.k, None)
+            self._hidden[item.k] = item.expires  # among later ones: it may be counted for a while longer
 
     def _survivors(self, rows: pl.DataFrame) -> list[int]:
         """Of keys with retractions, one row after the other: the rows that are shown in the end. What is shown already
