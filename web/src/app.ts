@@ -7,6 +7,7 @@ import {Known, passes} from "./filters";
 import {Live} from "./live";
 import type {Camera, LiveMap} from "./map/map";
 import {outgrown, widened} from "./region";
+import {standsAt} from "./rest";
 import type {State} from "./state";
 import type {Stats} from "./stats";
 import {Store} from "./store";
@@ -32,6 +33,7 @@ export class App {
   #region: Region | null = null;
   #writing: number | null = null;
   #asked = "";
+  #background: Background | null = null;
 
   constructor(
     readonly state: State,
@@ -61,18 +63,35 @@ export class App {
   async start(): Promise<void> {
     this.live.connect();
     const background = await this.api.background().catch((): Background => ({land: "land.json", lines: null, tiles: null, attribution: "", view: FALLBACK}));
+    this.#background = background;
     this.home = background.view ?? FALLBACK;
     if (this.arrived.lon === undefined || this.arrived.zoom === undefined) this.map.flyTo(this.home.lon, this.home.lat, this.home.zoom);
+    window.setInterval(() => {
+      const status = this.state.status.value;
+      // While nothing comes to the log nothing in it gets old.
+      if (!this.travel.past) this.store.expire(Math.min(this.clock.now(), status ? standsAt(status) : Infinity));
+      if (this.forgetAlerts()) this.onAlerts([]);
+    }, 1000);
+    window.setInterval(() => this.eventClock.tick(), 250);
+    this.state.mapped.watch((mapped) => mapped && void this.#drawLand(background));
+    this.#lookForPlaces();
+  }
+
+  async #drawLand(background: Background): Promise<void> {
     // Names are drawn from an atlas that is made once: its typeface has to be there.
     await document.fonts.load('700 16px "Figtree Variable"').catch(() => []);
     const land = background.land ? await this.api.file(background.land).catch(() => null) : null;
     this.map.useBackground(background, land as GeoJSON.FeatureCollection | null);
     this.onBackground(background);
-    window.setInterval(() => {
-      if (!this.travel.past) this.store.expire(this.clock.now());
-      if (this.forgetAlerts()) this.onAlerts([]);
-    }, 1000);
-    window.setInterval(() => this.eventClock.tick(), 250);
+  }
+
+  /** There is a map as soon as something has a place: a layer, what lies under the layers, or the address. */
+  #lookForPlaces(): void {
+    const {mapped, layers, link} = this.state;
+    if (mapped.value || !this.#background) return;
+    const {lines, tiles} = this.#background;
+    const placed = this.arrived.lon !== undefined || lines !== null || tiles !== null || layers.value.some(({geometry}) => geometry.kind !== "none");
+    if (placed || link.value.kind === "open") mapped.set(placed);
   }
 
   onBackground: (background: Background) => void = () => {};
@@ -84,6 +103,7 @@ export class App {
         this.state.speed.set(message.speed ?? 1);
         this.state.problem.set(null);
         this.state.describe(message.layers);
+        this.#lookForPlaces();
         void this.#earlierAlerts();
         if (this.arrived.at !== undefined && !this.travel.past) this.travel.seek(this.arrived.at);
         delete this.arrived.at;
@@ -214,9 +234,7 @@ export class App {
     const {state, map, travel} = this;
     const {lon, lat, zoom} = map.camera.value;
     return {
-      lon,
-      lat,
-      zoom,
+      ...(state.mapped.value && {lon, lat, zoom}),
       ...(state.chosen && {on: [...state.chosen]}),
       filters: state.filters.value,
       ...(state.selected.value && {selected: state.selected.value}),

@@ -44,6 +44,8 @@ export interface Layer extends Colouring {
   filters_also?: Record<string, string[]>;
   /** Milliseconds after arrival. */
   expiry: number;
+  /** Milliseconds from one window's end to the next; none for sessions, and without windows. */
+  period?: number | null;
   on: boolean;
   /** Other ways to colour the same items. */
   alternatives?: Colouring[];
@@ -109,6 +111,8 @@ export interface Held {
 export interface Status {
   type: "status";
   now: number;
+  /** When something last came to the log; null if nothing ever did. */
+  last?: number | null;
   event_time: number | null;
   watermark: number | null;
   lag: number | null;

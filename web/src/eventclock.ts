@@ -1,4 +1,5 @@
 import type {Status} from "./contract";
+import {standsAt} from "./rest";
 import {Signal} from "./signal";
 import {HOUR} from "./timetravel";
 
@@ -21,6 +22,8 @@ export class EventClock {
   #heard: {at: number; time: number}[] = [];
   #time: number | null = null;
   #held: number | null = null;
+  /** When event time came to a stand, as far as is known. */
+  #stands = Infinity;
 
   constructor(private readonly options: EventClockOptions) {}
 
@@ -44,12 +47,13 @@ export class EventClock {
     const before = this.#heard.findLastIndex(({at}) => at <= moment);
     const [known, next] = [this.#heard[Math.max(0, before)], this.#heard[before + 1]];
     if (!known) return moment;
-    if (before < 0 || !next) return known.time + (moment - known.at) * this.options.speed();
+    if (before < 0 || !next) return known.time + (Math.min(moment, this.#stands) - Math.min(known.at, this.#stands)) * this.options.speed();
     return known.time + ((next.time - known.time) * (moment - known.at)) / (next.at - known.at);
   }
 
-  heard({now, event_time: time}: Pick<Status, "now" | "event_time">): void {
+  heard({now, last, event_time: time}: Pick<Status, "now" | "last" | "event_time">): void {
     if (time === null) return;
+    this.#stands = standsAt({now, ...(last !== undefined && {last})});
     // A server that was started anew may have gone back.
     this.#heard = this.#heard.filter(({at}) => at < now && at >= now - HOUR);
     this.#heard.push({at: now, time});

@@ -37,6 +37,12 @@ export function formatDate(ms: number, zone?: string): string {
   return new Date(ms).toLocaleDateString("en-GB", {weekday: "short", day: "numeric", month: "short", timeZone: zone});
 }
 
+/** A time of day, with its date where that is not the day of `now`. */
+export function formatMoment(ms: number, now: number, zone?: string): string {
+  const day = formatDate(ms, zone);
+  return day === formatDate(now, zone) ? formatTime(ms, zone) : `${day}, ${formatTime(ms, zone).slice(0, 5)}`;
+}
+
 /** 3 s ago, 5 min ago. */
 export function formatAge(ms: number): string {
   return ms < 2000 ? "just now" : `${formatDuration(Math.floor(ms / 1000) * 1000).replace(".0 ", " ")} ago`;

@@ -1,6 +1,8 @@
 import type {App} from "./app";
 import type {Alert} from "./contract";
+import {atRestSince} from "./rest";
 import {AlertList} from "./ui/alertlist";
+import {Board} from "./ui/board";
 import {nameOf, placeOf} from "./ui/describe";
 import {Details} from "./ui/details";
 import {dock} from "./ui/dock";
@@ -43,8 +45,13 @@ export function buildPage(app: App, phone: MediaQueryList): void {
     else state.tab.set("details");
   };
 
+  const board = new Board(at("board"), app, open);
   const layerList = new LayerList(state, store, {
     showTable: (layer) => {
+      if (state.mapped.value === false) {
+        if (phone.matches) state.layersOpen.set(false);
+        return board.goTo(layer);
+      }
       state.table.set(layer);
       state.tab.set("tables");
     },
@@ -54,7 +61,7 @@ export function buildPage(app: App, phone: MediaQueryList): void {
   const layersPanel = at("layers");
   layersPanel.append(iconButton("close", "Close (L)", () => state.layersOpen.set(false), {test: "close-layers"}), layerList.root, filterList.root);
   const reopen = h("button", {type: "button", className: "reopen", title: "Layers and filters (L)", data: {test: "open-layers"}, onclick: () => state.layersOpen.set(true)}, "Layers");
-  const reopenInfo = h("button", {type: "button", className: "reopen right", title: "Alerts (A)", data: {test: "open-info"}, onclick: () => state.tab.set("alerts")}, "Alerts");
+  const reopenInfo = h("button", {type: "button", className: "reopen right", title: "Alerts (A)", data: {test: "open-info"}, onclick: () => state.tab.set(state.mapped.value === false ? "status" : "alerts")}, "Alerts");
   document.body.insertBefore(reopen, layersPanel);
   document.body.insertBefore(reopenInfo, at("info"));
   state.layersOpen.watch((shown) => {
@@ -84,8 +91,21 @@ export function buildPage(app: App, phone: MediaQueryList): void {
     tables: new Tables(state, store, open).root,
     status: new StatusPanel(state).root,
   });
-  new TimeBar(at("time"), travel, eventClock, () => alertList.shown().map(({t}) => t));
+  new TimeBar(at("time"), travel, eventClock, () => alertList.shown().map(({t}) => t), () => (state.status.value ? atRestSince(state.status.value) : null));
   dock(at("dock"), state, phone);
+
+  // What there is to be seen beside the map or the board before the reader has chosen anything.
+  let untouched = state.tab.value === "alerts";
+  state.tab.subscribe(() => (untouched = false));
+  state.mapped.watch((mapped) => {
+    document.documentElement.dataset["view"] = mapped === null ? "waiting" : mapped ? "map" : "board";
+    setText(reopenInfo, mapped === false ? "Status" : "Alerts");
+    reopenInfo.title = mapped === false ? "Status (S)" : "Alerts (A)";
+    const alerted = state.layers.value.some(({show}) => show === "alerts");
+    if (mapped === null || !untouched) return;
+    state.tab.set(mapped || alerted ? "alerts" : null);
+    untouched = true;
+  });
 
   const mapRoot = at("map");
   const home = (): void => map.flyTo(app.home.lon, app.home.lat, app.home.zoom);

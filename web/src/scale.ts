@@ -18,6 +18,12 @@ const CATEGORIES: Record<Theme, string[]> = {
   light: ["#1f6f8b", "#2e8b57", "#8a4fa3", "#c9622b", "#b3445a", "#6b7a2c", "#4b5fa8", "#7a5c43"],
   dark: ["#5fb8d6", "#6fce95", "#c496dc", "#f09a62", "#f0879c", "#bfd06a", "#95a7f0", "#cfa98a"],
 };
+
+/** Colours that are told apart, for things that have none of their own. */
+export function categoryColours(theme: Theme): readonly string[] {
+  return CATEGORIES[theme];
+}
+
 const UNKNOWN: Record<Theme, string> = {light: "#8b8f8c", dark: "#8f9a9e"};
 const STEPS = 256;
 

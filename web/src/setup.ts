@@ -4,6 +4,7 @@ import "./style/panels.css";
 import "./style/strip.css";
 import "./style/time.css";
 import "./style/phone.css";
+import "./style/board.css";
 import {Api} from "./api";
 import {App, FALLBACK} from "./app";
 import {LiveMap} from "./map/map";

@@ -23,6 +23,8 @@ export class State {
   readonly link = new Signal<Link>({kind: "connecting", transport: "websocket", failures: 0});
   /** How much faster than life the events come. */
   readonly speed = new Signal(1);
+  /** Is there a map? Null until it is known whether anything has a place. */
+  readonly mapped = new Signal<boolean | null>(null);
   /** Something that went wrong and that the reader should know. */
   readonly problem = new Signal<string | null>(null);
   #chosen: ReadonlySet<string> | null;

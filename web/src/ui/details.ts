@@ -132,7 +132,7 @@ export class Details {
     const item = this.#item;
     this.#body.hidden = !layer || !item;
     this.#empty.hidden = !this.#body.hidden;
-    if (!selected || !layer) return setText(this.#empty, "Click a hexagon, a vehicle or an arrow to see its figures here.");
+    if (!selected || !layer) return setText(this.#empty, state.mapped.value === false ? "Choose a row to see its figures here." : "Click a hexagon, a vehicle or an arrow to see its figures here.");
     if (!item) return setText(this.#empty, `Nothing is known of ${selected.key} in “${layer.title}” at this time.`);
     this.root.classList.toggle("stale", !this.#onMap);
     this.root.dataset["key"] = item.k;
@@ -147,7 +147,7 @@ export class Details {
   #headOf(layer: Layer, item: Item): HTMLElement[] {
     const {colours, main} = this.app.state.coloursOf(layer);
     const timing = timingOf(item);
-    const note = `${this.#takenBack ? "Taken back: it does not hold any longer" : "No longer on the map"}; these are its last figures.`;
+    const note = `${this.#takenBack ? "Taken back: it does not hold any longer" : this.app.state.mapped.value === false ? "No longer shown" : "No longer on the map"}; these are its last figures.`;
     const rows = layer.figures
       .filter(({field}) => field !== layer.value?.field && item.f[field] !== undefined && !layer.key.includes(field))
       .map(({field, label, unit}) => h("div", {data: {figure: field}}, h("dt", {}, label), h("dd", {}, formatFigure(item.f[field], unit))));

@@ -1,5 +1,6 @@
 import type {EventClock} from "../eventclock";
-import {formatDate, formatDuration, formatNumber, formatRate, formatTime} from "../format";
+import {formatDate, formatDuration, formatMoment, formatNumber, formatRate, formatTime} from "../format";
+import {atRestSince} from "../rest";
 import type {State} from "../state";
 import type {TimeTravel} from "../timetravel";
 import {h, icon, iconButton, setText} from "./dom";
@@ -69,7 +70,10 @@ export class Strip {
     dead.set(formatNumber(status.dead));
     dead.root.classList.toggle("bad", status.dead > 0);
     const behind = status.watermark !== null && status.event_time !== null ? status.event_time - status.watermark : null;
-    setText(this.#watermark, behind === null ? "no watermark" : `watermark ${formatDuration(Math.max(0, behind))} behind`);
+    const watermark = behind === null ? "no watermark" : `watermark ${formatDuration(Math.max(0, behind))} behind`;
+    const since = atRestSince(status);
+    setText(this.#watermark, since === null ? watermark : `at rest since ${formatMoment(since, status.now)}`);
+    this.#watermark.title = since === null ? "" : `Nothing new has come to the log for ${formatDuration(status.now - since)}; ${watermark}`;
   }
 
   #showLink(): void {

@@ -1,4 +1,4 @@
-import type {Layer} from "../contract";
+import type {Item, Layer} from "../contract";
 import {formatField} from "../format";
 
 const MOST = 8;
@@ -6,6 +6,12 @@ const MOST = 8;
 export interface Column {
   field: string;
   heading: string;
+}
+
+/** Do its results have windows that its columns do not tell? */
+export function isWindowed(layer: Layer, items: readonly Pick<Item, "f">[]): boolean {
+  const told = columnsOf(layer).some(({field}) => field === "window_start" || field === "window_end");
+  return !told && items.some(({f}) => typeof f["window_start"] === "number" && typeof f["window_end"] === "number");
 }
 
 /**

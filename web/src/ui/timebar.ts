@@ -13,7 +13,8 @@ export class TimeBar {
   /** No `output`: screen readers would tell of it every second. */
   #label = h("span", {className: "moment", data: {test: "moment"}});
   #speed = h("button", {type: "button", className: "quiet speed", title: "How fast to play", data: {test: "speed"}}, "1×");
-  #live = h("button", {type: "button", className: "live", data: {test: "live"}}, h("i", {}), "Live");
+  #liveLabel = h("span", {}, "Live");
+  #live = h("button", {type: "button", className: "live", data: {test: "live"}}, h("i", {}), this.#liveLabel);
   #dragging = false;
 
   constructor(
@@ -22,10 +23,11 @@ export class TimeBar {
     private readonly eventClock: EventClock,
     /** When alerts happened, for the ticks above the slider. */
     private readonly alerts: () => number[],
+    /** Since when nothing has come to the log, if it is at rest. */
+    private readonly restingSince: () => number | null = () => null,
   ) {
     this.#play.onclick = () => travel.toggle();
     this.#live.onclick = () => travel.live();
-    this.#live.title = "Back to live (Home)";
     this.#slider.oninput = () => {
       this.#dragging = true;
       travel.seek(travel.range[0] + Number(this.#slider.value));
@@ -63,6 +65,10 @@ export class TimeBar {
       this.#play.replaceChildren(icon(running ? "pause" : "play"));
     }
     this.#live.setAttribute("aria-pressed", String(!past));
+    const resting = !past && this.restingSince() !== null;
+    setText(this.#liveLabel, resting ? "At rest" : "Live");
+    this.#live.classList.toggle("resting", resting);
+    this.#live.title = resting ? "Nothing new comes to the log. What comes next is shown at once" : "Back to live (Home)";
     this.#label.classList.toggle("loading", past?.loading ?? false);
     this.#label.classList.toggle("bad", Boolean(past?.error));
     setText(this.#speed, `${past?.speed ?? 1}×`);

@@ -1,0 +1,18 @@
+import type {Status} from "./contract";
+
+/** Milliseconds without anything new after which readers are told that a log is at rest. */
+const TOLD_AFTER = 30_000;
+/** The server tells once a second how far it is: what is older than that was not renewed. */
+const RENEWED = 1_500;
+
+type Activity = Pick<Status, "now" | "last">;
+
+/** Since when nothing has come to the log, if that is long enough to be told of; null while something comes. */
+export function atRestSince({now, last}: Activity): number | null {
+  return last !== null && last !== undefined && now - last >= TOLD_AFTER ? last : null;
+}
+
+/** The moment at which the log's time stands still: that of the last thing that came, or never while things come. */
+export function standsAt({now, last}: Activity): number {
+  return last !== null && last !== undefined && now - last > RENEWED ? last : Infinity;
+}
