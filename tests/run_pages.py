@@ -1,20 +1,24 @@
 """Run the Python of Markdown pages, one page after another, in this folder: `run_pages.py PAGE ...`.
 
 Starting Spark takes longer than all the code of a page, so the pages share one. Each begins with a folder that holds
-nothing but a log of simulated traffic. Prints a line of JSON for each page: what went wrong, and what it printed.
+nothing but a log of simulated traffic and a folder of orders. Prints a line of JSON for each page: what went wrong, and
+what it printed.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import random
 import re
 import shutil
 import sys
 import traceback
 from contextlib import redirect_stdout
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import polars as pl
 from pyspark.sql import SparkSession
 
 from tidewheel.apps.transit.simulator import Simulator
@@ -23,9 +27,14 @@ from tidewheel.transport.log import Log, open_log
 LOG = "city.tw"
 
 
+def code_blocks(page: Path) -> list[str]:
+    """The blocks of Python in it."""
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
 def code_of(page: Path) -> str:
     """All blocks of Python in it."""
-    return "\n".join(re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL))
+    return "\n".join(code_blocks(page))
 
 
 def _fresh_folder() -> Log:
@@ -35,7 +44,26 @@ def _fresh_folder() -> Log:
     simulated = Simulator(start=1_760_000_000_000_000).advance(1_760_000_020_000_000).records()
     for topic, batch in simulated.topics.items():
         log.append(topic, batch)
+    write_orders(Path("orders"))
     return log
+
+
+def write_orders(folder: Path) -> None:
+    """A day of orders in Parquet files, out of order by up to some hours."""
+    chance = random.Random(20)
+    day = datetime(2026, 3, 1, tzinfo=timezone.utc)
+    seconds = sorted((chance.uniform(0, 86_400) for _ in range(600)), key=lambda at: at + chance.expovariate(1 / 1_800))
+    orders = pl.DataFrame(
+        {
+            "user": [f"user-{chance.randrange(12)}" for _ in seconds],
+            "country": [chance.choice(["fi", "se", "ee"]) for _ in seconds],
+            "amount": [chance.randrange(1, 500) / 4 for _ in seconds],
+            "ts": [day + timedelta(seconds=at) for at in seconds],
+        }
+    )
+    folder.mkdir()
+    for number, part in enumerate(orders.iter_slices(200)):
+        part.write_parquet(folder / f"{number}.parquet")
 
 
 def _run(code: str) -> tuple[str, str]:

@@ -33,6 +33,8 @@ PAGES = [
     "docs/jobs.md",
     "docs/log.md",
     "docs/backup.md",
+    "docs/existing-job.md",
+    "docs/extending.md",
     "docs/spark.md",
     "docs/ingestion.md",
     "docs/windows.md",

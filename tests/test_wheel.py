@@ -9,11 +9,14 @@ import sys
 import sysconfig
 import venv
 from pathlib import Path, PurePosixPath
+from typing import Any
 from zipfile import ZipFile
 
+import duckdb
 import httpx
 import pytest
 from cli_support import Running, environment
+from run_pages import code_blocks, write_orders
 
 from tidewheel.apps.transit.transit_pb2 import VehicleCell
 from tidewheel.model.time import now
@@ -102,6 +105,48 @@ def test_installed_it_serves_the_page_without_the_checkout(installed, wheel, tmp
             assert answer.headers["content-type"] == kinds.get(Path(name).suffix, answer.headers["content-type"])
         layers = httpx.get(f"{url}/api/layers").json()["layers"]
         assert [layer["title"] for layer in layers] == ["Vehicles"], "entry points of the wheel are found"
+
+
+@pytest.mark.slow
+def test_installed_the_first_example_of_the_readme_gives_the_sessions_of_an_oracle(installed, tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    first = code_blocks(ROOT / "README.md")[0]
+    assert sum(bool(line.strip()) for line in first.splitlines()) <= 15
+    write_orders(tmp_path / "orders")
+    program = tmp_path / "first.py"
+    program.write_text(first)
+    python = installed / "bin" / "python"
+    done = subprocess.run(
+        [python, program], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3_000:]
+    assert last_results(tmp_path / "sessions") == sessions_of(tmp_path / "orders")
+    timings = duckdb.sql(f"SELECT DISTINCT timing FROM '{tmp_path}/sessions/**/*.parquet'").fetchall()
+    assert {("EARLY",), ("ON_TIME",)} <= {*timings}
+
+
+def last_results(folder: Path) -> list[tuple[Any, ...]]:
+    """What is left when retractions have done their work: each result counts once, and its retraction against it."""
+    return duckdb.sql(
+        f"""SELECT "user", epoch_us(window_start), epoch_us(window_end), orders, revenue
+        FROM '{folder}/**/*.parquet'
+        GROUP BY ALL HAVING sum(CASE WHEN retraction THEN -1 ELSE 1 END) > 0 ORDER BY 1, 2"""
+    ).fetchall()
+
+
+def sessions_of(folder: Path) -> list[tuple[Any, ...]]:
+    """The oracle: half an hour without an order ends a session."""
+    return duckdb.sql(
+        f"""WITH marked AS (
+            SELECT *, coalesce(ts - lag(ts) OVER mine >= INTERVAL 30 MINUTE, true) AS begins
+            FROM '{folder}/*.parquet' WINDOW mine AS (PARTITION BY "user" ORDER BY ts)
+        ), numbered AS (
+            SELECT *, sum(begins::INT) OVER (PARTITION BY "user" ORDER BY ts ROWS UNBOUNDED PRECEDING) AS nth
+            FROM marked
+        )
+        SELECT "user", epoch_us(min(ts)), epoch_us(max(ts) + INTERVAL 30 MINUTE), count(*), sum(amount)
+        FROM numbered GROUP BY "user", nth ORDER BY 1, 2"""
+    ).fetchall()
 
 
 def assets(index: str) -> set[str]:

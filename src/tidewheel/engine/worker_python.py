@@ -6,6 +6,7 @@ of its own.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -82,9 +83,8 @@ def _same(path: str) -> bool:
 
 def _installed() -> bool:
     """Are these packages where this Python finds them by itself?"""
-    return all(
-        f"{os.sep}site-packages{os.sep}" in (sys.modules[name].__file__ or "") for name in ("tidewheel", "polars")
-    )
+    found = [importlib.util.find_spec(name) for name in ("tidewheel", "polars")]
+    return all(spec is not None and f"{os.sep}site-packages{os.sep}" in (spec.origin or "") for spec in found)
 
 
 def _asked(spark: SparkSession, executable: str) -> None:
