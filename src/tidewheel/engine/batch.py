@@ -30,6 +30,7 @@ from tidewheel.engine.result import Result, arrow_of
 from tidewheel.engine.result_topics import refuse_others_results
 from tidewheel.engine.run import explained
 from tidewheel.engine.session import check_reach, session
+from tidewheel.engine.worker_python import check_workers
 from tidewheel.errors import DamagedBlockError, DefinitionError
 from tidewheel.model.time import now
 from tidewheel.transport.damage import note_damage
@@ -81,6 +82,7 @@ def run_batch(
     outputs = prepared_targets(targets, log, topics if held is None and read is log else ())
     spark = session(spark)
     check_reach(spark, log)
+    check_workers(spark)
     # In a thread that has not used it, Spark finds no session, and with it not the format "tidewheel".
     spark.createDataFrame([], "nothing INT")
 

@@ -19,6 +19,7 @@ from tidewheel.engine.result_topics import refuse_others_results
 from tidewheel.engine.run import Run, Work, explained, java_pid
 from tidewheel.engine.session import check_reach, session
 from tidewheel.engine.sink import StreamSink
+from tidewheel.engine.worker_python import check_workers
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import now
 from tidewheel.transport.damage import DamageCount
@@ -91,6 +92,7 @@ def run_frame(
         refuse_others_results(log, [topic], held.folder)
     spark = session(spark)
     check_reach(spark, log)
+    check_workers(spark)
     types.register(*reads.values(), writes)
     publish_types(log, types, sorted({type_name(each) for each in (*reads.values(), writes)}))
     for each in (*reads, topic):

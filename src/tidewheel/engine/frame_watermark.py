@@ -68,9 +68,9 @@ def _is_connect(frame: DataFrame) -> bool:
 def _knows(lines: Iterable[str]) -> bool:
     """Is there a watermark at the root of a plan? It comes from any branch, but not through operators that end it."""
     known: dict[int, bool] = {}  # by depth: is what lies below the node that is open there cut off from the root?
-    for line in lines:
+    for number, line in enumerate(lines):
         found = _LINE.fullmatch(line)
-        if found is None:  # a text with line breaks in an expression
+        if found is None or (number and not found["lead"]):  # a text with line breaks in an expression
             continue
         depth = len(found["lead"]) // 3
         cut = known.get(depth - 1, False)

@@ -112,6 +112,7 @@ def as_frame(
     if isinstance(source, LogInput):
         spark = session(spark)
         check_reach(spark, source.log)
+        check_workers(spark)
         _check_state_store(spark)
         number = _buckets(spark, buckets)
         _tell_partitions(spark, number, buckets)
@@ -234,6 +235,7 @@ def start_flows(
         refuse_others_results(log, written_topics(results), held.folder)
     spark = session(spark() if callable(spark) else spark)
     check_reach(spark, log)
+    check_workers(spark)
     if not needs_no_state([result.flow() for result in results]):
         _check_state_store(spark)
     number = _buckets(spark, buckets)

@@ -287,6 +287,7 @@ class _BucketProcessor(StatefulProcessor):
         self._numbers = {value: number for number, value in enumerate(bucket_ids(buckets))}
         self._ids = bucket_ids(buckets)
         self._delay = delay
+        self._follows = inherited or delay is not None
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         settle()
@@ -296,12 +297,15 @@ class _BucketProcessor(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         held = sorted(rows, key=lambda row: row.task)
         state = BucketState(cast(Entries, self._entries), self._made_for)
+        if self._follows and "timer" not in state.notes:
+            # It is new. State from before this was noted has Spark's watermark as its own.
+            state.notes["hold"] = self._hold
         if self._inherited:
             yield from self._at_spark_time(key[0], state, [bytes(row.parcel) for row in held], timerValues)
             return
         if self._delay is not None:
             sparks = _watermark(timerValues)
-            _check_bounds(held, None if sparks is None else sparks + self._held(state))
+            _check_bounds(held, None if sparks is None else sparks + state.notes.get("hold", 0))
             behind = self._delay + self._hold
             reached = [row.watermark - behind for row in held if row.watermark is not None]
             if sparks is not None:
@@ -329,7 +333,7 @@ class _BucketProcessor(StatefulProcessor):
         give as it moves is late by the watermark that they had before: there both come together."""
         clock = timer_values.getCurrentProcessingTimeInMs() * 1_000
         sparks = _watermark(timer_values)
-        watermark = None if sparks is None else sparks + self._held(state)
+        watermark = None if sparks is None else sparks + state.notes.get("hold", 0)
         before = state.notes.get("watermark")
         moves = watermark is not None and (before is None or watermark > before)
         if self._inherited and parcels is not None:
@@ -347,12 +351,6 @@ class _BucketProcessor(StatefulProcessor):
             self._handle.registerTimer(due)
             state.notes["timer"] = due
         state.save()
-
-    def _held(self, state: BucketState) -> Duration:
-        """How far Spark's watermark is behind ours. State from before that was noted has Spark's as its own."""
-        if "timer" not in state.notes:
-            state.notes["hold"] = self._hold
-        return state.notes.get("hold", 0)
 
     def _step(
         self,

@@ -19,7 +19,6 @@ from tidewheel.engine.java import INSTALLED, find_java, spark_home
 from tidewheel.engine.java_output import without_chatter
 from tidewheel.engine.local_files import write_files_directly
 from tidewheel.engine.source import TidewheelSource
-from tidewheel.engine.worker_python import check_workers
 from tidewheel.errors import SetupError
 from tidewheel.transport.log import Log
 
@@ -103,7 +102,6 @@ def session(
         _end_quietly(spark.sparkContext)
         if master.startswith("local"):
             write_files_directly(spark)
-    check_workers(spark)
     spark.dataSource.register(TidewheelSource)
     return spark
 
