@@ -37,9 +37,11 @@ from tidewheel.transport.registry import TypeRegistry, type_name
 from tidewheel.transport.sqlite import SqliteLog
 from tidewheel.transport.type_topic import publish_types
 
-__all__ = ["run_on_reference", "run_on_spark"]
+__all__ = ["Pipeline", "by_value", "columns_of", "outcome_of", "result_of", "run_on_reference", "run_on_spark"]
 
 Pipeline = Callable[[Stream], Result]
+"""What a script runs: from its rows as a stream to a result."""
+
 _INPUT = "input.script"
 _INSTANT = pl.Datetime("us", "UTC")
 
@@ -70,7 +72,7 @@ class _Given:
 
 @contextmanager
 def _given(script: Script, pipelines: Sequence[Pipeline]) -> Iterator[_Given]:
-    columns = _columns(script)
+    columns = columns_of(script)
     with tempfile.TemporaryDirectory(prefix="tidewheel-script-") as folder:
         held: list[_Given] = []
         with SqliteLog(Path(folder, "script.tw"), clock=lambda: held[0].now if held else MIDNIGHT) as log:
@@ -78,11 +80,12 @@ def _given(script: Script, pipelines: Sequence[Pipeline]) -> Iterator[_Given]:
             message = define_message(made, "script", arrow_of(columns))
             publish_types(log, made, [message])
             rows = stream(log, _INPUT, type=message, watermark=watermarks.punctuated(future=None))
-            held.append(_Given(log, message, columns, [_result(pipeline, rows) for pipeline in pipelines]))
+            held.append(_Given(log, message, columns, [result_of(pipeline, rows) for pipeline in pipelines]))
             yield held[0]
 
 
-def _result(pipeline: Pipeline, rows: Stream) -> Result:
+def result_of(pipeline: Pipeline, rows: Stream) -> Result:
+    """What a pipeline makes of the rows, if it is one."""
     result = pipeline(rows) if callable(pipeline) else None
     if not isinstance(result, Result):
         raise DefinitionError(
@@ -92,7 +95,7 @@ def _result(pipeline: Pipeline, rows: Stream) -> Result:
     return result
 
 
-def _columns(script: Script) -> dict[str, pl.DataType]:
+def columns_of(script: Script) -> dict[str, pl.DataType]:
     """The columns of a script's rows, and their types."""
     given = [values for bundle in script.bundles for _, values in bundle.rows]
     names = dict.fromkeys(name for values in given for name in values)
@@ -165,7 +168,7 @@ def _frame_of(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, pl.DataTyp
 def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSession | None = None) -> list[Outcome]:
     """What the engine gives, of all pipelines in one query: each bundle is a block of the log and a batch of the query,
     which reads one block a batch."""
-    with _given(script, pipelines) as given, _by_value(pipelines):
+    with _given(script, pipelines) as given, by_value(pipelines):
         log = given.log
         for bundle in script.bundles:
             given.now = bundle.clock
@@ -189,12 +192,13 @@ def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSess
         for name, reason in run.failed.items():
             raise JobError(f"Script.run: {name} failed: {reason}")
         return [
-            _outcome(result, {name: _read(log, f"{name}-{number}") for name in names})
+            outcome_of(result, {name: _read(log, f"{name}-{number}") for name in names})
             for number, (result, names) in enumerate(zip(given.results, ports, strict=True))
         ]
 
 
-def _outcome(result: Result, found: dict[str, list[dict[str, Any]]]) -> Outcome:
+def outcome_of(result: Result, found: dict[str, list[dict[str, Any]]]) -> Outcome:
+    """The rows of each output as they are shown."""
     stage = result.stages[-1]
     results = found.pop(RESULTS)
     rejected = [late_row(values, values["late_reason"], micros(values["late_by"])) for values in found.pop(LATE, [])]
@@ -211,7 +215,7 @@ def _outcome(result: Result, found: dict[str, list[dict[str, Any]]]) -> Outcome:
 
 
 @contextmanager
-def _by_value(pipelines: Sequence[Pipeline]) -> Iterator[None]:
+def by_value(pipelines: Sequence[Pipeline]) -> Iterator[None]:
     """Spark's workers cannot import a file of tests: functions of the pipelines' own modules travel as they are."""
     names = {getattr(pipeline, "__module__", None) or "" for pipeline in pipelines} - {"__main__"}
     known = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from datetime import timedelta
+from typing import Any, Literal, TypeGuard
 
 from pyspark.sql import SparkSession
 
 from tidewheel.engine.result import Result
 from tidewheel.engine.stream import Stream
 from tidewheel.errors import DefinitionError
-from tidewheel.model.panes import END_OF_TIME
+from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Instant, duration
 from tidewheel.testing.rows import MIDNIGHT, Outcome, Time, as_text, at_time
 
-__all__ = ["Bundle", "Script"]
+__all__ = ["Bundle", "Script", "believable"]
+
+
+def believable(time: Instant | None) -> TypeGuard[Instant]:
+    """Does a row of this time move a watermark that follows the rows?"""
+    return time is not None and START_OF_TIME <= time < END_OF_TIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,25 +110,51 @@ class Script:
         """The input has ended: every window is over."""
         return self.watermark(END_OF_TIME)
 
+    def bounded(self, delay: str | timedelta) -> Script:
+        """The same rows with the watermark that `watermarks.bounded(delay)` gives: after each bundle it moves, in a
+        bundle of its own, to the latest time so far less the delay. Such a script also runs over a streaming DataFrame.
+
+        >>> rows = Script().add(at="12:00:07", v=1).batch().add(at="12:00:01", v=2).add(at="12:00:20", v=3)
+        >>> [as_text(bundle.watermark) for bundle in rows.bounded("5 s").bundles if bundle.watermark is not None]
+        ['12:00:02', '12:00:15']
+        """
+        behind = duration(delay, what="delay")
+        if any(bundle.watermark is not None for bundle in self.bundles):
+            raise DefinitionError("Script.bounded: the script has watermarks of its own; leave them out")
+        made: list[Bundle] = []
+        reached: Instant | None = None
+        for bundle in self.bundles:
+            made.append(bundle)
+            latest = max((time for time, _ in bundle.rows if believable(time)), default=None)
+            if latest is not None and (reached is None or latest > reached):
+                reached = latest
+                made.append(Bundle(bundle.clock, watermark=latest - behind))
+        return replace(self, bundles=tuple(made), _open=0)
+
     def run(
         self,
         pipeline: Callable[[Stream], Result],
         *,
-        on: Literal["reference", "spark"] = "reference",
+        on: Literal["reference", "spark", "dataframe"] = "reference",
         spark: SparkSession | None = None,
     ) -> Outcome:
         """What comes out of a pipeline: a function that is given the script's rows as a stream and returns a result.
 
-        On Spark every bundle is a batch. The reference runs the stages one behind the other; lookups and
-        MATCH_RECOGNIZE clauses run on Spark only.
+        The reference runs the stages one behind the other; lookups and MATCH_RECOGNIZE clauses run on Spark only. On
+        "spark" the rows are in a log, and every bundle is a batch. On "dataframe" they are a streaming DataFrame: every
+        bundle with rows is a micro-batch, and the watermark is Spark's, which follows the rows by a delay and is in
+        force from the next micro-batch on. So a script must have just these watermarks, as those of `bounded` do.
         """
+        from tidewheel.testing.micro_batches import run_on_dataframe
         from tidewheel.testing.running import run_on_reference, run_on_spark
 
         if on == "reference":
             return run_on_reference(self, pipeline)
         if on == "spark":
             return run_on_spark(self, [pipeline], spark)[0]
-        raise DefinitionError(f'Script.run: on must be "reference" or "spark", got {on!r}')
+        if on == "dataframe":
+            return run_on_dataframe(self, pipeline, spark)
+        raise DefinitionError(f'Script.run: on must be "reference", "spark" or "dataframe", got {on!r}')
 
     def _now(self) -> Instant:
         return self.bundles[-1].clock if self.bundles else MIDNIGHT
