@@ -21,6 +21,8 @@
     ├── PanicError               a native library broke off in the middle of a call
     └── SetupError               something the machine lacks: Java, a port, a package
 
+What may be meant, but probably is not, is a `DefinitionWarning`, a `UserWarning` of Python's.
+
 A message says what is wrong, where, what was found, and how to mend it.
 """
 
@@ -37,6 +39,7 @@ __all__ = [
     "DamagedLogError",
     "DataLossError",
     "DefinitionError",
+    "DefinitionWarning",
     "DiskFullError",
     "FencedError",
     "FlowError",
@@ -69,6 +72,10 @@ class TidewheelError(Exception):
 
 class DefinitionError(TidewheelError, ValueError):
     """What was asked for makes no sense; raised when it is defined."""
+
+
+class DefinitionWarning(UserWarning):
+    """What was asked for makes sense, but probably not the one that was meant; the text says how to write the other."""
 
 
 class StatementError(DefinitionError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from datetime import timedelta
 
 import polars as pl
@@ -10,7 +11,7 @@ from pyspark.sql import functions as F
 
 import tidewheel as tw
 from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.errors import DefinitionError
+from tidewheel.errors import DefinitionError, DefinitionWarning
 
 TOPIC = "input.vehicle-position"
 
@@ -56,6 +57,66 @@ def test_a_watermark_may_be_a_duration(log):
     for wrong in (10, ["10 min"]):
         with pytest.raises(DefinitionError, match=r"^stream: watermark must be a duration, such as \"10 min\""):
             tw.stream(log, TOPIC, type=VehiclePosition, watermark=wrong)
+
+
+def test_a_number_has_a_unit(positions):
+    for call in (
+        lambda: tw.watermarks.bounded(10),
+        lambda: tw.watermarks.bounded("1 s", idle=10),
+        lambda: tw.watermarks.bounded("1 s", future=10),
+        lambda: tw.watermarks.arrival(10),
+        lambda: positions.window(tw.windows.tumbling("10 s"), lateness=10),
+        lambda: positions.deduplicate("vehicle", horizon=10),
+        lambda: positions.key_by("vehicle").previous("speed", ttl=10),
+        lambda: positions.key_by("vehicle").previous("speed", lateness=10),
+        lambda: positions.key_by("vehicle").process(print, ttl=10),
+    ):
+        with pytest.raises(DefinitionError, match=r'10 of which unit\? Say it, like "10 s" or "10 min"'):
+            call()
+    with pytest.raises(DefinitionError, match=r"0\.5 of which unit\?"):
+        tw.watermarks.bounded(0.5)
+    assert positions.window(tw.windows.tumbling("10 s"), lateness=0).lateness == 0, "nothing has no unit"
+    assert tw.watermarks.bounded(timedelta(seconds=10)) == tw.watermarks.bounded("10 s")
+
+
+def test_percent_are_of_a_hundred():
+    for call in (tw.agg.percentile, tw.agg.approx_percentile):
+        for wrong, said in ((0.95, "95"), (1, "100")):
+            with pytest.raises(
+                DefinitionError, match=rf"percent is out of 100, got {wrong}; say {said}, or .* low=True"
+            ):
+                call("delay", wrong)
+        assert call("delay", 0.95, low=True).percent == 0.95
+        assert call("delay", 95).percent == call("delay", 95, low=True).percent == 95
+    with pytest.raises(DefinitionError, match=r"out of 100, got 0\.99; say percentile\(99\)"):
+        tw.watermarks.percentile(0.99)
+    with pytest.raises(DefinitionError, match=r"completeness: percent is out of 100, got 0\.9; say 90"):
+        tw.triggers.completeness(0.9, expected=10)
+
+
+def test_a_column_that_would_be_lost_is_told(spark):
+    frame = spark.sql("SELECT timestamp_seconds(1) AS ts, timestamp_seconds(2) AS event_time, 7 AS order_id")
+    with pytest.raises(DefinitionError, match=r"another column of that name.*withColumnRenamed\(\"event_time\""):
+        tw.stream(frame, time="ts")
+    assert tw.stream(frame, time="event_time").schema["ts"] is not None
+    assert "sent" in tw.stream(frame.withColumnRenamed("event_time", "sent"), time="ts").schema
+
+
+def test_equal_rows_of_one_time_are_asked_for_by_event_time(spark):
+    frame = spark.sql("SELECT timestamp_seconds(1) AS ts, 7 AS order_id, 'a' AS user")
+    rows = tw.stream(frame, time="ts")
+    for call in (
+        lambda: rows.deduplicate("order_id", "ts", horizon="1 h"),
+        lambda: rows.key_by("user").deduplicate("order_id", "ts", horizon="1 h"),
+    ):
+        with pytest.warns(DefinitionWarning, match=r"deduplicate\('order_id', 'event_time', horizon") as told:
+            call()
+        assert [each.filename for each in told] == [__file__]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rows.deduplicate("order_id", "event_time", horizon="1 h")
+        rows.deduplicate("order_id", "event_time", "ts", horizon="1 h")
+        rows.deduplicate("order_id", horizon="1 h")
 
 
 def test_plain_parameters_need_no_name():

@@ -4,6 +4,7 @@ windows over windows; process functions with timers and a time to live; and wind
 from __future__ import annotations
 
 from collections import Counter
+from datetime import timedelta
 from typing import Any
 
 import polars as pl
@@ -35,7 +36,7 @@ CHAINS, SCRIPTS = 25, 2
 def over(rows, windows, lateness, trigger, mode, **aggregates):
     """A stage of windows."""
     return (
-        rows.window(windows, lateness=lateness)
+        rows.window(windows, lateness=timedelta(microseconds=lateness))
         .trigger(trigger, allow_loss=True)
         .accumulate(mode)
         .aggregate(**aggregates)
@@ -79,7 +80,9 @@ def chains(draw: Any) -> Any:
 def processed(name, ttl):
     """A process function of the operator's tests."""
     made = process_functions.process(name, ttl)
-    return lambda rows: rows.key_by("key").process(made.function, state=made.state, ttl=ttl)
+    return lambda rows: rows.key_by("key").process(
+        made.function, state=made.state, ttl=None if ttl is None else f"{ttl} us"
+    )
 
 
 def counts(rows, **options):
@@ -93,22 +96,22 @@ PROCESSES = {
         for ttl in (None, 9)
     },
     "previous": lambda rows: rows.key_by("key").previous("value", "event_time"),
-    "previous, ttl": lambda rows: rows.key_by("key").previous("value", ttl=6),
+    "previous, ttl": lambda rows: rows.key_by("key").previous("value", ttl="6 us"),
     "previous, late rows": lambda rows: counts(
-        rows.key_by("key").previous("value", lateness=5).key_by("key"), lateness=5
+        rows.key_by("key").previous("value", lateness="5 us").key_by("key"), lateness="5 us"
     ),
     "previous, late rows, ttl": lambda rows: (
         rows.key_by("key")
-        .previous("value", "event_time", ttl=6, lateness=8)
+        .previous("value", "event_time", ttl="6 us", lateness="8 us")
         .key_by("previous_value")
-        .window(tw.windows.sliding(9, every=3), lateness=8)
+        .window(tw.windows.sliding(9, every=3), lateness="8 us")
         .accumulate("retracting")
         .aggregate(n=tw.agg.count(), most=tw.agg.max("value"), all=tw.agg.sum("value"))
     ),
-    "first of equal rows": lambda rows: rows.deduplicate("key", "value", horizon=12),
-    "exact repeats": lambda rows: rows.deduplicate("event_time", "key", "value", horizon=12),
+    "first of equal rows": lambda rows: rows.deduplicate("key", "value", horizon="12 us"),
+    "exact repeats": lambda rows: rows.deduplicate("event_time", "key", "value", horizon="12 us"),
     "windows over exact repeats": lambda rows: counts(
-        rows.deduplicate("event_time", "key", "value", horizon=12).key_by("key"), lateness=5
+        rows.deduplicate("event_time", "key", "value", horizon="12 us").key_by("key"), lateness="5 us"
     ),
     "windows over totals": lambda rows: counts(processed("totals", None)(rows).key_by("key")),
     "totals over windows": lambda rows: (

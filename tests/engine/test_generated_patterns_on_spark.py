@@ -173,7 +173,7 @@ def test_a_streaming_frame_gives_what_the_automaton_gives(spark, made, tmp_path)
         .option("maxFilesPerTrigger", 1)
         .parquet(str(folder))
     )
-    flows = asked(frame, matchers, watermark=tw.watermarks.bounded(DELAY, future=None))
+    flows = asked(frame, matchers, watermark=tw.watermarks.bounded(f"{DELAY} us", future=None))
     parcels = row_parcels(frame, flows, 2, clock=0, ended=False, marked=_Mark(flows[0], None))
     watched = parcels.withWatermark("mark", f"{DELAY} microseconds").drop("mark")
     query = (

@@ -50,7 +50,7 @@ EXACT = [
     *(agg.count_distinct(name) for name in ("n", "f", "s", "b", "at")),
     agg.percentile("n", 50),
     agg.percentile("f", 99.9),
-    agg.percentile("at", 0.1),
+    agg.percentile("at", 0.1, low=True),
     agg.percentile("took", 100),
     agg.top_k("n", 1),
     agg.top_k("f", 3),
@@ -126,7 +126,7 @@ def test_nan_is_the_greatest_value():
 
 @pytest.mark.parametrize(("percent", "rank"), [(0.001, 1), (7, 7), (7.01, 8), (29, 29), (57, 57), (58, 58), (100, 100)])
 def test_a_percentile_is_the_value_at_the_nearest_rank(percent, rank):
-    assert only(agg.percentile("n", percent), rows(n=range(100, 0, -1))) == rank
+    assert only(agg.percentile("n", percent, low=True), rows(n=range(100, 0, -1))) == rank
 
 
 @pytest.mark.parametrize("values", [[2**62, 2**62], [-(2**63), -1]])
@@ -242,7 +242,7 @@ def test_expressions_are_shown_and_compared():
         (lambda: agg.variance("a", ddof=-1), "ddof must be a whole number of at least 0, got -1"),
         (lambda: agg.percentile("a", 0), "percent must be above 0 and at most 100, got 0"),
         (lambda: agg.percentile("a", float("nan")), "got nan"),
-        (lambda: agg.percentile("a", 1e-7), "at least 0.000001, got 1e-07"),
+        (lambda: agg.percentile("a", 1e-7, low=True), "at least 0.000001, got 1e-07"),
         (lambda: agg.approx_percentile("a", 101), "got 101"),
         (lambda: agg.approx_percentile("a", 50, compression=5), "compression must be a whole number from 10"),
         (lambda: agg.approx_count_distinct("a", lg_k=30), "lg_k must be a whole number from 4 to 21, got 30"),

@@ -22,7 +22,9 @@ FEW = settings(max_examples=25)
 NAMES = ("n", "small", "f", "s", "b", "at", "took")
 DISTINCT = [agg.approx_count_distinct(name) for name in NAMES]
 FREQUENT = [agg.most_frequent(name, 3) for name in NAMES]
-PERCENTILES = [agg.approx_percentile(name, percent) for name in ("n", "f", "at", "took") for percent in (1, 50, 100)]
+PERCENTILES = [
+    agg.approx_percentile(name, percent, low=True) for name in ("n", "f", "at", "took") for percent in (1, 50, 100)
+]
 SKETCHES = [*DISTINCT, *FREQUENT, *PERCENTILES, agg.approx_count_distinct(pl.col("n") + 1, lg_k=4)]
 
 
@@ -43,8 +45,10 @@ def test_few_values_are_counted_exactly(parts):
 @given(parts=chunked())
 def test_percentiles_of_few_values_are_exact(parts):
     for name, percent in (("n", 50), ("took", 1), ("at", 100), ("n", 99.9)):
-        found = results(agg.approx_percentile(name, percent), *parts)
-        assert found == {key: close(value) for key, value in results(agg.percentile(name, percent), *parts).items()}
+        found = results(agg.approx_percentile(name, percent, low=True), *parts)
+        assert found == {
+            key: close(value) for key, value in results(agg.percentile(name, percent, low=True), *parts).items()
+        }
 
 
 @FEW
@@ -92,7 +96,7 @@ def test_percentiles_of_many_values_are_near_the_true_rank():
     values = [rng.lognormvariate(0, 1) for _ in range(20_000)]
     before = 0.0
     for percent in (0.1, 5, 25, 50, 51, 75, 95, 99.9):
-        found = of_many(agg.approx_percentile("v", percent), many(values), pl.Float64())
+        found = of_many(agg.approx_percentile("v", percent, low=True), many(values), pl.Float64())
         rank = 100 * sum(value <= found for value in values) / len(values)
         assert rank == pytest.approx(percent, abs=0.25)
         assert min(rank, 100 - rank) == pytest.approx(min(percent, 100 - percent), rel=0.1)
@@ -103,7 +107,7 @@ def test_percentiles_of_many_values_are_near_the_true_rank():
 @pytest.mark.parametrize(("percent", "rank"), [(0.001, 1), (7, 7), (7.01, 8), (29, 29), (100, 100)])
 def test_the_rank_of_a_percentile_is_not_rounded_to_its_neighbour(percent, rank):
     values = [float(value) for value in range(100, 0, -1)]
-    assert of_many(agg.approx_percentile("v", percent), many(values), pl.Float64()) == rank
+    assert of_many(agg.approx_percentile("v", percent, low=True), many(values), pl.Float64()) == rank
 
 
 def test_percentiles_of_times_are_times():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -19,7 +21,7 @@ from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.match_book import BookMatch
 from tidewheel.engine.matched import Matched, PatternMatch
 from tidewheel.engine.windowed_stream import WindowedStream, unretracted
-from tidewheel.errors import DefinitionError
+from tidewheel.errors import DefinitionError, DefinitionWarning
 from tidewheel.model.deduplicate import deduplicate
 from tidewheel.model.lookup import Lookup
 from tidewheel.model.previous import previous
@@ -196,7 +198,7 @@ class Stream:
         return KeyedStream(made, keys)
 
     def window(
-        self, windows: Windows, *, lateness: str | timedelta | int = 0, timestamp: Timestamp = "end"
+        self, windows: Windows, *, lateness: str | timedelta = "0 s", timestamp: Timestamp = "end"
     ) -> WindowedStream:
         """Where in event time results are computed, here over all rows together; see `KeyedStream.window`.
 
@@ -244,7 +246,7 @@ class Stream:
         """
         return KeyedStream(self, ()).match_from(topic, limit=limit)
 
-    def deduplicate(self, *columns: str, horizon: str | timedelta | int) -> Result:
+    def deduplicate(self, *columns: str, horizon: str | timedelta) -> Result:
         """Keep the first of rows that are equal in these columns, within the horizon; the others go to the output
         `duplicates`.
 
@@ -260,9 +262,7 @@ class Stream:
         """
         return KeyedStream(self, ()).deduplicate(*columns, horizon=horizon)
 
-    def lookup(
-        self, lookup: Lookup, *, timeout: str | timedelta | int = "5 s", keep: str | timedelta | int = "1 d"
-    ) -> Result:
+    def lookup(self, lookup: Lookup, *, timeout: str | timedelta = "5 s", keep: str | timedelta = "1 d") -> Result:
         """Add to each row what was looked up about its key outside the stream, and written into the lookup's topic.
 
         A row goes on with the answer as soon as there is one. When the watermark is `timeout` past it, it goes on
@@ -283,7 +283,10 @@ class Stream:
         if any(isinstance(stage.what, LookedUp) for stage in self.stages):
             raise DefinitionError(f"lookup {lookup.name}: there is a lookup before it; a stream can have one")
         what = LookedUp(
-            lookup, duration(timeout, what="timeout of a lookup"), duration(keep, what="keep"), dict(self.schema)
+            lookup,
+            duration(timeout, what="timeout of a lookup", bare=False),
+            duration(keep, what="keep", bare=False),
+            dict(self.schema),
         )
         if not isinstance(self.input, LogInput):
             what = replace(what, known=self.input.outcomes(what))
@@ -327,12 +330,12 @@ class KeyedStream:
     keys: tuple[str, ...]
 
     def window(
-        self, windows: Windows, *, lateness: str | timedelta | int = 0, timestamp: Timestamp = "end"
+        self, windows: Windows, *, lateness: str | timedelta = "0 s", timestamp: Timestamp = "end"
     ) -> WindowedStream:
         """Where in event time results are computed. Rows that come up to `lateness` after the watermark has passed
         their window still change its result; those that come later go to the output `late`. `timestamp`: the event
         time of a result is the window's last instant, or that of its earliest or latest row."""
-        return WindowedStream(self, windows, duration(lateness, what="lateness"), timestamp)
+        return WindowedStream(self, windows, duration(lateness, what="lateness", bare=False), timestamp)
 
     def each_row(self) -> Result:
         """Every row as a result, in the batch that reads it: for what is said of each row by itself, without windows
@@ -354,7 +357,7 @@ class KeyedStream:
         function: ProcessFunction,
         *,
         state: Mapping[str, StateColumn] | None = None,
-        ttl: str | timedelta | int | None = None,
+        ttl: str | timedelta | None = None,
         output: Mapping[str, DataType] | None = None,
         streams: Sequence[str] = (),
     ) -> Result:
@@ -375,13 +378,13 @@ class KeyedStream:
             function,
             keys=self.keys,
             state=state or {},
-            ttl=None if ttl is None else duration(ttl, what="ttl"),
+            ttl=None if ttl is None else duration(ttl, what="ttl", bare=False),
             output=output,
             streams=tuple(streams),
         )
         return self._staged(process)
 
-    def deduplicate(self, *columns: str, horizon: str | timedelta | int) -> Result:
+    def deduplicate(self, *columns: str, horizon: str | timedelta) -> Result:
         """Keep the first of rows that are equal in the keys and these columns; see `Stream.deduplicate`. Rows of a key
         that have one event time stay in the order in which they came."""
         there = self.stream.schema
@@ -389,17 +392,30 @@ class KeyedStream:
             if name not in there:
                 raise DefinitionError(f"deduplicate: there is no column {name!r}; there are {', '.join(there)}")
         same = tuple(dict.fromkeys((*self.keys, *columns)))
-        micros = duration(horizon, what="horizon of deduplicate")
+        micros = duration(horizon, what="horizon of deduplicate", bare=False)
+        if _TIME not in same and self.stream.input.time_column in columns and not self.stream.stages:
+            self._warn_of_time(columns)
         if _TIME in same:
             return replace(self, keys=self.keys or same)._staged(Repeats(same, micros))
         return replace(self, keys=same)._staged(deduplicate(*same, horizon=micros))
+
+    def _warn_of_time(self, columns: Sequence[str]) -> None:
+        column = self.stream.input.time_column
+        better = ", ".join(repr(_TIME if name == column else name) for name in columns)
+        warnings.warn(
+            f"deduplicate: {column!r} is the time column, which a stream calls {_TIME!r}. By {column!r} rows are held "
+            "back until the watermark has passed them, and late ones are lost to whatever follows; if rows are equal "
+            f"that have the same time, say deduplicate({better}, horizon=...), which passes them on at once",
+            DefinitionWarning,
+            stacklevel=4 if inspect.stack(0)[2].function == "deduplicate" else 3,
+        )
 
     def previous(
         self,
         *columns: str,
         prefix: str = "previous_",
-        ttl: str | timedelta | int | None = None,
-        lateness: str | timedelta | int = 0,
+        ttl: str | timedelta | None = None,
+        lateness: str | timedelta = "0 s",
     ) -> Result:
         """Add to each row the columns of the row before it of the same key; null if that was longer ago than `ttl`.
 
@@ -411,8 +427,8 @@ class KeyedStream:
             keys=self.keys,
             schema=self.stream.schema,
             prefix=prefix,
-            ttl=None if ttl is None else duration(ttl, what="ttl"),
-            lateness=duration(lateness, what="lateness"),
+            ttl=None if ttl is None else duration(ttl, what="ttl", bare=False),
+            lateness=duration(lateness, what="lateness", bare=False),
         )
         return self._staged(made)
 

@@ -175,19 +175,23 @@ def approx_count_distinct(column: str | pl.Expr, *, lg_k: int = 12) -> ApproxCou
     )
 
 
-def percentile(column: str | pl.Expr, percent: float) -> Percentile:
-    """The least value that at least `percent` per cent of the values do not exceed (nearest rank; all are kept).
+def percentile(column: str | pl.Expr, percent: float, *, low: bool = False) -> Percentile:
+    """The least value that at least `percent` per cent of the values do not exceed (nearest rank; all are kept). 0.95
+    may have been meant for 95, so `low=True` says that a percentile up to 1 is wanted.
 
     >>> percentile("delay", 50).of([{"delay": delay} for delay in (9, 1, 5, 7)])
     5
     """
-    if not share_of(_percent("percentile", percent)):
+    if not share_of(_percent("percentile", percent, low=low)):
         raise DefinitionError(f"percentile: percent must be at least 0.000001, got {percent!r}; for the least use min")
     return Percentile(Column(column, what="percentile"), percent)
 
 
-def approx_percentile(column: str | pl.Expr, percent: float, *, compression: int = 200) -> ApproxPercentile:
-    """About the value that `percent` per cent of the values do not exceed (t-digest; NaN is left out).
+def approx_percentile(
+    column: str | pl.Expr, percent: float, *, compression: int = 200, low: bool = False
+) -> ApproxPercentile:
+    """About the value that `percent` per cent of the values do not exceed (t-digest; NaN is left out); `low` as for
+    `percentile`.
 
     A higher `compression` is more exact and takes more room: about 20 bytes each, once there are many values.
 
@@ -196,7 +200,7 @@ def approx_percentile(column: str | pl.Expr, percent: float, *, compression: int
     """
     return ApproxPercentile(
         Column(column, what="approx_percentile"),
-        _percent("approx_percentile", percent),
+        _percent("approx_percentile", percent, low=low),
         whole_number("approx_percentile: compression", compression, 10, 65_535),
     )
 
@@ -261,7 +265,12 @@ def _parts(expressions: Mapping[str, pl.Expr], what: str) -> tuple[tuple[str, Co
     return tuple((name, Column(expr, what=f"{what} {name!r}", rowwise=False)) for name, expr in expressions.items())
 
 
-def _percent(what: str, percent: float) -> float:
+def _percent(what: str, percent: float, *, low: bool) -> float:
     if isinstance(percent, bool) or not isinstance(percent, int | float) or not 0 < percent <= 100:
         raise DefinitionError(f"{what}: percent must be above 0 and at most 100, got {percent!r}")
+    if percent <= 1 and not low:
+        raise DefinitionError(
+            f"{what}: percent is out of 100, got {percent!r}; say {100 * percent:g}, or {percent!r}, low=True if "
+            f"{percent:g} per cent is meant"
+        )
     return percent

@@ -54,14 +54,19 @@ def now() -> Instant:
     return time.time_ns() // 1_000
 
 
-def duration(text: str | timedelta | int, *, what: str = "duration") -> Duration:
-    """Microseconds of a duration as people write it; an int is taken as microseconds already.
+def duration(text: str | timedelta | int, *, what: str = "duration", bare: bool = True) -> Duration:
+    """Microseconds of a duration as people write it; an int is taken as microseconds already. With `bare=False` it is
+    refused, since who writes one may have meant any unit.
 
     >>> duration("5 s"), duration("1 min 30 s"), duration("250ms"), duration(timedelta(hours=1))
     (5000000, 90000000, 250000, 3600000000)
     """
     if isinstance(text, timedelta):
         return text // timedelta(microseconds=1)
+    if isinstance(text, (int, float)) and not isinstance(text, bool) and not bare and text:
+        raise DefinitionError(
+            f'{what}: {text} of which unit? Say it, like "{text} s" or "{text} min", or give a timedelta'
+        )
     if isinstance(text, int) and not isinstance(text, bool):
         return text
     if not isinstance(text, str):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from tidewheel.errors import DefinitionError
 from tidewheel.model.after_watermark import AfterWatermark
 from tidewheel.model.time import duration
 from tidewheel.model.trigger import AfterCount, AfterProcessingTime, Completeness, EachBatch, Never, State, Trigger
@@ -96,6 +97,8 @@ def completeness(percent: float, *, expected: int | str) -> Completeness:
     >>> completeness(90, expected="vehicles")
     completeness(90, expected='vehicles')
     """
+    if isinstance(percent, (int, float)) and 0 < percent <= 1:
+        raise DefinitionError(f"completeness: percent is out of 100, got {percent!r}; say {100 * percent:g}")
     return Completeness(percent, expected)
 
 

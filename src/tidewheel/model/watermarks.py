@@ -228,20 +228,20 @@ class Inherited(Strategy):
 
 def _common(idle: str | timedelta | None, future: str | timedelta | None) -> dict[str, Duration | None]:
     return {
-        "idle": None if idle is None else duration(idle, what="watermark idle timeout"),
-        "future": None if future is None else duration(future, what="watermark future guard"),
+        "idle": None if idle is None else duration(idle, what="watermark idle timeout", bare=False),
+        "future": None if future is None else duration(future, what="watermark future guard", bare=False),
     }
 
 
 def bounded(
-    delay: str | timedelta | int, *, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min"
+    delay: str | timedelta, *, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min"
 ) -> Bounded:
     """Events come at most `delay` late.
 
     >>> bounded("1 s", idle="10 s")
     bounded('1 s', idle='10 s')
     """
-    return Bounded(delay=duration(delay, what="watermark delay"), **_common(idle, future))
+    return Bounded(delay=duration(delay, what="watermark delay", bare=False), **_common(idle, future))
 
 
 def monotonic(*, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min") -> Bounded:
@@ -261,16 +261,18 @@ def percentile(
     >>> percentile(99.5)
     percentile(99.5)
     """
+    if isinstance(percent, (int, float)) and 0 < percent <= 1:
+        raise DefinitionError(f"watermark: percent is out of 100, got {percent!r}; say percentile({100 * percent:g})")
     return Percentile(percent=float(percent), **_common(idle, future))
 
 
-def arrival(delay: str | timedelta | int = "0 s", *, idle: str | timedelta | None = None) -> Arrival:
+def arrival(delay: str | timedelta = "0 s", *, idle: str | timedelta | None = None) -> Arrival:
     """For streams whose time is that of arrival or ingestion: it follows the log's clock, `delay` behind.
 
     >>> arrival("1 s")
     arrival('1 s')
     """
-    return Arrival(delay=duration(delay, what="watermark delay"), **_common(idle, "1 min"))
+    return Arrival(delay=duration(delay, what="watermark delay", bare=False), **_common(idle, "1 min"))
 
 
 def punctuated(*, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min") -> Punctuated:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import polars as pl
 
 from tidewheel.apps.transit.jobs.preparing import VEHICLE, in_cells, once, windowed
@@ -38,7 +40,7 @@ def delay_distribution(
         *VEHICLE, "stop", "cell", delay=late.dt.total_minutes().cast(pl.Int32)
     )
     # An event is welcome as long as one of its windows is.
-    single = once(delays, behind=duration(size) + duration(lateness))
+    single = once(delays, behind=timedelta(microseconds=duration(size) + duration(lateness)))
     return windowed(
         single.key_by("cell"), windows.sliding(size, every=every), lateness=lateness, early=early, mode=mode
     ).aggregate(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import polars as pl
 
 from tidewheel.apps.transit.jobs.preparing import VEHICLE, on_journey, once, windowed
@@ -35,7 +37,7 @@ def journeys(
         *_JOURNEY, "speed", "odometer", served=pl.when(pl.col("doors") == 1).then(pl.col("stop"))
     )  # fmt: skip
     # An event is welcome as long as a session of it alone would be.
-    single = once(told, behind=duration(gap) + duration(lateness))
+    single = once(told, behind=timedelta(microseconds=duration(gap) + duration(lateness)))
     return windowed(
         single.key_by(*_JOURNEY), windows.session(gap=gap), lateness=lateness, early=early, mode=mode
     ).aggregate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final, cast
 
 import polars as pl
@@ -10,7 +11,7 @@ from tidewheel.engine.stream import KeyedStream, Stream
 from tidewheel.engine.windowed_stream import WindowedStream
 from tidewheel.model import triggers
 from tidewheel.model.geo import cell
-from tidewheel.model.time import Duration, duration
+from tidewheel.model.time import duration
 from tidewheel.model.windowing import Mode
 from tidewheel.model.windows import Custom, Windows, custom
 
@@ -36,7 +37,7 @@ def in_cells(events: Stream, resolution: int) -> Stream:
     return placed(events).with_columns(cell=cell("lat", "lon", resolution=resolution).cast(pl.Int64))
 
 
-def once(events: Stream, *, behind: str | Duration = 0) -> Stream:
+def once(events: Stream, *, behind: str | timedelta = "0 s") -> Stream:
     """Exact repeats, equal in all columns, are counted once: the others go to the output `duplicates`. Rows pass as
     they come, up to so long behind the watermark; later ones are late."""
     return events.key_by(*VEHICLE).deduplicate(*events.schema, horizon=behind)
