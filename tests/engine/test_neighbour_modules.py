@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 import textwrap
 
 import pytest
 from engine_data import positions
+from pyspark import cloudpickle
 from test_sink import decoded
 
 import tidewheel as tw
 from tidewheel.engine import neighbour_modules
 from tidewheel.engine.batch import run_batch
 from tidewheel.engine.job_finder import find_jobs, jobs_of_file
+from tidewheel.engine.query import ReaderHalf
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.event_pb2 import Punctuation
 
@@ -44,11 +48,12 @@ JOBS = """
 
     def scored(events, state, clock):
         from tw_lazy import FACTOR                     # not before a worker has rows
-        return events.select("vehicle", "event_time", score=pl.lit(tw_helpers.score(FACTOR))), None
+        return events.select("vehicle", "event_time", score=pl.lit(tw_helpers.score(FACTOR), pl.Int64)), state
 
     @tw.job("scores", reads={"input.vehicle-position": VehiclePosition})
     def scores(rows: tw.Stream) -> tw.Result:
-        return rows.key_by("vehicle").process(scored, output={"vehicle": pl.Int32, "score": pl.Int64})
+        told = {"vehicle": pl.Int32, "event_time": pl.Datetime("us", "UTC"), "score": pl.Int64}
+        return rows.key_by("vehicle").process(scored, output=told)
 
     @tw.job("pairs", reads={"input.vehicle-position": VehiclePosition})
     def pairs(rows: tw.Stream) -> tw.Result:
@@ -96,6 +101,23 @@ def test_jobs_import_what_is_beside_their_file_also_in_workers(spark, log, tmp_p
     run_batch(*(job.on(log).named(f"{job.name}.batch") for job in mine), log=log, spark=spark)
     assert [message.score for message in results(log, "analytics.scores.batch")] == [42] * 40
     assert sum(message.n for message in results(log, "analytics.pairs.batch")) == 40
+
+
+def test_who_gets_a_job_s_functions_needs_neither_the_folder_nor_what_was_imported(log, tmp_path):
+    found = jobs_of_file(written(tmp_path / "jobs", my_jobs=JOBS, **NEIGHBOURS))
+    half = ReaderHalf([found["scores"].on(log).flow()], 1)
+    (tmp_path / "half").write_bytes(cloudpickle.dumps(half))
+    shutil.rmtree(tmp_path / "jobs")
+    code = f"""if True:
+        import pickle, sys
+        import polars as pl
+        half = pickle.load(open({str(tmp_path / "half")!r}, "rb"))
+        (function,) = (flow.stages[0].what.function for flow in half._flows)
+        rows, _ = function(pl.DataFrame({{"vehicle": [1], "event_time": [2]}}), None, None)
+        print(rows["score"].to_list(), sys.modules["tw_lazy"].__file__)
+        """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == f"[42] {tmp_path / 'jobs' / 'tw_lazy.py'}\n", done.stderr
 
 
 ONE = """

@@ -97,7 +97,7 @@ def completeness(percent: float, *, expected: int | str) -> Completeness:
     >>> completeness(90, expected="vehicles")
     completeness(90, expected='vehicles')
     """
-    if isinstance(percent, (int, float)) and 0 < percent <= 1:
+    if isinstance(percent, (int, float)) and 0 < percent < 1:
         raise DefinitionError(f"completeness: percent is out of 100, got {percent!r}; say {100 * percent:g}")
     return Completeness(percent, expected)
 
