@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FrameInput", "LogInput", "outcomes", "polars_schema", "type_of"]
 
-_TIME = "event_time"
 _METADATA = ("_append_time", "_key")
 _LOG_TIMES = {"event_time": "event_time", "ingestion_time": "ingestion_time", "arrival": "_append_time"}
 
@@ -133,12 +132,6 @@ class FrameInput:
             raise DefinitionError(
                 f"stream: the time column {time!r} is {kind}; it must be a timestamp: cast it, like "
                 f'df.withColumn("{time}", to_timestamp("{time}"))'
-            )
-        if time != _TIME and _TIME in frame.columns:
-            raise DefinitionError(
-                f"stream: the time is that of {time!r}, which every stream calls {_TIME!r}, and there is another column "
-                f'of that name, which would be lost. Rename it, like df.withColumnRenamed("{_TIME}", "sent_at"), or drop '
-                f"it; or say time={_TIME!r} if that is the time"
             )
         if frame.isStreaming and has_watermark(frame):
             return cls(frame, time, _inherited(frame, time, watermark), lookups)

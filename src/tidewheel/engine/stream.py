@@ -103,6 +103,12 @@ def stream(
     schema = given.schema()
     ops: tuple[RowOp, ...] = ()
     if given.time_column != _TIME:
+        if _TIME in schema and isinstance(given, FrameInput):
+            raise DefinitionError(
+                f"stream: the time is that of {time!r}, which a stream calls {_TIME!r}, and there is another column "
+                f'of that name, which would be lost. Rename it, like df.withColumnRenamed("{_TIME}", "sent_at"), or '
+                f"drop it; or say time={_TIME!r} if that is the time"
+            )
         ops = (RowOp("with_columns", (pl.col(given.time_column).alias(_TIME),)),)
     # Results of another query that takes results back say so in each row.
     said = schema.get("retraction") == pl.Boolean
