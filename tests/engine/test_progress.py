@@ -110,7 +110,7 @@ def test_a_run_shows_how_far_it_has_come(spark, log, tmp_path, capsys):
     assert "<Run of rows: " in repr(run)
     run.watch(every="100 ms")
     assert capsys.readouterr().out.splitlines()[-1] == repr(run)
-    assert repr(run) == "<Run of rows: ended, 1 batches, 3 events, lag 0, watermark 2026-01-01T11:59:59Z>"
+    assert repr(run) == "<Run of rows: ended, 1 batch, 3 events, lag 0, watermark 2026-01-01T11:59:59Z>"
     html = run._repr_html_()
     assert "<b>Run</b> of rows" in html
     assert "2026-01-01T11:59:59Z" in html

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.explain import output_names, source_text, stage_lines
 from tidewheel.engine.flow import Flow, Stage
+from tidewheel.engine.html import counted
 from tidewheel.engine.input import FrameInput, LogInput
 from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.matched import Matched
@@ -113,7 +114,7 @@ def _reader(source: LogInput | FrameInput) -> tuple[str, str, str]:
     """What Spark reads with."""
     if isinstance(source, LogInput):
         cores = os.cpu_count() or 1
-        return "Spark: the log's reader", f"up to {cores} tasks for a large batch, 1 for a small one", ""
+        return "Spark: the log's reader", f"up to {counted(cores, 'task')} for a large batch, 1 for a small one", ""
     return "Spark: mapInArrow over the DataFrame", "as many tasks as the DataFrame has partitions", ""
 
 
@@ -121,7 +122,7 @@ def _keeper(source: LogInput | FrameInput, flow: Flow, depth: int) -> tuple[str,
     """What Spark runs a stage in."""
     number = f" {depth + 1}" if len(flow.stages) > 1 else ""
     known = _buckets(source)
-    count = "one task for each bucket" if known is None else f"{known} buckets, a task each"
+    count = "one task for each bucket" if known is None else f"{counted(known, 'bucket')}, a task each"
     if isinstance(source, FrameInput) and not source.frame.isStreaming:
         title, store = f"Spark: grouped by bucket{number} (applyInArrow)", "in memory, all rows at once"
     else:

@@ -69,10 +69,10 @@ def _cell(value: Any) -> str:
     return f"<td>{'' if value is None else escape(str(value))}</td>"
 
 
-def counted(number: int, what: str) -> str:
+def counted(number: int, one: str, many: str | None = None) -> str:
     """A number of things.
 
-    >>> counted(1, "column"), counted(1_200, "column")
-    ('1 column', '1,200 columns')
+    >>> counted(1, "column"), counted(1_200, "column"), counted(0, "batch", "batches")
+    ('1 column', '1,200 columns', '0 batches')
     """
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.checkpoint import Checkpoint
 from tidewheel.engine.checkpoint_file import WAYS_OUT
-from tidewheel.engine.html import fragment, heading, table
+from tidewheel.engine.html import counted, fragment, heading, table
 from tidewheel.engine.lanes import Roster
 from tidewheel.engine.offset import Offset
 from tidewheel.engine.progress import Progress, progress_rows
@@ -299,7 +299,9 @@ class Run:
 
     def __repr__(self) -> str:
         latest = self._latest
-        numbers = f"{latest.batches:,} batches, {latest.events:,} events, lag {latest.lag:,}"
+        numbers = (
+            f"{counted(latest.batches, 'batch', 'batches')}, {counted(latest.events, 'event')}, lag {latest.lag:,}"
+        )
         watermark = "" if latest.watermark is None else f", watermark {short_instant(latest.watermark)}"
         return f"<Run of {self.job.name}: {self._state}, {numbers}{watermark}>"
 

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from tidewheel.engine.display import stream_html, summary
 from tidewheel.engine.each_row import EachRow
 from tidewheel.engine.flow import Flow, RowOp, Stage
+from tidewheel.engine.html import counted
 from tidewheel.engine.input import FrameInput, LogInput
 from tidewheel.engine.looked_up import LookedUp
 from tidewheel.engine.match_book import BookMatch
@@ -543,7 +544,7 @@ def _flow(of: Stream) -> Flow:
 
 def _steps(of: Stream) -> str:
     count = len(of.stages) + len(of.ops)
-    return f"{count} step{'s' if count > 1 else ''}" if count else ""
+    return counted(count, "step") if count else ""
 
 
 def _check_expressions(what: str, given: Iterable[Any]) -> None:
