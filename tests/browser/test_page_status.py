@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from playwright.sync_api import expect
-from serve_support import vehicles
+from serve_support import positions, vehicles
 
 from tidewheel.model.time import duration, now
 from tidewheel.model.watermark_hold import Holder
 from tidewheel.transport.held_watermarks import HeldWatermarks
+from tidewheel.transport.run_states import FIRST_BATCH, RUNNING, STARTING, RunState, RunStates
 
 
 def test_a_watermark_that_is_held_is_told_with_who_holds_it_until_it_moves(log, start, screen):
@@ -23,3 +24,19 @@ def test_a_watermark_that_is_held_is_told_with_who_holds_it_until_it_moves(log, 
     shown.shoot()
     job.tell("final-stops", [], now=now())
     expect(held).to_be_hidden()
+
+
+def test_while_spark_starts_the_page_says_so_and_how_long_it_takes(log, start, screen):
+    positions(log, (1, 24.94, 60.17))
+    run, since = RunStates(log), now() - duration("8 s")
+    run.tell("demo", RunState(STARTING, since))
+    shown = screen(start()).look_at(24.94, 60.17)
+    starting = shown.test("starting")
+    expect(starting).to_contain_text("Spark is starting")
+    expect(starting).to_contain_text("first results usually after 15 to 40 s")
+    shown.until("() => window.tidewheel.view().vehicles === 1")
+    shown.shoot()
+    run.tell("demo", RunState(FIRST_BATCH, since))
+    expect(starting).to_contain_text("Spark works on its first batch")
+    run.tell("demo", RunState(RUNNING, since))
+    expect(starting).to_be_hidden()

@@ -51,6 +51,22 @@ def test_a_status_that_fails_is_told(capfd, monkeypatch):
     assert "how it is doing cannot be told: records have left" in capfd.readouterr().err
 
 
+def test_elsewhere_a_line_is_printed_when_it_says_something_else(capfd, monkeypatch):
+    monkeypatch.setattr("tidewheel.cli.attending._PLAIN_REFRESH", 0.0)
+    monkeypatch.setattr("tidewheel.cli.attending._REFRESH", 0.01)
+    asked: list[int] = []
+    enough = threading.Event()
+
+    def status():
+        asked.append(1)
+        if len(asked) == 20:
+            enough.set()
+        return {"state": "starting" if len(asked) < 10 else "running"}
+
+    attend(lambda: enough.wait(60), stop=Stop(), status=status, line=lambda now: f"it is {now['state']}")
+    assert capfd.readouterr().err.splitlines() == ["it is starting", "it is running"]
+
+
 def test_on_a_terminal_one_line_is_kept_up_to_date(monkeypatch):
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, soft_wrap=True, width=40)

@@ -13,13 +13,14 @@ from rich.console import Console
 
 from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition
 from tidewheel.cli.demo import KEPT, keep_an_hour
-from tidewheel.cli.demo_view import Dashboard
+from tidewheel.cli.demo_view import Dashboard, first_of_all, plain
 from tidewheel.cli.demo_watch import Watch
 from tidewheel.engine.job_finder import installed_jobs
 from tidewheel.ingest.pipeline import read_reports
-from tidewheel.model.time import duration
+from tidewheel.model.time import duration, now
 from tidewheel.transport import codec
 from tidewheel.transport.log import Retention, open_log, records
+from tidewheel.transport.run_states import RunStates
 
 DEMO = ["demo", "--job", "vehicle-cell", "--port", 0]
 
@@ -57,11 +58,20 @@ def test_the_demo_of_all_jobs_stops_by_itself_and_its_counts_add_up(tmp_path):
         assert running.process.returncode == 0, said
         assert_adds_up(path, shown, alone=False)
         assert re.search(r"processed [\d,]+ positions/s, lag [\d,]+, results [\d,]+", shown)
+        assert re.search(
+            r"^start: +first vehicles (at once|[\d.]+ s), first results [\d.]+ s after", shown, re.MULTILINE
+        )
+        assert "(Spark is starting: " in shown
+        assert "first results usually after" in shown
         with open_log(path) as log:
             for job in installed_jobs():
                 assert log.topic_info(f"metrics.{job}").count > 0, job
             for job in ("vehicle-distribution", "final-stop-distribution"):
                 assert log.topic_info(f"analytics.{job}").count > 0, job
+            assert RunStates(log).starting(now=now()) == {}
+        panes = lines(tidewheel("tail", "analytics.vehicle-distribution", "-n", 100_000, "--json", "--log", path))
+        timings = {line["details"]["pane_timing"] for line in panes if "pane_timing" in line["details"]}
+        assert timings >= {"EARLY", "ON_TIME"}, "provisional results, and firm ones"
         eventually(lambda: not running.processes(), "no process is left behind", timeout=60)
 
 
@@ -136,6 +146,36 @@ def test_the_terminal_shows_rates_lag_and_the_latest_results(tmp_path, monkeypat
     assert re.findall(r"tram +1009 +22/(\d+)", shown) == ["111", "110", "109", "108", "107", "106", "105", "104"]
     assert re.search(rf"22/111 +{0x891126D3607FFFF + 111:x} +36 km/h +2 min late", shown)
     assert re.findall(r"22/(\d+)", drawn(dashboard, snapshot, height=20)) == ["111", "110", "109"]
+
+
+def test_the_first_position_and_the_first_result_are_told_from_the_address_on(tmp_path):
+    position = codec.encode(codec.pack(VehiclePosition(operator=22, vehicle=1), event_time=5, ingestion_time=5))
+    with open_log(tmp_path / "log.tw") as log:
+        log.append("input.vehicle-position", records([position]))
+        watch = Watch(log, begin={("input.vehicle-position", 0): 1}, group="demo")
+        assert watch.firsts() == (None, None)
+        before = now()
+        log.append("input.vehicle-position", records([position]))
+        log.append("analytics.vehicle-distribution", codec.punctuation(5))
+        (vehicles, results) = watch.firsts()
+        assert results is None, "a watermark is no result"
+        log.append("analytics.emergency-stop", records([position]))
+        again, results = watch.firsts()
+        log.append("analytics.journeys", records([position]))
+        assert before <= vehicles == again <= results <= now()
+        assert watch.firsts() == (vehicles, results), "the first ones stay the first"
+    assert first_of_all(vehicles, [vehicles, vehicles + 15_500_000]) == (
+        "start:      first vehicles at once, first results 15.5 s after the address of the map was told"
+    )
+    assert first_of_all(0, [None, None]) == "start:      nothing came after the address of the map was told"
+
+
+def test_while_spark_starts_a_line_tells_only_what_there_is(tmp_path):
+    with open_log(tmp_path / "log.tw") as log:
+        watch = Watch(log, begin={}, group="demo")
+        assert plain(watch.look(seconds=3.0, job={})) == "   3 s: in 0 events/s"
+        told = plain(watch.look(seconds=4.0, job={"batches": 1, "watermark": "2026-01-01T12:00:00Z"}))
+    assert re.fullmatch(r"   4 s: in 0 events/s, processed 0 positions/s, lag 0, results 0, watermark [\d: -]+", told)
 
 
 def test_the_check_finds_what_is_missing_and_what_is_there_twice(tmp_path):

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 from websockets.sync.client import ClientConnection, connect
 
-from tidewheel.apps.transit.transit_pb2 import EmergencyStop, VehicleCell, VehicleCount
+from tidewheel.apps.transit.transit_pb2 import EmergencyStop, VehicleCell, VehicleCount, VehiclePosition
 from tidewheel.model.time import Instant, now
 from tidewheel.serve import Server, serve
 from tidewheel.transport import codec
@@ -52,6 +52,17 @@ def vehicles(log: Log, *each: tuple[int, float, float], time: Instant | None = N
     columns = {"operator": [1] * len(each), "vehicle": numbers, "lon": lons, "lat": lats, "mode": ["bus"] * len(each)}
     columns |= {name: value if isinstance(value, list) else [value] * len(each) for name, value in more.items()}
     put(log, VehicleCell, "analytics.vehicle-cell", columns, times=time)
+
+
+def positions(
+    log: Log, *each: tuple[int, float | None, float | None], time: Instant | None = None, **more: Any
+) -> None:
+    """What vehicles of operator 1 send, by number, longitude and latitude."""
+    numbers, lons, lats = zip(*each, strict=True)
+    columns = {"operator": [1] * len(each), "vehicle": numbers, "mode": ["bus"] * len(each)}
+    columns |= {name: pl.Series(place, dtype=pl.Float64) for name, place in (("lon", lons), ("lat", lats))}
+    columns |= {name: [value] * len(each) for name, value in more.items()}
+    put(log, VehiclePosition, "input.vehicle-position", columns, times=time)
 
 
 def counts(

@@ -8,11 +8,11 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 import pytest
-from serve_support import CELLS, counts, own_results, put, revenue, sessions, stop_of, vehicles
+from serve_support import CELLS, counts, own_results, positions, put, revenue, sessions, stop_of, vehicles
 
 from tidewheel.apps.transit import jobs
 from tidewheel.apps.transit.layers import LAYERS
-from tidewheel.apps.transit.transit_pb2 import CellFlow, Door, FinalStopCount
+from tidewheel.apps.transit.transit_pb2 import CellFlow, Door, FinalStopCount, VehiclePosition
 from tidewheel.engine.job import Job
 from tidewheel.errors import DefinitionError, LogError
 from tidewheel.model.time import now
@@ -103,10 +103,12 @@ def test_a_description_that_is_served_can_be_read_back():
 
 def test_every_transit_job_has_a_layer_that_names_fields_of_its_message():
     found = {job.name: job for name in jobs.__all__ if isinstance(job := getattr(jobs, name), Job)}
-    assert {layer.topic for layer in LAYERS} == {f"analytics.{name}" for name in found}
+    shown = {f"analytics.{name}": job.writes for name, job in found.items()}
+    shown["input.vehicle-position"] = VehiclePosition
+    assert {layer.topic for layer in LAYERS} == {*shown}
     assert [layer.topic for layer in installed_layers()] == [layer.topic for layer in LAYERS]
     for layer in LAYERS:
-        fields = set(types.schema(found[layer.topic.removeprefix("analytics.")].writes).names)
+        fields = set(types.schema(shown[layer.topic]).names)
         geometry = {value for name, value in layer.description()["geometry"].items() if name != "kind" and value}
         filtered = {field for name in layer.filters for field in layer.filtered_fields(name)}
         named = {*layer.key, *filtered, *geometry, *(figure.field for figure in layer.figures)}
@@ -307,8 +309,19 @@ def test_an_installed_layer_is_there_with_its_topic_a_given_one_always(log):
     assert catalogue.topics == {"emergency-stop": "analytics.emergency-stop"}
 
 
+def test_vehicles_are_the_positions_that_came_in_or_where_there_are_none_the_results(log):
+    catalogue = Catalogue(log)
+    vehicles(log, (1, 24.0, 60.0))
+    catalogue.refresh(log.topics())
+    assert catalogue.topics == {"vehicles": "analytics.vehicle-cell"}
+    positions(log, (1, 24.0, 60.0))
+    catalogue.refresh(log.topics())
+    assert catalogue.topics == {"vehicles": "input.vehicle-position"}
+    assert [*catalogue.layers] == ["vehicles"]
+
+
 def test_a_version_beside_a_known_topic_looks_like_it_until_it_takes_its_place(log):
-    (known,) = (layer for layer in LAYERS if layer.name == "vehicles")
+    (known,) = (layer for layer in LAYERS if layer.topic == "analytics.vehicle-cell")
     vehicles(log, (1, 24.0, 60.0))
     put(log, FinalStopCount, "analytics.vehicle-cell.v2", {"cell": [CELLS["here"]]})
     catalogue = Catalogue(log, installed=[known])

@@ -120,6 +120,8 @@ export interface Status {
   in_rate: number;
   result_rate: number;
   latency: {p50: number; p90: number; p99: number} | null;
+  /** Runs of jobs that have not come to their first results: what is going on, for people. */
+  starting?: {run: string; text: string; since: number}[];
   /** Jobs whose watermark is held, and by which partitions since when. */
   held?: Held[];
   late: number;

@@ -26,6 +26,7 @@ __all__ = ["Stop", "attend", "print_json", "stoppable"]
 _T = TypeVar("_T")
 _REFRESH = 0.5
 _PLAIN_REFRESH = 5.0
+_PLAIN_SELDOM = 60.0
 _ORPHAN_SECONDS = 60.0
 
 
@@ -78,7 +79,8 @@ def attend(
     """Do the work in a thread of its own and show meanwhile how it is doing; returns or raises what the work does.
 
     `status` tells how it is doing, and `line` puts that in words. On a terminal one line is kept up to date, elsewhere
-    one is printed now and then; with `as_json` every status is printed as JSON. After `length` it is told to stop.
+    one is printed when it says something else, less and less often; with `as_json` every status is printed as JSON.
+    After `length` it is told to stop.
     A status that cannot be told is no reason to end the work.
     """
     done = threading.Event()
@@ -100,6 +102,7 @@ def attend(
     display: AbstractContextManager[Any] = console.status(_one_line(_told(status, line)[1])) if live else nullcontext()
     with display as shown:
         began = printed = time.monotonic()
+        pause, said = _PLAIN_REFRESH, ""
         while not done.wait(_REFRESH):
             if length is not None and time.monotonic() - began >= length / 1_000_000:
                 stop.set()
@@ -109,9 +112,10 @@ def attend(
                     print_json(now)
             elif live:
                 shown.update(_one_line(("stopping ... " if stop.is_set() else "") + text))
-            elif time.monotonic() - printed >= _PLAIN_REFRESH:
+            elif text != said and time.monotonic() - printed >= pause:
                 say(text)
-                printed = time.monotonic()
+                printed, said = time.monotonic(), text
+                pause = min(1.5 * pause, _PLAIN_SELDOM)
     if errors:
         raise errors[0]
     return results[0]

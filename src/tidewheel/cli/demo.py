@@ -29,16 +29,22 @@ if TYPE_CHECKING:
 __all__ = ["KEPT", "demo", "keep_an_hour"]
 
 CELLS = "vehicle-cell"
-"""The job that is always there: its results are checked, and are the vehicles on the map."""
+"""The job that is always there: its results are checked."""
 GROUP = "demo"
 """The name under which the jobs note how far they have come."""
 
 KEPT: Duration = 70 * 60 * 1_000_000
 """How long the records of the demo's topics stay: the map rewinds an hour."""
 
+EARLY = "2 s"
+"""How often windows show what they have so far: every window ends five seconds after the one before."""
+_EARLY_JOBS = ("vehicle-distribution", "delay-distribution", "final-stop-distribution", "flow-direction")
+"""Those whose results are of what is now. A journey that has not ended is none."""
+
 _PORT = 8080
 _LOOK_SECONDS = 1.0
 _PLAIN_SECONDS = 3.0
+_PLAIN_SELDOM = 30.0
 _DRAIN_SECONDS = 120.0
 _END_SECONDS = 90.0
 
@@ -85,7 +91,8 @@ def demo(
         begin = _ends(address)
         chosen = ["--all"] if jobs is None else [CELLS, *(job for job in jobs if job != CELLS)]
         with Parts() as parts:
-            parts.start("jobs", "run", *chosen, "--name", GROUP, "--log", address)
+            running = ["run", *chosen, "--name", GROUP, "--config", _config(address), "--log", address]
+            parts.start("jobs", *running, environment=_quick_start())
             parts.start("simulator", "simulate", "--log", address, "--rate", f"{rate:g}", "--steady")
             if jobs is None or "final-stop-distribution" in jobs:
                 parts.start("lookups", "ask", "final-stop", "--from", "simulator", "--log", address)
@@ -120,6 +127,20 @@ def _lines(address: str) -> str:
     return str(path)
 
 
+def _config(address: str) -> str:
+    """The parameters of the jobs, in a file beside the log."""
+    path = Path(f"{address}.jobs.toml")
+    path.write_text("".join(f'[{job}]\nearly = "{EARLY}"\n' for job in _EARLY_JOBS), encoding="utf-8")
+    return str(path)
+
+
+def _quick_start() -> dict[str, str]:
+    """Let Java translate its code once and for good, quickly. To make it as fast as can be takes more of two cores in
+    the first minute than the jobs do, and at the demo's volume saves little later: most of the work is not Java's."""
+    given = os.environ.get("SPARK_SUBMIT_OPTS", "")
+    return {} if "TieredStopAtLevel" in given else {"SPARK_SUBMIT_OPTS": f"{given} -XX:TieredStopAtLevel=1".strip()}
+
+
 class _Demo:
     """The demo from its start to the last figure."""
 
@@ -138,9 +159,12 @@ class _Demo:
         self._watch = Watch(log, begin=begin, group=GROUP)
         self._dashboard = Dashboard()
         self._began = self._printed = time.monotonic()
+        self._started = now()
+        self._pause = _PLAIN_SECONDS
+        self._stage = ""
         self._ready: Instant | None = None
+        self._addressed: Instant | None = None
         self._to_open = open_page and _has_screen()
-        self._told = False
 
     def run(self, length: Duration | None) -> bool:
         """All of it; False if something is missing in the end."""
@@ -160,18 +184,23 @@ class _Demo:
             self._parts.check()
             keep_an_hour(self._log, before=self._begin)
             self._tell_of_the_map()
-            status = self._job.status
-            if self._ready is None and status.get("batches"):
+            if self._ready is None and self._job.status.get("batches"):
                 self._ready = now()
             if self._ready is not None and length is not None and now() - self._ready >= length:
                 return
-            starting = "starting Spark ..." if status.get("state") != "running" else "first batch ..."
-            self._show("Ctrl-C ends it" if self._ready is not None else starting)
+            self._show("Ctrl-C ends it" if self._ready is not None else self._start_text())
+
+    def _start_text(self) -> str:
+        """What Spark is at, and how long that takes."""
+        from tidewheel.transport.run_states import FIRST_BATCH, STARTING, RunState, start_text
+
+        stage = FIRST_BATCH if self._job.status.get("state") == "running" else STARTING
+        return start_text(RunState(stage, self._started), now=now()) + " ..."
 
     def _tell_of_the_map(self) -> None:
         url = self._map.status.get("url")
-        if url is not None and not self._told:
-            self._told = True
+        if url is not None and self._addressed is None:
+            self._addressed = now()
             if self._live is None:
                 say(f"the live map: {url}", style="bold")
             if self._to_open:
@@ -202,15 +231,19 @@ class _Demo:
         console = out()
         if self._live is not None:
             self._live.update(self._dashboard.draw(snapshot, height=console.height, stage=stage), refresh=True)
-        elif always or time.monotonic() - self._printed >= _PLAIN_SECONDS:
+            return
+        doing = stage.partition(":")[0]
+        waited = time.monotonic() - self._printed
+        if always or doing != self._stage or waited >= self._pause:
             from tidewheel.cli.demo_view import plain
 
-            console.print(f"{plain(snapshot)} ({stage})")
-            self._printed = time.monotonic()
+            console.print(f"{plain(snapshot)} ({stage})", soft_wrap=True)
+            self._pause = _PLAIN_SECONDS if doing != self._stage else min(2 * self._pause, _PLAIN_SELDOM)
+            self._printed, self._stage = time.monotonic(), doing
 
     def _sum_up(self) -> bool:
         """Say what was processed, and whether all of it is there."""
-        from tidewheel.cli.demo_view import summary
+        from tidewheel.cli.demo_view import first_of_all, summary
 
         console = out()
         if self._job.status.get("state") != "running":
@@ -221,6 +254,8 @@ class _Demo:
         latency = self._watch.latency(ingested_since=self._ready or now())
         reports = self._watch.reports()
         told = summary(self._job.status, self._watch.results, reports, latency, check)
+        if self._addressed is not None:
+            told += f"\n{first_of_all(self._addressed, self._watch.firsts())}"
         console.print(told, soft_wrap=not console.is_terminal)
         console.print(f"The log stays until the next demo: tidewheel topics --log {self._log.address}", style="dim")
         return check.passed and all(adds_up(report) for report in reports)

@@ -25,7 +25,7 @@ class Part:
     that does, so also when the demo is killed.
     """
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self.status: Mapping[str, Any] = {}
         """The latest that it told."""
         self._said: deque[str] = deque(maxlen=20)
@@ -37,6 +37,7 @@ class Part:
             text=True,
             errors="replace",  # a reader that ended over half a character would leave the part with a full pipe
             start_new_session=True,
+            env={**os.environ, **(environment or {})},
         )
         assert self._process.stdout is not None
         assert self._process.stderr is not None
@@ -94,9 +95,9 @@ class Parts:
     def __init__(self) -> None:
         self._parts: dict[str, Part] = {}
 
-    def start(self, name: str, *arguments: str) -> None:
-        """Start a command."""
-        self._parts[name] = Part(*arguments)
+    def start(self, name: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start a command, with these variables besides those that are set."""
+        self._parts[name] = Part(*arguments, environment=environment)
 
     def check(self) -> None:
         """Raise an error if one of them has ended by itself."""

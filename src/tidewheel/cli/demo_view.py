@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from tidewheel.cli.common import local_time
 from tidewheel.cli.demo_watch import INPUT, Check, Quantiles, Snapshot
 from tidewheel.cli.topics import adds_up
-from tidewheel.model.time import instant
+from tidewheel.model.time import Instant, instant
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from tidewheel.transport.event_pb2 import IngestReport
 
-__all__ = ["Dashboard", "plain", "summary"]
+__all__ = ["Dashboard", "first_of_all", "plain", "summary"]
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MODES = {"bus": "blue", "ubus": "blue", "tram": "green", "train": "magenta", "metro": "yellow", "ferry": "cyan"}
@@ -95,12 +95,26 @@ class Dashboard:
 
 def plain(now: Snapshot) -> str:
     """The same in one line, where there is no terminal."""
-    latency = f"{now.latency.p50:.2f} s p50, {now.latency.p99:.2f} s p99" if now.latency else "none yet"
-    watermark = _clock(now.job["watermark"]) if now.job.get("watermark") else "none yet"
-    return (
-        f"{now.seconds:4.0f} s: in {now.received:,.0f} events/s, processed {now.processed:,.0f} positions/s, "
-        f"lag {now.lag:,}, results {now.results:,}, latency {latency}, watermark {watermark}"
-    )
+    told = f"{now.seconds:4.0f} s: in {now.received:,.0f} events/s"
+    if now.job.get("batches"):
+        told += f", processed {now.processed:,.0f} positions/s, lag {now.lag:,}, results {now.results:,}"
+    if now.latency:
+        told += f", latency {now.latency.p50:.2f} s p50, {now.latency.p99:.2f} s p99"
+    return told + (f", watermark {_clock(now.job['watermark'])}" if now.job.get("watermark") else "")
+
+
+def first_of_all(address: Instant, firsts: Sequence[Instant | None]) -> str:
+    """How long after its address was told the map had something to show.
+
+    >>> first_of_all(5_000_000, [3_000_000, 20_500_000])
+    'start:      first vehicles at once, first results 15.5 s after the address of the map was told'
+    """
+    told = [
+        f"first {what} " + ("at once" if first <= address else f"{(first - address) / 1e6:.1f} s")
+        for what, first in zip(("vehicles", "results"), firsts, strict=True)
+        if first is not None
+    ]
+    return f"start:      {', '.join(told) or 'nothing came'} after the address of the map was told"
 
 
 def summary(

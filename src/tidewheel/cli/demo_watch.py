@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,6 +18,7 @@ from tidewheel.ingest.pipeline import Reports
 from tidewheel.model.rate import Rate
 from tidewheel.model.time import Duration, Instant, now
 from tidewheel.transport import codec
+from tidewheel.transport.damage import pass_over
 from tidewheel.transport.event_pb2 import IngestReport
 from tidewheel.transport.log import Log, Partition, Positions
 
@@ -95,11 +97,13 @@ class Watch:
         self._measured: deque[_Times] = deque()
         """When results were appended, and when what they are results of was ingested."""
         self._latest: Sequence[Mapping[str, Any]] = []
+        self._first: dict[str, Instant | None] = {INPUT: None, "analytics.": None}
 
     def look(self, *, seconds: float, job: Mapping[str, Any], url: str = "") -> Snapshot:
         """How it is doing now."""
         self._read_inputs()
         self._read_results()
+        self.firsts()  # before they leave by retention
         topics = {
             info.name: info.count for info in self._log.topics() if info.name.startswith(("input.", "analytics."))
         }
@@ -127,6 +131,25 @@ class Watch:
     def latency(self, *, ingested_since: Instant) -> Quantiles | None:
         """From ingestion to the result in the log, of what has come in since then."""
         return self._latency(lambda _, ingested: ingested >= ingested_since)
+
+    def firsts(self) -> tuple[Instant | None, Instant | None]:
+        """When the first position and the first result of any job were in the log; None as long as there is none."""
+        for name in self._first:
+            if self._first[name] is None:
+                self._first[name] = self._first_append(name)
+        vehicles, results = self._first.values()
+        return vehicles, results
+
+    def _first_append(self, prefix: str) -> Instant | None:
+        found = []
+        for info in self._log.topics():
+            if info.name.startswith(prefix):
+                for part, (first, end) in self._extent(info.name).items():
+                    start = max(first, self._begin.get(part, 0))
+                    blocks = self._log.blocks(*part, start, end=end, on_damage=pass_over) if start < end else []
+                    filled = (each.summary for each in blocks if each.summary.count > len(each.summary.punctuations))
+                    found += [each.append_time for each in islice(filled, 1)]
+        return min(found, default=None)
 
     def check(self) -> Check:
         """Compare what came in since the beginning, as far as it is kept, with the results since then."""

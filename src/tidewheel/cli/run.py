@@ -6,7 +6,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,9 +30,10 @@ from tidewheel.cli.result_count import ResultCount
 from tidewheel.cli.run_as_batch import Given, run_as_batch
 from tidewheel.engine.batch_limit import MAX_BYTES
 from tidewheel.engine.result_topics import refuse_others_results
-from tidewheel.errors import DefinitionError
+from tidewheel.errors import DefinitionError, LogError
 from tidewheel.model.time import approximate_duration, format_instant, now
 from tidewheel.model.watermark_hold import hold_text
+from tidewheel.transport.run_states import ENDED, FIRST_BATCH, RUNNING, STARTING, RunState, RunStates
 
 if TYPE_CHECKING:
     from tidewheel.engine.job import Job, Parameter
@@ -357,10 +358,17 @@ def _stream(
     """Attend to a run until it ends, and tell: has it ended by itself, and which jobs were taken out?"""
     count = ResultCount(log, topics)
     running: list[Run] = []
+    states, since = RunStates(log), now()
+
+    def tell(stage: str) -> None:
+        with suppress(LogError):  # it may be busy; this is for those who look on
+            states.tell(name, RunState(stage, since))
 
     def work() -> bool:
+        tell(STARTING)
         started = begin()
         running.append(started)
+        tell(FIRST_BATCH)
         deadline = None if length is None else time.monotonic() + length / 1_000_000
         while not started.wait(0.2):
             if stop.is_set() or (deadline is not None and time.monotonic() >= deadline):
@@ -371,10 +379,16 @@ def _stream(
     def status() -> dict[str, Any]:
         if not running:
             return {"job": name, "state": "starting"}
-        return _status(name, running[0].progress(), results=count(), failed=running[0].failed)
+        progress = running[0].progress()
+        if progress.batches:
+            tell(RUNNING)
+        return _status(name, progress, results=count(), failed=running[0].failed)
 
-    ended = attend(work, stop=stop, status=status, line=_line, as_json=as_json)
-    final = status()
+    try:
+        ended = attend(work, stop=stop, status=status, line=_line, as_json=as_json)
+        final = status()
+    finally:
+        tell(ENDED)
     if as_json:
         print_json(final)
     say(_summary(final, topics))

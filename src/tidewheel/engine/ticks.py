@@ -71,7 +71,7 @@ class _TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         return [InputPartition(None)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         yield from pa.ipc.open_stream(base64.b64decode(self._rows))
 
     def commit(self, end: dict[str, Any]) -> None:

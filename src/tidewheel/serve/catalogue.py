@@ -48,7 +48,8 @@ def layers_of_file(path: str | Path) -> list[Layer]:
 
 class Catalogue:
     """The layers of a log: described ones whose topics are there, and for every other topic of results one that is made
-    from its fields. A layer of `own` goes before an installed one of the same name or topic, and is there always."""
+    from its fields. A layer of `own` goes before an installed one of the same name or topic, and is there always. Of
+    installed ones of the same name it is the first whose topic is there."""
 
     def __init__(self, log: Log, *, own: Sequence[Layer] = (), installed: Sequence[Layer] | None = None) -> None:
         self._log = log
@@ -78,6 +79,8 @@ class Catalogue:
         topics: dict[str, str] = {}
         for layer in self._described:
             topic = self._aliases.get(layer.topic, layer.topic)
+            if layer.name in layers:
+                continue
             if topic in there:
                 layers[layer.name] = self._learned(layer.name, layer, there[topic]) or timed(layer, None)
                 topics[layer.name] = topic

@@ -16,10 +16,10 @@ from tidewheel.model.time import now as wall_clock
 from tidewheel.serve.activity import Activity
 from tidewheel.serve.catalogue import Catalogue
 from tidewheel.serve.history import HOUR, History
-from tidewheel.serve.layer import Layer
+from tidewheel.serve.layer import Layer, Point
 from tidewheel.serve.moments import batches_with_marks, offset_at
 from tidewheel.serve.rows import Decoder, prepared, shown_early
-from tidewheel.serve.status import Status
+from tidewheel.serve.status import INPUT, Status
 from tidewheel.serve.view import View
 from tidewheel.threads import ServiceThread, reason_of
 from tidewheel.transport.log import Batch, Log, Partition, TopicInfo
@@ -48,6 +48,11 @@ class _Following:
     watermarks: dict[int, Instant] = field(default_factory=dict)
     before: dict[int, Instant] = field(default_factory=dict)
     """The watermarks before those that were told last: what is behind them came late."""
+
+    @property
+    def results(self) -> bool:
+        """Whether a job gave them: what comes in is no measure of how the jobs are doing."""
+        return not self.topic.startswith(INPUT)
 
 
 class Feed:
@@ -233,7 +238,7 @@ class Feed:
             _logger.warning("the map goes on without a damaged block: %s", told)
 
     def _mark(self, each: _Following, number: int, marks: tuple[Instant, ...]) -> None:
-        if marks:
+        if marks and each.results:
             if number in each.watermarks:
                 each.before[number] = each.watermarks[number]
             each.watermarks[number] = max(*marks, each.watermarks.get(number, marks[0]))
@@ -269,6 +274,8 @@ class Feed:
             _logger.info("%s: %d results cannot be decoded: %s", each.topic, raw.bad, raw.reason)
         for frame in raw.frames:
             rows = prepared(each.layer, frame)
+            if not each.results and isinstance(each.layer.geometry, Point):
+                rows = rows.filter(pl.col("@lat").is_not_null())  # it stays where it was last seen
             now = self._clock()
             rows = rows.with_columns(pl.min_horizontal("@arrival", pl.lit(now)).alias("@arrival"))
             watermark = each.watermarks.get(number) if live else None
@@ -277,7 +284,7 @@ class Feed:
                 self.history.add(each.layer.name, shown_early(each.layer, rows, watermark))
                 if live:
                     self.view[each.layer.name].apply(rows, now=self.activity.clock(now), watermark=watermark)
-            if live:
+            if live and each.results:
                 self._account(each, number, rows, now)
 
     def _account(self, each: _Following, number: int, rows: pl.DataFrame, now: Instant) -> None:

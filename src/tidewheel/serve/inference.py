@@ -20,14 +20,13 @@ from tidewheel.serve.layer import (
     Show,
     Value,
 )
-from tidewheel.serve.rows import own_fields
+from tidewheel.serve.rows import COURSE, own_fields
 
 __all__ = ["VIRIDIS", "infer", "timed", "version_of"]
 
 VIRIDIS = ("#440154", "#3b528b", "#21918c", "#5ec962", "#fde725")
 """Colours from low to high that people with any colour vision tell apart."""
 
-_COURSE = {"window_start", "window_end", "pane_index", "pane_timing", "pane_first", "pane_last", "retraction"}
 _GRACE = 5_000
 
 
@@ -39,7 +38,7 @@ def infer(topic: str, sample: pl.DataFrame) -> Layer:
     unkeyed = sample.is_empty() or sample["@key"].null_count() > 0
     key = [] if unkeyed else _key(sample, fields)
     place = {"cell", "neighbour", "lat", "lon", "heading"}
-    told = [name for name in fields if name not in _COURSE | place | {*key}]
+    told = [name for name in fields if name not in COURSE | place | {*key}]
     numbers = [name for name in told if sample.schema[name].is_numeric()]
     value = Value(field=numbers[0], label=_label(numbers[0])) if numbers else None
     return Layer(
@@ -51,7 +50,7 @@ def infer(topic: str, sample: pl.DataFrame) -> Layer:
         value=value,
         scale=None if value is None else _scale(sample[value.field]),
         figures=[Figure(field=name, label=_label(name), unit=_unit(sample.schema[name])) for name in told],
-        filters=[name for name in fields if sample.schema[name] == pl.String and name not in _COURSE][:8],
+        filters=[name for name in fields if sample.schema[name] == pl.String and name not in COURSE][:8],
         on=True,
     )
 
@@ -98,7 +97,7 @@ def _key(sample: pl.DataFrame, fields: list[str]) -> list[str]:
     texts = {
         name: sample[name].cast(pl.String, strict=False).fill_null("").to_list()
         for name in fields
-        if not sample.schema[name].is_nested() and sample.schema[name] != pl.Duration and name not in _COURSE
+        if not sample.schema[name].is_nested() and sample.schema[name] != pl.Duration and name not in COURSE
     }
     found: list[str] = []
     for position in range(count):

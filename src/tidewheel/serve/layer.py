@@ -143,6 +143,7 @@ class Layer(_Part, frozen=True):
 
     `key` are the fields that make a result's identity; without them it is the key that its record has in the log.
     `alternatives` are other ways to colour the results, which the page offers.
+    Without `all_fields` only those fields are sent that the layer names; details and clients see no others.
     `period` is how often a window ends: early results of windows that end later than the next one are not shown.
     Without `expiry` the windows of the results tell both: results expire a period and 5 s after their arrival, those of
     sessions when the longest of them would have passed once more, and `EXPIRY` after it if there are no windows.
@@ -165,6 +166,7 @@ class Layer(_Part, frozen=True):
     figures: Sequence[Figure] = ()
     filters: Sequence[Field] = ()
     filters_also: dict[Field, Sequence[Field]] = {}
+    all_fields: bool = True
     expiry: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
     period: Annotated[int, msgspec.Meta(ge=1, le=LONGEST)] | None = None
     on: bool = True
@@ -204,6 +206,15 @@ class Layer(_Part, frozen=True):
     def filtered_fields(self, name: str) -> tuple[str, ...]:
         """The fields that the filter of this name looks at: one of them that has an allowed value is enough."""
         return (name, *self.filters_also.get(name, ()))
+
+    @property
+    def named_fields(self) -> frozenset[str]:
+        """The fields that the layer itself names."""
+        place = msgspec.structs.asdict(self.geometry).values()
+        values = [self.value, *(each.value for each in self.alternatives)]
+        also = (name for names in self.filters_also.values() for name in names)
+        told = (each.field for each in (*values, *self.figures) if each is not None)
+        return frozenset({*self.key, *(name for name in place if name), *told, *self.filters, *also})
 
     @property
     def cells(self) -> frozenset[str]:

@@ -20,9 +20,12 @@ from tidewheel.transport.event_pb2 import Punctuation
 from tidewheel.transport.log import Batch
 from tidewheel.transport.registry import TypeRegistry, type_name
 
-__all__ = ["Decoder", "Raw", "fields_of", "own_fields", "prepared", "shown_early"]
+__all__ = ["COURSE", "Decoder", "Raw", "fields_of", "own_fields", "prepared", "shown_early"]
 
 _MARKER = type_name(Punctuation)
+COURSE = frozenset({"window_start", "window_end", "pane_index", "pane_timing", "pane_first", "pane_last", "retraction"})
+"""The fields that tell of which window a result is, and which of its results."""
+
 _EXACT = 2**53  # beyond it a number of JSON is no longer the number that was meant
 _MILLIS = 1_000
 
@@ -108,6 +111,8 @@ def prepared(layer: Layer, frame: pl.DataFrame) -> pl.DataFrame:
     - `@start`, `@end` the window; `@timing` of the pane; `@back`: is it a retraction
     - `@lon`, `@lat` where it is, for regions; `@place` a cell, `@to` another, `@heading`
     """
+    if not layer.all_fields:
+        frame = frame.drop(name for name in own_fields(frame) if name not in layer.named_fields | COURSE)
     names = own_fields(frame)
     schema = frame.schema
     has_window = all(isinstance(schema.get(name), pl.Datetime) for name in ("window_start", "window_end"))

@@ -17,12 +17,15 @@ from tidewheel.serve.moments import offset_at
 from tidewheel.transport.damage import pass_over
 from tidewheel.transport.held_watermarks import HeldWatermarks
 from tidewheel.transport.log import Log, Partition, TopicInfo
+from tidewheel.transport.run_states import RunStates, start_text
 
-__all__ = ["Pulse", "Status"]
+__all__ = ["INPUT", "Pulse", "Status"]
+
+INPUT = "input."
+"""What the names of topics begin with that hold what came in."""
 
 _IDLE: Duration = 30_000_000
 _REMEMBERED = 20_000
-_INPUT = "input."
 _FIRST_LOOK: Duration = 120_000_000
 
 
@@ -49,6 +52,7 @@ class Status:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._held = HeldWatermarks(log)
+        self._runs = RunStates(log)
         self._inputs: dict[Partition, int] = {}
         self._reached: list[Instant] = []
         """Event times that the inputs have reached, rising, and `_when` they did."""
@@ -68,8 +72,8 @@ class Status:
         """Everything as of now; times in milliseconds. `last`: when something last came to the log."""
         self._look_at_inputs(infos, now)
         self.latencies.measure(self._reached, self._when, now=now)
-        inputs = [info for info in infos if info.name.startswith(_INPUT)]
-        results = dict(self.pulses)
+        inputs = [info for info in infos if info.name.startswith(INPUT)]
+        results = {topic: pulse for topic, pulse in self.pulses.items() if not topic.startswith(INPUT)}
         event_times = [pulse.latest for pulse in results.values() if pulse.latest is not None]
         reached = self._reached[-1] if self._reached else max(event_times, default=None)
         watermark = self._watermark(now)
@@ -81,7 +85,7 @@ class Status:
             "watermark": _millis(watermark),
             "lag": _millis(lag),
             "behind": self._behind(inputs, now),
-            "in_rate": self._rate(_INPUT, sum(sum(info.next_offsets) for info in inputs), now),
+            "in_rate": self._rate(INPUT, sum(sum(info.next_offsets) for info in inputs), now),
             "result_rate": self._rate("", sum(pulse.count for pulse in results.values()), now),
             "latency": self.latencies.percentiles(),
             "held": [
@@ -95,6 +99,10 @@ class Status:
                     "moved": all(each.mark is not None for each in held),
                 }
                 for job, held in self._held.all(now=now).items()
+            ],
+            "starting": [
+                {"run": run, "text": start_text(state, now=now), "since": _millis(state.since)}
+                for run, state in self._runs.starting(now=now).items()
             ],
             "late": _appended(infos, "late"),
             "dead": _appended(infos, "dead"),
@@ -117,7 +125,7 @@ class Status:
         """From the headers of blocks alone: how far event time was when."""
         news: list[tuple[Instant, Instant]] = []
         for info in infos:
-            if not info.name.startswith(_INPUT):
+            if not info.name.startswith(INPUT):
                 continue
             for number, end in enumerate(info.next_offsets):
                 part = (info.name, number)

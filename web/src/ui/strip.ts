@@ -18,6 +18,7 @@ export class Strip {
     dead: metric("Dead letters", "dead", "Messages that could not be read"),
   };
   #link = h("button", {type: "button", className: "link", data: {test: "connection", state: "connecting"}}, h("i", {}), h("span", {}, "Connecting"));
+  #starting = h("output", {className: "starting", hidden: true, data: {test: "starting"}});
   #theme = h("button", {type: "button", className: "icon-button", data: {test: "theme"}});
   #countdown: number | null = null;
 
@@ -37,6 +38,7 @@ export class Strip {
       h("div", {className: "brand"}, logo(), h("h1", {}, "Tidewheel")),
       h("div", {className: "now"}, this.#clock, h("div", {className: "sub"}, this.#date, this.#watermark)),
       metrics,
+      this.#starting,
       h("div", {className: "actions"}, this.#link, this.#theme, iconButton("help", "Keyboard and help (?)", actions.help, {test: "help"})),
     );
     this.#link.onclick = actions.retry;
@@ -69,6 +71,9 @@ export class Strip {
     late.set(formatNumber(status.late));
     dead.set(formatNumber(status.dead));
     dead.root.classList.toggle("bad", status.dead > 0);
+    const starting = status.starting ?? [];
+    this.#starting.hidden = starting.length === 0;
+    setText(this.#starting, starting.map(({text}) => text).join("; "));
     const behind = status.watermark !== null && status.event_time !== null ? status.event_time - status.watermark : null;
     const watermark = behind === null ? "no watermark" : `watermark ${formatDuration(Math.max(0, behind))} behind`;
     const since = atRestSince(status);

@@ -78,9 +78,9 @@ def _pairs(
     )
 
 
-LAYERS: Final = (
-    Layer(
-        topic="analytics.vehicle-cell",
+def _vehicles(topic: str, *figures: tuple[str, str, str]) -> Layer:
+    return Layer(
+        topic=topic,
         name="vehicles",
         title="Vehicles",
         about="Every vehicle where it was last heard of.",
@@ -108,11 +108,18 @@ LAYERS: Final = (
             ("speed", "speed", "m/s"),
             ("heading", "heading", "°"),
             ("delay", "ahead of timetable", "s"),
-            ("cell", "cell", ""),
+            *figures,
         ),
         filters=["mode", "operator", "route"],
+        all_fields=False,  # a position has thirty, and there are hundreds a second
         expiry=_POSITION,
-    ),
+    )
+
+
+LAYERS: Final = (
+    # Vehicles move as their positions come in: that needs no job. Where only results are kept, it takes those.
+    _vehicles("input.vehicle-position"),
+    _vehicles("analytics.vehicle-cell", ("cell", "cell", "")),
     Layer(
         topic="analytics.vehicle-distribution",
         title="Vehicles per cell",
@@ -234,4 +241,4 @@ LAYERS: Final = (
         on=False,
     ),
 )
-"""One for each job; `vehicles` shows the job vehicle-cell."""
+"""One for each job; `vehicles` shows the positions themselves, or without them the job vehicle-cell."""
