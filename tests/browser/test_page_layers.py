@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from browser_support import Clock, StandingClock, centre, far, near, neighbour
 from playwright.sync_api import expect
-from serve_support import CELLS, counts, hexadecimal, vehicles
+from serve_support import CELLS, counts, hexadecimal, orders, vehicles
 
 from tidewheel.model.time import now
 from tidewheel.serve.limits import Limits
@@ -51,6 +51,7 @@ def test_hexagons_appear_change_colour_and_expire(log, start, screen):
     assert far(shown.colour(at), low) > 100
     shown.shoot("much")
     clock.ahead = 200 * SECOND
+    orders(log, ("ada", "FI", 9.0), time=now())  # a log at rest would keep it
     shown.shows("vehicle-distribution", {})
     shown.sees(lambda: near(shown.colour(at), bare, 4), "the bare map again")
 
@@ -108,6 +109,7 @@ def test_what_was_taken_back_is_emptied_at_once_and_what_expired_fades(log, star
     assert outlined()
     shown.shoot("taken-back")
     clock.ahead = 400 * SECOND
+    orders(log, ("ada", "FI", 9.0), time=now())
     shown.shows("vehicle-distribution", {})
     assert near(shown.colour(there), high), "the one that expired fades slowly"
     shown.tell("() => { window.pace = 1; }")
@@ -209,4 +211,5 @@ def test_a_layer_with_more_keys_than_are_shown_says_so(log, start, screen):
     expect(shown.test("partial-vehicles")).to_have_text("showing 3 of 7")
     shown.shoot("partial")
     clock.ahead = 3_600 * SECOND
+    orders(log, ("ada", "FI", 9.0), time=now())
     expect(shown.test("partial-vehicles")).to_be_hidden()
