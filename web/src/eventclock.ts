@@ -53,7 +53,10 @@ export class EventClock {
 
   heard({now, last, event_time: time}: Pick<Status, "now" | "last" | "event_time">): void {
     if (time === null) return;
-    this.#stands = standsAt({now, ...(last !== undefined && {last})});
+    const before = this.#heard.at(-1);
+    const stands = standsAt({now, ...(last !== undefined && {last})});
+    // Where it has not gone on since the last message it will not until the next.
+    this.#stands = before?.time === time ? Math.min(stands, before.at) : stands;
     // A server that was started anew may have gone back.
     this.#heard = this.#heard.filter(({at}) => at < now && at >= now - HOUR);
     this.#heard.push({at: now, time});

@@ -31,14 +31,10 @@ export class Series {
     this.#points.get(key)?.pop();
   }
 
-  get size(): number {
-    return this.#points.size;
-  }
-
-  /** The keys whose last values of a field are greatest, greatest first; equal ones by name. */
-  greatest(field: string, most: number): string[] {
+  /** Of the keys that are `shown` those whose last values of a field are greatest, greatest first; equal ones by name. */
+  greatest(field: string, most: number, shown: ReadonlySet<string>): string[] {
     const last = [...this.#points].flatMap(([key, points]) => {
-      const value = points.at(-1)?.f[field];
+      const value = shown.has(key) ? points.at(-1)?.f[field] : null;
       return typeof value === "number" ? [{key, value}] : [];
     });
     return last
@@ -53,10 +49,10 @@ export class Series {
     return {times, values: rows.map((row) => times.map((t) => row.get(t) ?? null))};
   }
 
-  /** All keys as one: every result by itself. */
-  scattered(field: string): Aligned {
-    const points = [...this.#points.values()]
-      .flat()
+  /** All keys that are `shown` as one: every result by itself. */
+  scattered(field: string, shown: ReadonlySet<string>): Aligned {
+    const points = [...this.#points]
+      .flatMap(([key, results]) => (shown.has(key) ? results : []))
       .flatMap(({t, f}) => {
         const value = numberOf(f, field);
         return value === null ? [] : [{t, value}];

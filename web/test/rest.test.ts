@@ -11,8 +11,8 @@ it("tells of a rest after half a minute, and of none where nothing ever came", (
 });
 
 it("lets time stand as soon as nothing came since the server last looked", () => {
-  expect(standsAt({now: 10_000, last: 9_000})).toBe(Infinity);
-  expect(standsAt({now: 10_000, last: 8_000})).toBe(8_000);
+  expect(standsAt({now: 10_000, last: 7_000})).toBe(Infinity);
+  expect(standsAt({now: 10_000, last: 6_000})).toBe(6_000);
   expect(standsAt({now: 10_000, last: null})).toBe(Infinity);
 });
 
@@ -30,6 +30,25 @@ it("shows an event clock that stands on a log at rest, and ran before it", () =>
   expect(new Set(told)).toEqual(new Set([500_000]));
   expect(clock.at(930_000)).toBe(490_000);
   expect(clock.at(950_000)).toBe(500_000);
+});
+
+it("lets the event clock stand when the server told the same time twice, and go on with the next", () => {
+  let now = 1_000_000;
+  const clock = new EventClock({now: () => now, past: () => null, speed: () => 1});
+  clock.heard({now, last: now, event_time: 500_000});
+  now += 1000;
+  clock.heard({now, last: now - 1000, event_time: 500_000});
+  now += 900;
+  clock.tick();
+  expect(clock.shown.value).toBe(500_000);
+  now += 100;
+  clock.heard({now, last: now, event_time: 502_000});
+  now += 900;
+  clock.tick();
+  expect(clock.shown.value).toBe(502_000);
+  now += 200;
+  clock.tick();
+  expect(clock.shown.value).toBe(503_000);
 });
 
 it("writes the date of a moment that was on another day", () => {

@@ -20,9 +20,10 @@ it("keeps results by key in the order of time, one for each, and forgets what is
 it("chooses the keys whose last values are greatest", () => {
   const series = new Series();
   series.take([item("a", 1, 99), item("a", 2, 1), item("b", 1, 7), item("c", 1, 7), item("d", 1, 3)]);
-  expect(series.greatest("n", 3)).toEqual(["b", "c", "d"]);
-  expect(series.greatest("missing", 3)).toEqual([]);
-  expect(series.size).toBe(4);
+  const all = new Set("abcd");
+  expect(series.greatest("n", 3, all)).toEqual(["b", "c", "d"]);
+  expect(series.greatest("n", 3, new Set("ad"))).toEqual(["d", "a"]);
+  expect(series.greatest("missing", 3, all)).toEqual([]);
 });
 
 it("scatters sessions, whose windows have no period, and draws lines of everything else", () => {
@@ -32,7 +33,8 @@ it("scatters sessions, whose windows have no period, and draws lines of everythi
   expect(isScattered(layer({period: null}), [item("a", 1, 1)])).toBe(false);
   const series = new Series();
   series.take([item("a", 2, 20), item("b", 1, 5)]);
-  expect(series.scattered("n")).toEqual({times: [1, 2], values: [[5, 20]]});
+  expect(series.scattered("n", new Set("ab"))).toEqual({times: [1, 2], values: [[5, 20]]});
+  expect(series.scattered("n", new Set("a"))).toEqual({times: [2], values: [[20]]});
 });
 
 it("says in words what lines show", () => {

@@ -43,7 +43,8 @@ export class Board {
     const cards = new Map(
       shown.map((layer) => {
         const known = this.#cards.get(layer.name);
-        return [layer.name, known?.layer === layer ? known : new Card(layer, this.app, this.open)];
+        known?.describe(layer);
+        return [layer.name, known ?? new Card(layer, this.app, this.open)];
       }),
     );
     const before = [...this.#cards.values()];

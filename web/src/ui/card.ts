@@ -25,21 +25,22 @@ export class Card {
   #none = h("p", {className: "empty"}, "No results now.");
   #table: ResultTable;
   #heading: HTMLElement;
+  #about = h("p", {className: "about"});
   #render: () => void;
 
   constructor(
-    readonly layer: Layer,
+    private layer: Layer,
     private readonly app: Pick<App, "state" | "store" | "api">,
     open: (layer: string, key: string) => void,
   ) {
     const id = `card-${layer.name}`;
-    this.#heading = h("h2", {id, tabIndex: -1}, layer.title);
+    this.#heading = h("h2", {id, tabIndex: -1});
     this.#table = new ResultTable(open);
     this.root = h(
       "section",
       {className: "card", data: {card: layer.name}, aria: {labelledby: id}},
       h("header", {className: "card-head"}, this.#heading, this.#count),
-      layer.about ? h("p", {className: "about"}, layer.about) : null,
+      this.#about,
       this.#legend,
       this.#plotList,
       this.#none,
@@ -48,6 +49,12 @@ export class Card {
     this.#render = throttled(() => this.#show(), 500);
     this.#series.take([...app.store.items(layer.name).values()]);
     this.#show();
+  }
+
+  /** The layer was described anew: what the reader is at stays. */
+  describe(layer: Layer): void {
+    this.layer = layer;
+    this.#render();
   }
 
   take({changed, takenBack}: Change): void {
@@ -69,20 +76,24 @@ export class Card {
   #show(): void {
     const {layer} = this;
     const items = [...this.app.store.items(layer.name).values()];
+    const shown = new Set(items.map(({k}) => k));
+    setText(this.#heading, layer.title);
+    setText(this.#about, layer.about ?? "");
+    this.#about.hidden = !layer.about;
     setText(this.#count, `${formatNumber(items.length)} ${items.length === 1 ? "result" : "results"}`);
     this.#none.hidden = items.length > 0;
     this.#table.root.hidden = items.length === 0;
     this.#table.show(layer, items);
     const scattered = isScattered(layer, items);
     const figures = plottable(layer, items).slice(0, PLOTS);
-    const keys = scattered || !figures[0] ? [] : this.#series.greatest(figures[0].field, LINES);
+    const keys = scattered || !figures[0] ? [] : this.#series.greatest(figures[0].field, LINES, shown);
     for (const key of keys) void this.#ask(key);
     const theme = this.app.state.themes.theme.value;
     const colours = scattered ? [categoryColours(theme)[0]!] : keys.map((key) => this.#colourOf(key, theme));
-    this.#tellKeys(keys, colours);
+    this.#tellKeys(keys, colours, shown.size - keys.length);
     this.#arrange(figures);
     for (const {field, label, unit} of figures) {
-      const data = scattered ? this.#series.scattered(field) : this.#series.aligned(keys, field);
+      const data = scattered ? this.#series.scattered(field, shown) : this.#series.aligned(keys, field);
       this.#plots.get(field)!.show(data, {label, ...(unit && {unit}), names: scattered ? [label] : keys, colours, scattered});
     }
   }
@@ -92,9 +103,10 @@ export class Card {
     if (this.#asked.has(key)) return;
     this.#asked.add(key);
     const found = await this.app.api.history(this.layer.name, key, {}, new AbortController().signal).catch(() => null);
-    if (!found) return void this.#asked.delete(key);
-    this.#series.add(key, found.points);
-    this.#render();
+    if (found) {
+      this.#series.add(key, found.points);
+      this.#render();
+    } else this.#asked.delete(key);
   }
 
   /** A key keeps its colour for as long as the page is open. */
@@ -105,8 +117,7 @@ export class Card {
     return colours[number % colours.length]!;
   }
 
-  #tellKeys(keys: string[], colours: string[]): void {
-    const more = this.#series.size - keys.length;
+  #tellKeys(keys: string[], colours: string[], more: number): void {
     this.#legend.hidden = keys.length < 2;
     const wanted = JSON.stringify([keys, colours, more]);
     if (this.#legend.dataset["keys"] === wanted) return;

@@ -16,7 +16,7 @@ export class ResultTable {
   #body = h("tbody", {});
 
   constructor(private readonly open: (layer: string, key: string) => void) {
-    const table = h("table", {}, this.#caption, this.#head, this.#body);
+    const table = h("table", {className: "results"}, this.#caption, this.#head, this.#body);
     this.root = h("div", {className: "scroll", tabIndex: 0, role: "region", aria: {label: "Table of results"}}, table);
   }
 
