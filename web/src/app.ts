@@ -68,8 +68,8 @@ export class App {
     if (this.arrived.lon === undefined || this.arrived.zoom === undefined) this.map.flyTo(this.home.lon, this.home.lat, this.home.zoom);
     window.setInterval(() => {
       const status = this.state.status.value;
-      // While nothing comes to the log nothing in it gets old.
-      if (!this.travel.past) this.store.expire(Math.min(this.clock.now(), status ? standsAt(status) : Infinity));
+      // While nothing comes to the log nothing in it gets old: before the first status that is not known.
+      if (status && !this.travel.past) this.store.expire(Math.min(this.clock.now(), standsAt(status)));
       if (this.forgetAlerts()) this.onAlerts([]);
     }, 1000);
     window.setInterval(() => this.eventClock.tick(), 250);

@@ -107,6 +107,12 @@ export function buildPage(app: App, phone: MediaQueryList): void {
     untouched = true;
   });
 
+  at("board").tabIndex = -1;
+  state.tab.subscribe((tab) => {
+    // Who closes the panel by keyboard goes on from there.
+    if (tab === null && state.mapped.value === false && document.activeElement === document.body) at("board").focus({preventScroll: true});
+  });
+
   const mapRoot = at("map");
   const home = (): void => map.flyTo(app.home.lon, app.home.lat, app.home.zoom);
   const frame = new MapFrame(mapRoot, map, home);

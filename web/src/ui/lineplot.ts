@@ -82,7 +82,7 @@ export class LinePlot {
             width: scattered ? 0 : 1.75,
             spanGaps: true,
             ...(scattered && {paths: () => null}),
-            points: {show: scattered || this.#data.times.length < 3, size: 6, fill: colours[index]!, stroke: colours[index]!},
+            points: {show: () => scattered || this.#data.times.length < 3, size: 6, fill: colours[index]!, stroke: colours[index]!},
           })),
         ],
         hooks: {setCursor: [(plot) => this.#tell(plot)]},
