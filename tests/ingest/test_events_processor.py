@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from google.protobuf import descriptor_pool, message_factory
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,9 +13,12 @@ from tidewheel.apps.transit.transit_pb2 import Arrival, Door, VehiclePosition
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.events import EventProcessor
 from tidewheel.ingest.message import Message
+from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.ingest.processor import Processed, Processor
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import DeadLetter, Event, Punctuation
+from tidewheel.transport.log import open_log
+from tidewheel.transport.registry import TypeRegistry, types
 
 PROCESSOR = EventProcessor()
 AT = 1_772_432_130_250_000
@@ -185,3 +190,33 @@ def test_an_envelope_in_an_envelope_is_dead():
     (dead,) = PROCESSOR.process([sent(event(event()))]).dead
     assert dead.kind == "bad-details"
     assert "which is the envelope's" in dead.reason
+
+
+def order_type(package):
+    """A message type that no installed package knows."""
+    file = FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
+    field = file.message_type.add(name="Order").field.add(name="article", number=1)
+    field.type, field.label = field.TYPE_STRING, field.LABEL_OPTIONAL
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.Order"))
+
+
+def test_types_that_only_the_log_knows_are_read_as_json_and_checked(tmp_path):
+    order, elsewhere = order_type("shop_of_events"), TypeRegistry()
+    with open_log(tmp_path / "shop.tw") as log:
+        pipeline = Pipeline(log, EventProcessor())
+        elsewhere.register(order, log=log)  # after the pipeline has begun
+        written = codec.pack(order(article="tea"), event_time=AT)
+        as_json = codec.encode(written, format="json", registry=elsewhere)
+        assert b"tea" in as_json
+        broken = Event(event_time=written.event_time)
+        broken.details.type_url, broken.details.value = "/shop_of_events.Order", b"\x0a\xff"
+        delivered = pipeline(
+            [sent(as_json, topic="input.order"), sent(written, topic="input.order"), sent(broken, topic="input.order")]
+        )
+        assert (delivered.topics, delivered.dead) == ({"input.order": 2}, {"bad-details": 1})
+        (batch,) = log.read("input.order", 0, 0)
+        found = [codec.unpack(codec.decode(value), registry=elsewhere) for value in batch.records["value"].to_pylist()]
+        assert [each.article for each in found] == ["tea", "tea"]
+    assert "shop_of_events.Order" not in types

@@ -28,7 +28,7 @@ from tidewheel.errors import DefinitionError, FencedError, MalformedError, Setup
 from tidewheel.ingest.connector import Deliver, Delivered
 from tidewheel.ingest.framing import Gunzip, parse_json_lines, parse_protobuf
 from tidewheel.ingest.http import HttpConnector
-from tidewheel.ingest.ingest_pb2 import RawMessage
+from tidewheel.ingest.ingest_pb2 import HttpState, RawMessage
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline, read_reports
 from tidewheel.transport.event_pb2 import IngestReport
@@ -99,11 +99,15 @@ def test_json_lines_are_in_the_log_when_they_are_answered(client: httpx.Client, 
     answer = client.post(MESSAGES, content=body, headers=NDJSON)
     assert answer.status_code == 200
     assert numbers_in(log) == [1, 2, 3]
+    (reason,) = answer.json()["reasons"]
+    assert reason.startswith("no number: ")
     assert answer.json() == {
         "received": 5,
+        "counts": {"accepted": 3, "filtered": 1, "dead": 1},
         "topics": {"input.odd": 2, "input.even": 1},
         "filtered": {"rule": 1},
         "dead": {"no-number": 1},
+        "reasons": [reason],
         "duplicate": False,
     }
     assert [(letter.topic, letter.raw) for letter in dead_letters(log)] == [("t", b"?")]
@@ -240,9 +244,91 @@ def test_a_repeated_request_is_answered_as_a_duplicate(client: httpx.Client, log
         ]
         assert [answer.status_code for answer in answers] == [200, 200, 200]
         assert [answer.json()["duplicate"] for answer in answers] == [False, True, True]
-        assert [answer.json()["received"] for answer in answers] == [2, 0, 0]
+        assert [answer.json()["received"] for answer in answers] == [2, 2, 2]
+        assert {answer.json()["counts"]["accepted"] for answer in answers} == {2}
     assert numbers_in(log) == [0, 1, 2, 100, 100, 100]
     assert client.get("/v1/report").json()["repeated"] == 2 * 2 * 3
+
+
+def test_a_request_of_dead_letters_only_is_no_success_and_stays_none_when_it_is_repeated(log: Log) -> None:
+    bad = b"\n".join(b'{"topic": "t", "payload": "%d?"}' % number for number in range(7))
+    for repeated in (False, True, True):
+        with served(Pipeline(log, NumberProcessor())) as client:  # also by the next process
+            answer = client.post(MESSAGES, content=bad, headers=numbered("bus", 1))
+        assert answer.status_code == 422
+        told = answer.json()
+        assert (
+            told["counts"] == {"accepted": 0, "filtered": 0, "dead": told["received"]} == {**told["counts"], "dead": 7}
+        )
+        assert "none of 7 messages was accepted" in told["error"]
+        assert told["duplicate"] is repeated
+        assert len(told["reasons"]) == (0 if repeated else 5), "the first ones"
+    assert len(dead_letters(log)) == 7
+    with served(Pipeline(log, NumberProcessor())) as client:
+        for more in (b'{"topic": "t", "payload": {"skip": "rule"}}', lines(1)):
+            assert client.post(MESSAGES, content=bad + b"\n" + more, headers=NDJSON).status_code == 200
+        assert client.get("/v1/report").json()["dead"] == {"no-number": 21}
+
+
+def test_a_repeat_of_what_an_older_version_noted_is_no_error(log: Log) -> None:
+    """It did not note what became of a request."""
+    with served(Pipeline(log, NumberProcessor())) as client:
+        client.post(MESSAGES, content=lines(1), headers=numbered("bus", 1))
+    pipeline = Pipeline(log, NumberProcessor())
+    state = HttpState.FromString(pipeline.state)
+    state.clients[0].ClearField("outcome")
+    pipeline([], state=state.SerializeToString())
+    with served(Pipeline(log, NumberProcessor())) as client:
+        answer = client.post(MESSAGES, content=lines(1), headers=numbered("bus", 1))
+        assert (answer.status_code, answer.json()["counts"], answer.json()["duplicate"]) == (200, None, True)
+
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        (NDJSON, b'{"n": 1}\n\n{"n": 2}\r\n?\n  \n'),
+        (JSON, b'[{"n": 1}, {"n":\n2}, "?"]'),
+    ],
+    ids=["lines", "array"],
+)
+def test_lines_are_messages_as_they_are(client: httpx.Client, log: Log, headers: dict[str, str], body: bytes) -> None:
+    answer = client.post("/v1/lines/numbers/x", content=body, headers=headers)
+    assert (answer.status_code, answer.json()["counts"]) == (200, {"accepted": 2, "filtered": 0, "dead": 1})
+    assert numbers_in(log) == [1, 2]
+    (letter,) = dead_letters(log)
+    assert (letter.topic, letter.raw.strip(b'"')) == ("numbers/x", b"?")
+    assert client.post("/v1/lines", content=b'{"n": 3}', headers=JSON).json()["topics"] == {"input.odd": 1}
+
+
+def test_lines_have_the_limits_of_messages(client: httpx.Client, log: Log) -> None:
+    for headers, body, status, reason in (
+        (JSON, b'[{"n": 1}', 400, "not a JSON document"),
+        (JSON, b'{"n": 1}\n{"n": 2}', 400, "application/x-ndjson"),
+        (JSON, b"[" * 100_000, 400, "not a JSON document"),
+        (JSON, b'["' + b"x" * 60_000 + b'"]', 413, "element 0 has 60002 bytes"),
+        (JSON, b"[" + b"1," * 20_000 + b"1]", 413, "more than 20000 elements"),
+        (NDJSON, b"x" * 60_000, 413, "line 1 has 60000 bytes"),
+        (NDJSON, b"1\n" * 20_001, 413, "more than 20000 lines"),
+        (PROTOBUF, b"", 415, "application/x-ndjson or application/json"),
+        ({"Content-Type": "text/plain"}, b"1", 415, "Content-Type must be"),
+    ):
+        answer = client.post("/v1/lines", content=body, headers=headers)
+        assert answer.status_code == status, body[:50]
+        assert reason in answer.json()["error"]
+    refused = client.post(MESSAGES, content=b'{"n": 1}', headers=NDJSON)
+    assert refused.status_code == 400
+    assert "/v1/lines" in refused.json()["error"]
+    assert numbers_in(log) == []
+
+
+def test_a_repeat_of_lines_is_that_of_the_same_place(client: httpx.Client, log: Log) -> None:
+    assert client.post("/v1/lines/a", content=b'{"n": 1}', headers=numbered("bus", 1)).json()["duplicate"] is False
+    assert client.post("/v1/lines/a", content=b'{"n": 1}', headers=numbered("bus", 1)).json()["duplicate"] is True
+    assert client.post("/v1/lines/b", content=b'{"n": 1}', headers=numbered("bus", 1)).status_code == 409
+    assert numbers_in(log) == [1]
 
 
 def test_the_same_text_without_a_number_is_new(client: httpx.Client, log: Log) -> None:

@@ -151,7 +151,14 @@ def test_processes_that_share_the_fleet_by_its_modes_bring_every_message_once(br
 
 def test_commands_show_their_certificates(tmp_path: Path, log: Log) -> None:
     folder = make_certificates(tmp_path)
-    shown = ["--ca", folder / "ca.crt", "--certificate", folder / "client.crt", "--key", folder / "client.key"]
+    shown = [
+        "--ca",
+        folder / "ca.crt",
+        "--certificate",
+        folder / "client.crt",
+        "--certificate-key",
+        folder / "client.key",
+    ]
     with mosquitto(tmp_path / "broker", *tls_options(folder), "require_certificate true") as broker:
         address = ["--mqtt", f"127.0.0.1:{broker.port}", *shown]
         with (

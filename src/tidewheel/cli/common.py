@@ -204,7 +204,7 @@ DurationOption = Annotated[
 ]
 
 ProcessorOption = Annotated[
-    str, typer.Option("--processor", metavar="NAME", help="What reads the messages: hfp, events, or your own.")
+    str, typer.Option("--processor", metavar="NAME", help="What reads the messages: hfp, events, json, or your own.")
 ]
 
 CaOption = Annotated[
@@ -216,7 +216,10 @@ CertificateOption = Annotated[
     typer.Option("--certificate", metavar="FILE", help="This client's own certificate, if the broker wants one."),
 ]
 KeyOption = Annotated[
-    str | None, typer.Option("--key", metavar="FILE", help="Its key.", show_default="in the file of the certificate")
+    str | None,
+    typer.Option(
+        "--certificate-key", metavar="FILE", help="Its private key.", show_default="in the file of the certificate"
+    ),
 ]
 
 SkipDamagedOption = Annotated[
@@ -235,6 +238,13 @@ PasswordFileOption = Annotated[
 ]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs: JSON objects, one a line.")]
+
+
+_PROCESSORS = {
+    "events": "tidewheel.ingest.events:EventProcessor",
+    "json": "tidewheel.ingest.json_rows:JsonProcessor",
+}
+"""Those that come with ingestion itself."""
 
 
 def opened_log(address: str, **options: Any) -> Log:
@@ -282,7 +292,7 @@ def make_broker(
             f"{_without_password(address)!r}"
         )
     if key is not None and certificate is None:
-        raise DefinitionError("--key is the key of a certificate: give it too, with --certificate FILE")
+        raise DefinitionError("--certificate-key is the key of a certificate: give it too, with --certificate FILE")
     given = ca is not None or certificate is not None
     secure = parts.scheme == "mqtts" or (parts.scheme == "" and port == 8883) or given
     return Broker(
@@ -330,18 +340,32 @@ def _password(given: str | None, user: str | None, file: Path | None) -> str | N
     return os.environ.get("TIDEWHEEL_MQTT_PASSWORD") or None if user else None
 
 
-def make_processor(name: str, *, modes: list[str] | None = None) -> Processor:
-    """A processor of the installed packages by its name (entry points of the group `tidewheel.processors`)."""
+def make_processor(name: str, *, modes: list[str] | None = None, **options: Any) -> Processor:
+    """A processor by its name: one of Tidewheel's own, or of the installed packages (entry points of the group
+    `tidewheel.processors`). `options` are those of the command that were given; not every processor takes them."""
     from difflib import get_close_matches
-    from importlib.metadata import entry_points
+    from importlib.metadata import EntryPoint, entry_points
 
-    points = {point.name: point for point in entry_points(group="tidewheel.processors")}
+    group = "tidewheel.processors"
+    points = {own: EntryPoint(own, value, group) for own, value in _PROCESSORS.items()}
+    points |= {point.name: point for point in entry_points(group=group) if point.name not in _PROCESSORS}
     if name not in points:
         close = get_close_matches(name, points, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
         raise DefinitionError(f"no processor {name!r}{hint} There are: {', '.join(sorted(points)) or 'none'}")
     make = points[name].load()
-    if modes and "modes" not in inspect.signature(make).parameters:
+    taken = inspect.signature(make).parameters
+    if modes and "modes" not in taken:
         raise DefinitionError(f"processor {name} knows no modes; choose its part with --subscribe")
-    processor: Processor = make(modes=modes) if modes else make()
+    given = {option: value for option, value in {"modes": modes, **options}.items() if value}
+    strange = [option for option in given if option not in taken]
+    if strange:
+        raise DefinitionError(f"processor {name} takes no --{strange[0].rstrip('s')}; that is for --processor json")
+    missing = [
+        each.name for each in taken.values() if each.default is inspect.Parameter.empty and each.name not in given
+    ]
+    if missing:
+        wanted = " and ".join(f"--{each}" for each in missing)
+        raise DefinitionError(f"processor {name} needs {wanted} (tidewheel ingest takes them)")
+    processor: Processor = make(**given)
     return processor

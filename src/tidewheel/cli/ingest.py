@@ -75,9 +75,27 @@ def ingest(
             metavar="FILTER", help="MQTT topic filter; several are possible.", show_default="what the processor wants"
         ),
     ] = None,
+    topic: Annotated[
+        str | None, typer.Option(metavar="TOPIC", help="Where the objects go (--processor json): input.order.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="The field that tells when it happened (--processor json).")
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD", help="Field of the record's key (--processor json); several are possible."),
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=TYPE",
+            help="The type of a field: bool, int, double, string, timestamp (--processor json); several are possible.",
+            show_default="as its first value",
+        ),
+    ] = None,
     ca: CaOption = None,
     certificate: CertificateOption = None,
-    key: KeyOption = None,
+    certificate_key: KeyOption = None,
     password_file: PasswordFileOption = None,
     length: DurationOption = None,
     as_json: JsonOption = False,
@@ -95,20 +113,21 @@ def ingest(
         tidewheel ingest --mqtt localhost:1883 --http 127.0.0.1:8090
         tidewheel ingest --mqtt localhost --mode tram --source trams
         tidewheel ingest --http 127.0.0.1:8090 --processor events
+        tidewheel ingest --http 127.0.0.1:8090 --processor json --topic input.order --time ts --key user
         TIDEWHEEL_INGEST_TOKEN=secret tidewheel ingest --http 0.0.0.0:8090
     """
     if mqtt is None and http is None:
         raise DefinitionError("nothing to bring messages from: give --mqtt ADDRESS, --http HOST:PORT, or both")
     from tidewheel.ingest.pipeline import Pipeline
 
-    chosen = make_processor(processor, modes=mode)
+    chosen = make_processor(processor, modes=mode, topic=topic, time=time, key=key, fields=_fields(field or []))
     with stoppable() as stop, opened_log(log) as opened:
         pairs: list[tuple[Connector, Deliver]] = []
         if mqtt is not None:
             from tidewheel.ingest.mqtt import MqttConnector
 
             connector = MqttConnector(
-                make_broker(mqtt, ca=ca, certificate=certificate, key=key, password_file=password_file),
+                make_broker(mqtt, ca=ca, certificate=certificate, key=certificate_key, password_file=password_file),
                 subscribe or chosen.subscriptions,
                 # The broker keeps the session under this name: the same log and source must find it again.
                 client_id=f"tidewheel-{opened.identity}-{source}",
@@ -125,10 +144,21 @@ def ingest(
                 max_producers=max_producers,
             )
             pairs.append((listener, Pipeline(opened, chosen, source=f"{source}-http")))
-            say(f"what is posted to {listener.name}/v1/messages to {log}")
+            say(f"what is posted to {listener.name}/v1/messages and /v1/lines to {log}")
         bring(pairs, stop=stop, length=length, as_json=as_json)
         if length is not None:
             stop.unfinished()
+
+
+def _fields(given: list[str]) -> dict[str, str]:
+    """Types by the names of fields, as --field tells them."""
+    found = {}
+    for text in given:
+        name, equals, kind = text.partition("=")
+        if not name or not equals:
+            raise DefinitionError(f"--field needs a name and a type, such as amount=double, got {text!r}")
+        found[name] = kind
+    return found
 
 
 def _listener(address: str, **options: Any) -> HttpConnector:

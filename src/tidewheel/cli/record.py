@@ -48,7 +48,7 @@ def record(
     processor: ProcessorOption = "hfp",
     ca: CaOption = None,
     certificate: CertificateOption = None,
-    key: KeyOption = None,
+    certificate_key: KeyOption = None,
     password_file: PasswordFileOption = None,
     rotate_size: Annotated[
         int | None, typer.Option(min=1, metavar="MEGABYTES", help="Begin a new, numbered file at this size.")
@@ -76,7 +76,7 @@ def record(
     if not output.parent.is_dir():
         raise DefinitionError(f"the folder {output.parent} of the recording does not exist; make it first")
     connector = MqttConnector(
-        make_broker(mqtt, ca=ca, certificate=certificate, key=key, password_file=password_file),
+        make_broker(mqtt, ca=ca, certificate=certificate, key=certificate_key, password_file=password_file),
         subscribe or make_processor(processor).subscriptions,
         # The same file, the same session: what the broker kept since the last time comes first.
         client_id=f"tidewheel-record-{_fingerprint(output)}",

@@ -67,7 +67,7 @@ def simulate(
     ] = None,
     ca: CaOption = None,
     certificate: CertificateOption = None,
-    key: KeyOption = None,
+    certificate_key: KeyOption = None,
     password_file: PasswordFileOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -94,7 +94,7 @@ def simulate(
         broker = (
             None
             if mqtt is None
-            else make_broker(mqtt, ca=ca, certificate=certificate, key=key, password_file=password_file)
+            else make_broker(mqtt, ca=ca, certificate=certificate, key=certificate_key, password_file=password_file)
         )
         with _into_log(log) if broker is None else _to_broker(broker) as target:
             fleet = Simulator(

@@ -25,7 +25,7 @@ from tidewheel.transport.codec import ENVELOPE_COLUMNS, encode_columns, with_ing
 from tidewheel.transport.log import Log, records
 from tidewheel.transport.registry import types
 from tidewheel.transport.row_type import RowType, grow_row_type
-from tidewheel.transport.rows import check_columns, key_of, row_records
+from tidewheel.transport.rows import check_columns, event_times, key_of, row_records
 from tidewheel.transport.type_topic import publish_types
 
 __all__ = ["BatchSink", "StreamSink"]
@@ -89,7 +89,8 @@ class _Sink:
         if self._made:
             registry = registry_for(self._options.log, str(self._type))
             kind = RowType(str(self._type), registry, topic_id="")
-            return row_records(kind, batch, time=self._time, key=self._options.key), None
+            times = event_times(batch.column(self._time), name=self._time)
+            return row_records(kind, batch, times=times, key=self._options.key), None
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         count = batch.num_rows
         event_time = columns.get("event_time", pa.nulls(count, pa.timestamp("us", "UTC")))

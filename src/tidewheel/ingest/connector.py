@@ -8,29 +8,35 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 from tidewheel.errors import PanicError, TidewheelError, panics_as_errors
 from tidewheel.ingest.message import Message
+from tidewheel.ingest.processor import Processed
 from tidewheel.threads import ServiceThread, failure_of, reason_of
 from tidewheel.transport.event_pb2 import IngestReport
 from tidewheel.transport.log import Receipt
 
-__all__ = ["Connector", "Deliver", "Delivered", "run_all"]
+__all__ = ["Connector", "Deliver", "Delivered", "State", "run_all"]
 
 _logger = logging.getLogger(__name__)
 _FIRST_WAIT, _LONGEST_WAIT = 1.0, 60.0
 
 
+State: TypeAlias = bytes | Callable[[Processed], bytes] | None
+"""What a delivery leaves for the next, or what makes it of what became of the messages; None: as it was."""
+
+
 @dataclass(frozen=True, slots=True)
 class Delivered:
     """What became of the messages of one delivery: how many went to each topic, were filtered by each rule, and are
-    dead letters of each kind."""
+    dead letters of each kind; `reasons` are those of the first dead letters."""
 
     receipt: Receipt
     topics: Mapping[str, int] = field(default_factory=dict)
     filtered: Mapping[str, int] = field(default_factory=dict)
     dead: Mapping[str, int] = field(default_factory=dict)
+    reasons: Sequence[str] = ()
 
 
 class Deliver(Protocol):
@@ -43,12 +49,13 @@ class Deliver(Protocol):
     def report(self) -> IngestReport:
         """The totals so far, earlier processes included."""
 
-    def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: bytes | None = None) -> Delivered:
+    def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: State = None) -> Delivered:
         """Returns only when the log has the messages, all of them; `LogError` if it could not take them, none of them
         (or, after a failure that left it open, all of them: then `state` tells).
 
         `repeated` counts messages that the connector left out because the log has them already. `state` is kept in
-        the same transaction (None: stays as it is): a connector's note to its own successor.
+        the same transaction (None: stays as it is): a connector's note to its own successor. A function makes it of
+        what became of the messages.
         """
 
 

@@ -17,8 +17,9 @@ from tidewheel.ingest.processor import Dead, Processed
 from tidewheel.model.time import Instant
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import Event, Punctuation
-from tidewheel.transport.log import records
+from tidewheel.transport.log import Log, records
 from tidewheel.transport.registry import TypeRegistry, type_name, types
+from tidewheel.transport.type_topic import load_types, type_version
 
 __all__ = ["EventProcessor"]
 
@@ -35,8 +36,9 @@ class EventProcessor:
     topics that begin with `input.` can be reached so: the others are written by jobs and pipelines. And only the first
     `max_topics` of them: whoever may send events must not be able to fill the log with topics.
 
-    Events of known types must be whole; those of unknown types, and fields of a newer version, are kept as they are.
-    An event without an ingestion time gets the time of its arrival. Records have no key.
+    Types are those of this program and those that the log keeps. Events of known types must be whole; those of unknown
+    types, and fields of a newer version, are kept as they are. An event without an ingestion time gets the time of its
+    arrival. Records have no key.
 
     >>> EventProcessor(topics={Punctuation: "input.marks"})
     EventProcessor(topics={'tidewheel.v1.Punctuation': 'input.marks'}, subscriptions=('tidewheel/+',), max_topics=100)
@@ -62,11 +64,28 @@ class EventProcessor:
         self.types: Sequence[type[ProtobufMessage]] = tuple(topics or ())
         self._topics = {type_name(of): topic for of, topic in (topics or {}).items()}
         self._registry = registry
+        self._log: Log | None = None
+        self._loaded: object = None
         registry.register(*self.types)
+
+    def attach(self, log: Log) -> None:
+        """Know the types that the log keeps, besides those of this program."""
+        if self._log is None or self._log.identity != log.identity:
+            known = TypeRegistry()
+            known.register(*(self._registry.message_class(name) for name in self._registry.names()))
+            self._registry, self._log, self._loaded = known, log, None
+            self._load()
+
+    def _load(self) -> None:
+        """Others may have written definitions meanwhile."""
+        if self._log is not None and self._loaded != (version := type_version(self._log)):
+            load_types(self._log, self._registry)
+            self._loaded = version
 
     def process(self, messages: Sequence[Message]) -> Processed:
         """Each event to its topic; kinds of dead letters: `bad-event` (no envelope, or one without time or details),
         `bad-details` (not what their type says), `bad-topic` (no topic for it)."""
+        self._load()
         refused: dict[int, tuple[str, str]] = {}
         values = pa.array([self._binary(place, each, refused) for place, each in enumerate(messages)], pa.binary())
         envelopes = codec.decode_envelopes(values, registry=self._registry)

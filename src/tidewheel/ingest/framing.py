@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections.abc import Iterator
 
+import msgspec
 from google.protobuf import proto
 from google.protobuf.message import DecodeError
 
@@ -14,8 +16,18 @@ from tidewheel.ingest.message import Message
 from tidewheel.ingest.recording import BadLine, read_line
 from tidewheel.model.time import EARLIEST, LATEST, Instant
 
-__all__ = ["MAX_MESSAGES", "Gunzip", "TooLargeError", "parse_json_lines", "parse_protobuf"]
+__all__ = [
+    "MAX_MESSAGES",
+    "Gunzip",
+    "TooLargeError",
+    "parse_document",
+    "parse_json_lines",
+    "parse_lines",
+    "parse_protobuf",
+]
 
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_ANY = msgspec.json.Decoder(msgspec.Raw)
 MAX_MESSAGES = 20_000
 """Messages in a body, unless told: an empty one takes a byte there, and a thousand as a dead letter."""
 
@@ -75,6 +87,52 @@ def parse_json_lines(
     [Message(topic='a', payload=b'{"x": 1}', received_at=5)]
     """
     messages = []
+    for number, line in _lines(body, max_message=max_message, max_messages=max_messages):
+        read = read_line(line, f"line {number}")
+        if isinstance(read, BadLine):
+            raise MalformedError(f"{read.place}: {read.reason}; lines that are messages themselves go to /v1/lines")
+        messages.append(
+            Message(read.topic, read.payload, received_at if read.received_at is None else read.received_at)
+        )
+    return messages
+
+
+def parse_lines(
+    body: bytes, *, topic: str, max_message: int, received_at: Instant, max_messages: int = MAX_MESSAGES
+) -> list[Message]:
+    """Each line of a body as a message, whatever is in it.
+
+    >>> parse_lines(b'{"x": 1}\\n?\\n', topic="a", max_message=100, received_at=5)
+    [Message(topic='a', payload=b'{"x": 1}', received_at=5), Message(topic='a', payload=b'?', received_at=5)]
+    """
+    found = _lines(body, max_message=max_message, max_messages=max_messages)
+    return [Message(topic, line.removesuffix(b"\r"), received_at) for _, line in found]
+
+
+def parse_document(
+    body: bytes, *, topic: str, max_message: int, received_at: Instant, max_messages: int = MAX_MESSAGES
+) -> list[Message]:
+    """One JSON document: each element of an array is a message, and anything else is one by itself.
+
+    >>> parse_document(b'[{"x": 1}, 2]', topic="a", max_message=100, received_at=5)
+    [Message(topic='a', payload=b'{"x": 1}', received_at=5), Message(topic='a', payload=b'2', received_at=5)]
+    """
+    try:
+        items = _ARRAY.decode(body) if body.lstrip()[:1] == b"[" else [_ANY.decode(body)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise MalformedError(
+            f"not a JSON document: {error}; JSON lines have the Content-Type application/x-ndjson"
+        ) from None
+    if len(items) > max_messages:
+        raise TooLargeError(_too_many("elements", max_messages))
+    for place, item in enumerate(items):
+        if len(item) > max_message:
+            raise TooLargeError(f"element {place} has {len(item)} bytes, at most {max_message} are taken")
+    return [Message(topic, bytes(item), received_at) for item in items]
+
+
+def _lines(body: bytes, *, max_message: int, max_messages: int) -> Iterator[tuple[int, bytes]]:
+    """The lines of a body that are not blank, with their numbers from 1."""
     if body.count(b"\n") >= max_messages + body.endswith(b"\n"):  # before they are made: empty ones take memory as well
         raise TooLargeError(_too_many("lines", max_messages))
     for number, line in enumerate(body.split(b"\n"), 1):
@@ -82,13 +140,7 @@ def parse_json_lines(
             continue
         if len(line) > max_message:
             raise TooLargeError(f"line {number} has {len(line)} bytes, at most {max_message} are taken")
-        read = read_line(line, f"line {number}")
-        if isinstance(read, BadLine):
-            raise MalformedError(f"{read.place}: {read.reason}")
-        messages.append(
-            Message(read.topic, read.payload, received_at if read.received_at is None else read.received_at)
-        )
-    return messages
+        yield number, line
 
 
 def parse_protobuf(

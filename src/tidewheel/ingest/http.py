@@ -1,10 +1,14 @@
 """HTTP: messages are posted, and answered for when the log has them.
 
 `POST /v1/messages` takes `application/x-ndjson` (the lines of recordings) or `application/x-protobuf` (`RawMessage`s of
-ingest.proto, each after its length as a varint), also with `Content-Encoding: gzip`. One request is one append, all or
-nothing; its answer counts what became of the messages, and those a processor refused are dead letters, not errors:
+ingest.proto, each after its length as a varint). `POST /v1/lines`, or `/v1/lines/TOPIC` to say where they come from,
+takes messages as they are: each line of `application/x-ndjson`, each element of an array of `application/json`. Both
+also with `Content-Encoding: gzip`. One request is one append, all or nothing; its answer counts what became of the
+messages: how many were accepted, filtered by a rule, and made dead letters (with the first reasons).
 
-    200  the log has them            400  cannot be taken apart; the place is told, nothing was appended
+    200  the log has them, and accepted or filtered some
+    422  the log has them, and all are dead letters: to send them again would only make more of these
+    400  cannot be taken apart; the place is told, nothing was appended
     401  without the token           403  asked by a page of another site
     408  the request took too long   409  this sequence number was used for something else (see below)
     413  body or message too large, or too many messages
@@ -15,7 +19,8 @@ nothing; its answer counts what became of the messages, and those a processor re
 
 A client that must not write twice names itself (`Tidewheel-Producer: any-name`) and numbers its requests, rising, one
 at a time (`Tidewheel-Sequence: 7`). It repeats a request whose answer it did not get, unchanged; if the log had it, the
-answer says `"duplicate": true`. What it sent last is kept in the log, with the messages (see `http_producers`).
+answer is the same, status and counts, and says `"duplicate": true`. What it sent last, and what became of it, is kept
+in the log, with the messages (see `http_producers`).
 
 `GET /v1/report` gives the totals, `GET /healthz` whether the last delivery succeeded and how old the one at hand is.
 """
@@ -28,15 +33,28 @@ import queue
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 from tidewheel.errors import DefinitionError, FencedError, LogError, MalformedError, SetupError
-from tidewheel.ingest.connector import Deliver
-from tidewheel.ingest.framing import MAX_MESSAGES, Gunzip, TooLargeError, parse_json_lines, parse_protobuf
+from tidewheel.ingest.connector import Deliver, Delivered
+from tidewheel.ingest.framing import (
+    MAX_MESSAGES,
+    Gunzip,
+    TooLargeError,
+    parse_document,
+    parse_json_lines,
+    parse_lines,
+    parse_protobuf,
+)
 from tidewheel.ingest.http_producers import Producers, RefusedError, Turn, parse_turn
+from tidewheel.ingest.ingest_pb2 import HttpState
+from tidewheel.ingest.message import Message
+from tidewheel.ingest.processor import Processed
 from tidewheel.model.time import Duration, duration, now
 from tidewheel.threads import ServiceThread
 
@@ -58,7 +76,12 @@ except ImportError as error:
 __all__ = ["HttpConnector"]
 
 _logger = logging.getLogger(__name__)
-_PARSERS = {"application/x-ndjson": parse_json_lines, "application/x-protobuf": parse_protobuf}
+_PARSERS: dict[str, dict[str, Callable[..., list[Message]]]] = {
+    "messages": {"application/x-ndjson": parse_json_lines, "application/x-protobuf": parse_protobuf},
+    "lines": {"application/x-ndjson": parse_lines, "application/json": parse_document},
+}
+_LINES_TOPIC = "http"
+"""Where lines come from if their sender does not say."""
 _HEALTH = "/healthz"
 _POLL_SECONDS = 0.1
 _GZIP_STEP = 4 << 10
@@ -71,6 +94,8 @@ class _Job:
     """A request whose body is here."""
 
     content_type: str
+    topic: str | None
+    """Of lines."""
     body: bytes
     packed: bool
     producer: tuple[str, int] | None
@@ -183,6 +208,8 @@ class _Run:
         self._producers = Producers(most=connector.max_producers, expiry=connector.producer_expiry)
         routes = [
             Route("/v1/messages", self._messages, methods=["POST"]),
+            Route("/v1/lines", self._messages, methods=["POST"]),
+            Route("/v1/lines/{topic:path}", self._messages, methods=["POST"]),
             Route("/v1/report", self._report),
             Route(_HEALTH, self._health),
         ]
@@ -259,14 +286,16 @@ class _Run:
         connector = self._connector
         try:
             body = _opened(job.body, limit=connector.max_body) if job.packed else job.body
-            messages = _PARSERS[job.content_type](
-                body, max_message=connector.max_message, max_messages=connector.max_messages, received_at=now()
-            )
+            limits = {"max_message": connector.max_message, "max_messages": connector.max_messages}
+            if job.topic is None:
+                messages = _PARSERS["messages"][job.content_type](body, received_at=now(), **limits)
+            else:
+                messages = _PARSERS["lines"][job.content_type](body, topic=job.topic, received_at=now(), **limits)
         except TooLargeError as error:
             raise RefusedError(413, str(error)) from None
         except MalformedError as error:
             raise RefusedError(400, str(error)) from None
-        turn = None if job.producer is None else Turn.of(*job.producer, body, job.content_type)
+        turn = None if job.producer is None else Turn.of(*job.producer, *_identity(job, body))
         try:
             if not self._producers.known:
                 self._producers.load(self._deliver.state)
@@ -274,7 +303,7 @@ class _Run:
             delivered = self._deliver(
                 [] if repeated else messages,
                 repeated=len(messages) if repeated else 0,
-                state=None if repeated or turn is None else self._producers.note(turn),
+                state=None if repeated or turn is None else partial(self._note, turn),
             )
         except FencedError:
             raise
@@ -284,15 +313,15 @@ class _Run:
             _logger.error("%s: a request could not be delivered: %s", connector.name, error)
             raise RefusedError(503, f"the log cannot be written: {error}", retry_after=5) from None
         self._healthy = True
-        return JSONResponse(
-            {
-                "received": 0 if repeated else len(messages),
-                "topics": dict(delivered.topics),
-                "filtered": dict(delivered.filtered),
-                "dead": dict(delivered.dead),
-                "duplicate": repeated,
-            }
-        )
+        if repeated and turn is not None:
+            outcome = self._producers.outcome(turn.name)
+        else:
+            outcome = _outcome(delivered.topics, delivered.filtered, delivered.dead)
+        return _answered(len(messages), outcome, delivered, duplicate=repeated)
+
+    def _note(self, turn: Turn, processed: Processed) -> bytes:
+        topics = {topic: batch.num_rows for topic, batch in processed.topics.items()}
+        return self._producers.note(turn, _outcome(topics, processed.filtered, {"": len(processed.dead)}))
 
     async def _messages(self, request: Request) -> JSONResponse:
         body = _Body()
@@ -313,9 +342,13 @@ class _Run:
             self._held -= body.size
 
     async def _job(self, request: Request, body: _Body) -> _Job:
+        topic = None
+        if request.url.path.startswith("/v1/lines"):
+            topic = request.path_params.get("topic") or _LINES_TOPIC
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if content_type not in _PARSERS:
-            raise RefusedError(415, f"Content-Type must be {' or '.join(_PARSERS)}, got {content_type or 'none'}")
+        parsers = _PARSERS["messages" if topic is None else "lines"]
+        if content_type not in parsers:
+            raise RefusedError(415, f"Content-Type must be {' or '.join(parsers)}, got {content_type or 'none'}")
         encoding = request.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip"):
             raise RefusedError(415, f"Content-Encoding must be gzip or none, got {encoding}")
@@ -334,7 +367,7 @@ class _Run:
                 raise
             raise RefusedError(429, "others need the room, and this body was slow to come", retry_after=1) from None
         del self._bodies[body]
-        return _Job(content_type, content, encoding == "gzip", producer, Future())
+        return _Job(content_type, topic, content, encoding == "gzip", producer, Future())
 
     async def _read(self, request: Request, body: _Body, limit: int) -> bytes:
         parts = []
@@ -392,6 +425,38 @@ class _Run:
             "connections": len(self._connections),
         }
         return JSONResponse(content, 503 if reasons else 200)
+
+
+def _identity(job: _Job, body: bytes) -> tuple[bytes, str]:
+    """What tells a request from others, and of what kind it is."""
+    if job.topic is None:
+        return body, job.content_type
+    return job.topic.encode(errors="replace") + b"\0" + body, f"lines {job.content_type}"
+
+
+def _outcome(topics: Mapping[str, int], filtered: Mapping[str, int], dead: Mapping[str, int]) -> HttpState.Outcome:
+    return HttpState.Outcome(accepted=sum(topics.values()), filtered=sum(filtered.values()), dead=sum(dead.values()))
+
+
+def _answered(
+    received: int, outcome: HttpState.Outcome | None, delivered: Delivered, *, duplicate: bool
+) -> JSONResponse:
+    """What became of the messages of a request: of one that is repeated what became of it the first time, if known."""
+    content: dict[str, Any] = {
+        "received": received,
+        "counts": None
+        if outcome is None
+        else {"accepted": outcome.accepted, "filtered": outcome.filtered, "dead": outcome.dead},
+        "topics": dict(delivered.topics),
+        "filtered": dict(delivered.filtered),
+        "dead": dict(delivered.dead),
+        "reasons": list(delivered.reasons),
+        "duplicate": duplicate,
+    }
+    if outcome is None or not received or outcome.dead < received:
+        return JSONResponse(content)
+    error = f"none of {received} messages was accepted: all are dead letters; mend them before they are sent again"
+    return JSONResponse({"error": error, **content}, 422)
 
 
 def _refusal(refused: RefusedError) -> JSONResponse:

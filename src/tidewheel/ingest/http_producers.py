@@ -72,9 +72,11 @@ class Producers:
 
     >>> producers = Producers(most=1, expiry=1_000, clock=lambda: 5)
     >>> producers.load(b"")
-    >>> state = producers.note(Turn("bus", 7, b"digest"))
+    >>> state = producers.note(Turn("bus", 7, b"digest"), HttpState.Outcome(accepted=2))
     >>> producers.is_repeated(Turn("bus", 7, b"digest")), producers.is_repeated(Turn("bus", 8, b"digest"))
     (True, False)
+    >>> producers.outcome("bus").accepted
+    2
     """
 
     def __init__(self, *, most: int, expiry: Duration, clock: Callable[[], Instant] = wall_clock) -> None:
@@ -132,8 +134,13 @@ class Producers:
             last_sequence=last.sequence,
         )
 
-    def note(self, turn: Turn) -> bytes:
-        """The state for the log when it has this request."""
+    def outcome(self, name: str) -> HttpState.Outcome | None:
+        """What became of a producer's last request; None if that was not noted."""
+        last = self._clients.get(name)
+        return last.outcome if last is not None and last.HasField("outcome") else None
+
+    def note(self, turn: Turn, outcome: HttpState.Outcome) -> bytes:
+        """The state for the log when it has this request, of which this became."""
         if turn.name not in self._clients and len(self._clients) >= self._most:  # as `is_repeated` has allowed
             oldest = next(iter(self._clients))
             del self._clients[oldest]
@@ -141,7 +148,7 @@ class Producers:
             _logger.warning("producer %s has not written for long, and is forgotten for %s", oldest, turn.name)
         self._clients.pop(turn.name, None)
         self._clients[turn.name] = HttpState.Client(
-            name=turn.name, sequence=turn.sequence, digest=turn.digest, written_at=self._clock()
+            name=turn.name, sequence=turn.sequence, digest=turn.digest, written_at=self._clock(), outcome=outcome
         )
         return HttpState(clients=self._clients.values()).SerializeToString()
 

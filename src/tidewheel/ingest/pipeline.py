@@ -12,10 +12,10 @@ from datetime import timedelta
 import pyarrow as pa
 
 from tidewheel.errors import DefinitionError, FencedError, LogError, panics_as_errors
-from tidewheel.ingest.connector import Delivered
+from tidewheel.ingest.connector import Delivered, State
 from tidewheel.ingest.ingest_pb2 import PipelineState
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.processor import Dead, Processed, Processor
+from tidewheel.ingest.processor import Dead, LogProcessor, Processed, Processor, joined
 from tidewheel.model.time import EARLIEST, LATEST, Duration, Instant, duration, now
 from tidewheel.transport import codec
 from tidewheel.transport.event_pb2 import DeadLetter, IngestReport
@@ -29,6 +29,8 @@ __all__ = ["Pipeline", "Reports", "read_reports"]
 _logger = logging.getLogger(__name__)
 _ACCOUNTS = "ingested."
 """What the names of the topics begin with that hold the totals."""
+_REASONS = 5
+"""So many of a delivery's dead letters are told."""
 
 
 class Pipeline:
@@ -66,6 +68,8 @@ class Pipeline:
         self._patience = duration(patience, what="patience") / 1_000_000
         self._lock = threading.Lock()
         self._certain = True
+        if isinstance(processor, LogProcessor):
+            processor.attach(log)
         registry.register(*processor.types)
         publish_types(log, registry, [type_name(each) for each in processor.types])
         MessageTopic(log, self.account_topic, IngestReport).make()
@@ -85,18 +89,18 @@ class Pipeline:
         copy.CopyFrom(self._report)
         return copy
 
-    def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: bytes | None = None) -> Delivered:
+    def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: State = None) -> Delivered:
         """Process the messages and append what became of them; returns when the log has it (see `Deliver`)."""
         return self._deliver(self._process(messages), repeated=repeated, state=state)
 
-    def deliver_processed(self, processed: Processed, *, received: int, state: bytes | None = None) -> Delivered:
+    def deliver_processed(self, processed: Processed, *, received: int, state: State = None) -> Delivered:
         """Append what is processed already, from so many messages: for sources that make events themselves."""
         problem = self._problem(processed, received)
         if problem:
             raise DefinitionError(f"{self.name} was given what cannot be appended: {problem}")
         return self._deliver(processed, repeated=0, state=state)
 
-    def _deliver(self, processed: Processed, *, repeated: int, state: bytes | None) -> Delivered:
+    def _deliver(self, processed: Processed, *, repeated: int, state: State) -> Delivered:
         topics = {topic: batch.num_rows for topic, batch in processed.topics.items() if batch.num_rows}
         filtered = {rule: count for rule, count in processed.filtered.items() if count}
         dead = Counter(_text(each.kind) for each in processed.dead)
@@ -110,6 +114,8 @@ class Pipeline:
             for totals, added in ((report.topics, topics), (report.filtered, filtered), (report.dead, dead)):
                 for name, count in added.items():
                     totals[name] += count
+            if callable(state):
+                state = state(processed)
             kept = PipelineState(report=report, connector=self._connector_state if state is None else state)
             batches = {topic: processed.topics[topic] for topic in topics}
             if processed.dead:
@@ -117,7 +123,9 @@ class Pipeline:
             batches[self.account_topic] = self._account(report)
             receipt = self._append(batches, kept.SerializeToString(deterministic=True))
             self._report, self._connector_state, self._sequence = report, kept.connector, receipt.sequence
-        return Delivered(receipt, topics, filtered, dict(dead))
+        return Delivered(
+            receipt, topics, filtered, dict(dead), tuple(each.reason for each in processed.dead[:_REASONS])
+        )
 
     def _append(self, batches: Mapping[str, pa.RecordBatch], state: bytes) -> Receipt:
         """With one sequence number for all attempts, so that it is done once however often it is tried."""
@@ -168,7 +176,7 @@ class Pipeline:
         if problem is None:
             return processed
         if len(messages) > 1:
-            return _joined([self._process([message]) for message in messages])
+            return joined([self._process([message]) for message in messages])
         reason = f"processor {self._processor.name} failed: {problem}"
         _logger.error("%s: a message goes to %s: %s", self.name, self.dead_topic, reason)
         return Processed(dead=[Dead(messages[0], "processor-failed", reason)])
@@ -237,25 +245,6 @@ class Reports:
 def read_reports(log: Log) -> list[IngestReport]:
     """The latest totals, once (see `Reports`)."""
     return Reports(log)()
-
-
-def _joined(parts: Sequence[Processed]) -> Processed:
-    batches: dict[str, list[pa.RecordBatch]] = {}
-    filtered: Counter[str] = Counter()
-    for part in parts:
-        filtered.update(part.filtered)
-        for topic, batch in part.topics.items():
-            batches.setdefault(topic, []).append(batch)
-    return Processed(
-        {topic: _concatenated(some) for topic, some in batches.items()},
-        filtered,
-        [dead for part in parts for dead in part.dead],
-    )
-
-
-def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-    columns = [pa.concat_arrays([batch.column(place) for batch in batches]) for place in range(len(RECORDS))]
-    return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
 
 
 def _text(value: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -11,8 +12,9 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from tidewheel.ingest.message import Message
 from tidewheel.model.time import Duration, Instant
+from tidewheel.transport.log import RECORDS, Log
 
-__all__ = ["Dead", "Processed", "Processor", "Replayable"]
+__all__ = ["Dead", "LogProcessor", "Processed", "Processor", "Replayable", "joined"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,26 @@ class Processed:
         return written + sum(self.filtered.values()) + len(self.dead)
 
 
+def joined(parts: Sequence[Processed]) -> Processed:
+    """What became of all the messages, from what became of some and of the others."""
+    batches: dict[str, list[pa.RecordBatch]] = {}
+    filtered: Counter[str] = Counter()
+    for part in parts:
+        filtered.update(part.filtered)
+        for topic, batch in part.topics.items():
+            batches.setdefault(topic, []).append(batch)
+    return Processed(
+        {topic: _concatenated(some) for topic, some in batches.items()},
+        filtered,
+        [dead for part in parts for dead in part.dead],
+    )
+
+
+def _concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    columns = [pa.concat_arrays([batch.column(place) for batch in batches]) for place in range(len(RECORDS))]
+    return pa.RecordBatch.from_arrays(columns, schema=RECORDS)
+
+
 @runtime_checkable
 class Processor(Protocol):
     """Turns messages into records. Never raises for what a message holds; keeps no state between calls."""
@@ -52,6 +74,14 @@ class Processor(Protocol):
 
     def process(self, messages: Sequence[Message]) -> Processed:
         """Each message exactly once: as a record, a filtered count, or dead. Order is kept within a topic."""
+
+
+@runtime_checkable
+class LogProcessor(Protocol):
+    """A processor that needs the log: for the message types that it keeps, or to keep more there."""
+
+    def attach(self, log: Log) -> None:
+        """Called by each pipeline that uses the processor, before messages come. All of them write to one log."""
 
 
 @runtime_checkable

@@ -14,8 +14,9 @@ from typing import BinaryIO, Final
 
 from tidewheel.errors import DefinitionError, MalformedError, SetupError
 from tidewheel.ingest.compression import compress_for, whole_size
-from tidewheel.ingest.connector import Connector, Delivered
+from tidewheel.ingest.connector import Connector, Delivered, State
 from tidewheel.ingest.message import Message
+from tidewheel.ingest.processor import Processed
 from tidewheel.ingest.recording import encode_line
 from tidewheel.model.time import Duration, Instant, duration, now
 from tidewheel.transport.event_pb2 import IngestReport
@@ -147,7 +148,7 @@ class Recorder:
         copy.CopyFrom(self._report)
         return copy
 
-    def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: bytes | None = None) -> Delivered:
+    def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: State = None) -> Delivered:
         """Write the messages; returns when the disk has them."""
         with self._lock:
             self._writer.append(messages)
@@ -158,7 +159,7 @@ class Recorder:
                 self._report.received += count
                 self._report.topics[name] += count
             if state is not None:
-                self.state = state
+                self.state = state(Processed()) if callable(state) else state
             return Delivered(Receipt(self._sequence), topics=written)
 
 

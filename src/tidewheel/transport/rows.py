@@ -15,10 +15,20 @@ from tidewheel.transport.codec import ENVELOPE_COLUMNS, encode_columns
 from tidewheel.transport.log import Log, Receipt, records
 from tidewheel.transport.row_type import RowType, grow_row_type
 
-__all__ = ["append_rows", "arrow_table", "check_columns", "conform", "event_times", "key_of", "row_records", "time_of"]
+__all__ = [
+    "RESERVED",
+    "append_rows",
+    "arrow_table",
+    "check_columns",
+    "conform",
+    "event_times",
+    "key_of",
+    "row_records",
+    "time_of",
+]
 
 _INSTANT = pa.timestamp("us", "UTC")
-_RESERVED = frozenset({"_topic", "_partition", "_offset", "_key", "_append_time", "_clock"})
+RESERVED = frozenset({"_topic", "_partition", "_offset", "_key", "_append_time", "_clock"})
 """What reading a topic may add to the columns."""
 _ZONE = re.compile(r"[T ]\d.*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$")
 _UNITS = {10**9: 1_000_000, 10**12: 1_000, 10**15: 1, 10**18: 0}
@@ -48,7 +58,7 @@ def append_rows(
     at = now()
     try:
         parts = [
-            row_records(kind, batch, time=time, key=keys, ingestion_time=at)
+            row_records(kind, batch, times=event_times(batch.column(time), name=time), key=keys, ingestion_time=at)
             for batch in table.to_batches(max_chunksize=100_000)
         ]
         batch = pa.concat_batches(parts) if parts else records([])
@@ -116,7 +126,7 @@ def check_columns(schema: pa.Schema, *, time: str, key: Sequence[str], what: str
             f"{what}: the rows have a column event_time beside {time!r}, and the event time of events is called so; "
             'rename it, or say time="event_time"'
         )
-    taken = sorted(_RESERVED.intersection(names))
+    taken = sorted(RESERVED.intersection(names))
     if taken:
         raise DefinitionError(f"{what}: {taken[0]!r} is what reading the log calls a column of its own; rename it")
     arrived = schema.get_field_index("ingestion_time")
@@ -134,16 +144,16 @@ def row_records(
     kind: RowType,
     batch: pa.RecordBatch,
     *,
-    time: str,
+    times: pa.Array,
     key: Sequence[str] = (),
-    ingestion_time: Instant | None = None,
+    ingestion_time: pa.Array | Instant | None = None,
 ) -> pa.RecordBatch:
-    """Rows as records that can be appended; all of their columns have a field, or no value at all."""
+    """Rows with their event times as records that can be appended; all of their columns have a field, or no value at
+    all. A column `ingestion_time` goes before what is given for all."""
     schema = kind.schema
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     names = [name for name in columns if name in schema.names]
     fields = [conform(columns[name], schema.field(name).type, where=name) for name in names]
-    times = event_times(columns[time], name=time)
     arrived = columns.get("ingestion_time")
     message = (
         pa.RecordBatch.from_arrays(fields, names=names)
