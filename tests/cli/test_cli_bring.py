@@ -185,14 +185,55 @@ def test_ingest_takes_what_is_posted(tmp_path):
             request = urllib.request.Request(
                 f"http://127.0.0.1:{port}/v1/messages", line, {"Content-Type": "application/x-ndjson"}
             )
-            with suppress(urllib.error.URLError), urllib.request.urlopen(request, timeout=120) as answer:
-                return bool(answer.status == 200)
-            return False
+            try:
+                urllib.request.urlopen(request, timeout=120).close()
+            except urllib.error.HTTPError as error:
+                return error.code == 422  # taken, as a dead letter
+            except urllib.error.URLError:
+                return False
+            raise AssertionError("what is a dead letter alone is no success")
 
         eventually(post, "it listens")
         assert lines(running.end(signal.SIGTERM))[-1]["dead"] == 1
     assert totals(log).dead == {"bad-topic": 1}
     assert totals(log).source == "hfp:main-http"
+
+
+def test_json_lines_become_rows_that_a_program_finds_that_knows_only_the_log(tmp_path):
+    port, log = free_port(), tmp_path / "shop.tw"
+    url = f"http://127.0.0.1:{port}"
+    options = [
+        "--processor",
+        "json",
+        "--topic",
+        "input.order",
+        "--time",
+        "ts",
+        "--key",
+        "user",
+        "--field",
+        "amount=double",
+    ]
+
+    def healthy() -> bool:
+        with suppress(urllib.error.URLError), urllib.request.urlopen(f"{url}/healthz", timeout=10) as answer:
+            return bool(answer.status == 200)
+        return False
+
+    with Running("ingest", "--http", f"127.0.0.1:{port}", *options, "--json", "--log", log) as running:
+        eventually(healthy, "it listens")
+        rows = [json.dumps({"ts": 1769860800 + n, "user": f"u{n}", "amount": n}) for n in range(3)]
+        body = "\n".join([*rows, '{"user": "no time"}']).encode()
+        request = urllib.request.Request(f"{url}/v1/lines", body, {"Content-Type": "application/x-ndjson"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            told = json.load(answer)
+        assert told["counts"] == {"accepted": 3, "filtered": 0, "dead": 1}
+        assert told["reasons"] == ["the time 'ts' is missing"]
+        status = lines(running.end(signal.SIGTERM))[-1]
+    assert (status["received"], status["topics"], status["dead"]) == (4, 3, 1)
+    shown = lines(tidewheel("tail", "input.order", "--log", log, "--json"))
+    assert [line["key"] for line in shown] == ["u0", "u1", "u2"]
+    assert [line["details"]["amount"] for line in shown] == [0.0, 1.0, 2.0]
 
 
 def test_a_port_that_is_taken_is_a_matter_of_setup(tmp_path):

@@ -62,6 +62,13 @@ from cli_support import tidewheel
         (["ingest", "--http", "8090"], 2, "--http needs an address such as 127.0.0.1:8090, got '8090'"),
         (["ingest", "--http", "0.0.0.0:0"], 2, "listen on 127.0.0.1, or say that all may write (--without-token)"),
         (["ingest", "--http", "127.0.0.1:0", "--processor", "events", "--mode", "bus"], 2, "knows no modes"),
+        (["ingest", "--http", "127.0.0.1:0", "--processor", "json"], 2, "processor json needs --topic and --time"),
+        (["ingest", "--http", "127.0.0.1:0", "--time", "ts"], 2, "processor hfp takes no --time"),
+        (
+            ["ingest", "--http", "127.0.0.1:0", "--processor", "json", "--field", "x"],
+            2,
+            "such as amount=double, got 'x'",
+        ),
         (["ingest", "--mqtt", "localhost", "--certificate-key", "x.key"], 2, "give it too, with --certificate FILE"),
         (["ingest", "--mqtt", "localhost", "--mode", "boat"], 2, "unknown mode 'boat'"),
         (["record", "--mqtt", "localhost", "--output", "no/where.jsonl"], 2, "the folder no of the recording"),

@@ -85,6 +85,22 @@ def test_mqtt_and_http_in_one_process_bring_every_message_once(broker: Mosquitto
     assert counts == {"hfp:main-mqtt": COUNT // 2, "hfp:main-http": COUNT // 2}
 
 
+def test_json_comes_by_mqtt_and_by_http_into_one_topic(broker: Mosquitto, log: Log) -> None:
+    port = free_port()
+    addresses = ["--mqtt", f"127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}"]
+    options = ["--processor", "json", "--topic", "input.order", "--time", "ts", "--key", "user"]
+    rows = [json.dumps({"ts": 1769860800 + n, "user": f"u{n}"}).encode() for n in range(6)]
+    with Running("ingest", *options, *addresses, "--json", "--log", log.address) as running:
+        ingesting(log, "json:main-mqtt")
+        publish(broker.port, [Message("tidewheel/input.order", row, ARRIVED) for row in (*rows[:3], b"?")])
+        post(port, [Message("anywhere", row, ARRIVED) for row in rows[3:]])
+        eventually(lambda: sum(report.received for report in read_reports(log)) >= 7, "all arrive")
+        told = lines(running.end(signal.SIGTERM))[-1]
+    assert (told["received"], told["topics"], told["dead"]) == (7, 6, 1)
+    keys = [key for batch in log.read("input.order", 0, 0) for key in batch.records["key"].to_pylist()]
+    assert sorted(keys) == [b"u%d" % n for n in range(6)]
+
+
 def door(number: int) -> Event:
     return codec.pack(Door(vehicle=number, event="doo"), event_time=1_772_432_130_250_000 + number)
 
