@@ -310,6 +310,7 @@ def test_lines_have_the_limits_of_messages(client: httpx.Client, log: Log) -> No
         (JSON, b"[" * 100_000, 400, "not a JSON document"),
         (JSON, b'["' + b"x" * 60_000 + b'"]', 413, "element 0 has 60002 bytes"),
         (JSON, b"[" + b"1," * 20_000 + b"1]", 413, "more than 20000 elements"),
+        (JSON, b'[{"a": [1, 2]}, ",]\\",",' + b"1," * 20_000 + b"1]", 413, "more than 20000 elements"),
         (NDJSON, b"x" * 60_000, 413, "line 1 has 60000 bytes"),
         (NDJSON, b"1\n" * 20_001, 413, "more than 20000 lines"),
         (PROTOBUF, b"", 415, "application/x-ndjson or application/json"),
@@ -318,6 +319,10 @@ def test_lines_have_the_limits_of_messages(client: httpx.Client, log: Log) -> No
         answer = client.post("/v1/lines", content=body, headers=headers)
         assert answer.status_code == status, body[:50]
         assert reason in answer.json()["error"]
+    wide = (
+        b'[{"skip": "a", "x": [' + b"1," * 19_000 + b'1], "y": ",,,"}, {"skip": "a", "x": [' + b"1," * 5_000 + b"1]}]"
+    )
+    assert client.post("/v1/lines", content=wide, headers=JSON).json()["filtered"] == {"a": 2}, "commas are no elements"
     refused = client.post(MESSAGES, content=b'{"n": 1}', headers=NDJSON)
     assert refused.status_code == 400
     assert "/v1/lines" in refused.json()["error"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zlib
 from collections.abc import Iterator
 
@@ -28,6 +29,7 @@ __all__ = [
 
 _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _ANY = msgspec.json.Decoder(msgspec.Raw)
+_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]')
 MAX_MESSAGES = 20_000
 """Messages in a body, unless told: an empty one takes a byte there, and a thousand as a dead letter."""
 
@@ -118,17 +120,37 @@ def parse_document(
     [Message(topic='a', payload=b'{"x": 1}', received_at=5), Message(topic='a', payload=b'2', received_at=5)]
     """
     try:
-        items = _ARRAY.decode(body) if body.lstrip()[:1] == b"[" else [_ANY.decode(body)]
+        document = _ANY.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise MalformedError(
-            f"not a JSON document: {error}; JSON lines have the Content-Type application/x-ndjson"
-        ) from None
-    if len(items) > max_messages:
-        raise TooLargeError(_too_many("elements", max_messages))
+        told = "JSON lines have the Content-Type application/x-ndjson"
+        raise MalformedError(f"not a JSON document: {error}; {told}") from None
+    items = [document]
+    if body.lstrip()[:1] == b"[":
+        if _has_more_elements(body, max_messages):  # before they are made
+            raise TooLargeError(_too_many("elements", max_messages))
+        items = _ARRAY.decode(body)
     for place, item in enumerate(items):
         if len(item) > max_message:
             raise TooLargeError(f"element {place} has {len(item)} bytes, at most {max_message} are taken")
     return [Message(topic, bytes(item), received_at) for item in items]
+
+
+def _has_more_elements(array: bytes, most: int) -> bool:
+    """Has a JSON array, which is well-formed, more elements than that?"""
+    if array.count(b",") < most:
+        return False
+    depth, elements = 0, 1
+    for token in _STRUCTURE.finditer(array):
+        kind = token[0]
+        if kind in b"[{":
+            depth += 1
+        elif kind in b"]}":
+            depth -= 1
+        elif kind == b"," and depth == 1:
+            elements += 1
+            if elements > most:
+                return True
+    return False
 
 
 def _lines(body: bytes, *, max_message: int, max_messages: int) -> Iterator[tuple[int, bytes]]:
