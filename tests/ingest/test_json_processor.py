@@ -185,6 +185,15 @@ def test_columns_are_limited(log: Log) -> None:
     assert delivered.reasons == ("input.order would have 5 columns; at most 4 are made",)
 
 
+def test_a_field_that_is_too_like_another_does_not_spoil_the_topic(log: Log) -> None:
+    deliver = pipeline(log)
+    delivered = deliver(sent(order(a=1), order(A=2), order(a=3)))
+    assert (delivered.topics, delivered.dead) == ({TOPIC: 2}, {"bad-type": 1})
+    assert "'a' and 'A' differ only in case and underscores" in delivered.reasons[0]
+    assert deliver(sent(order(a=4))).topics == {TOPIC: 1}
+    assert read(log)["a"].to_list() == [1, 3, 4]
+
+
 def test_a_type_of_somebody_s_own_is_filled_and_not_grown(log: Log) -> None:
     log.append(TOPIC, records([codec.encode(codec.pack(DeadLetter(reason="x"), event_time=1))]))
     delivered = pipeline(log, time="event_time")(

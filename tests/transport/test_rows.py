@@ -196,6 +196,9 @@ def test_times_are_taken_when_they_can_be_no_other(log: Log, given: Any) -> None
         ([{"ts": NOON, "x": 1}, {"ts": NOON, "x": "a"}], "the column 'x' has values of several types"),
         ([{"ts": NOON, "x": 2**70}], "the column 'x' has values"),
         ([{"ts": NOON, 1: 2}], "name of a column must be text"),
+        ([{"ts": NOON, "user": 1, "User": 2}], "'user' and 'User' differ only in case and underscores"),
+        ([{"ts": NOON, "aB": 1, "a_b": 2}], "'aB' and 'a_b' differ only"),
+        ([{"ts": NOON, "x": {"a": 1, "A": 2}}], r"input\.order\.X: the columns 'a' and 'A'"),
         ("rows", "got str"),
         (pl.LazyFrame({"ts": [NOON]}), r"rows\.collect\(\)"),
     ],
@@ -204,6 +207,14 @@ def test_what_cannot_be_appended_is_refused_in_words(log: Log, rows: Any, reason
     with pytest.raises(DefinitionError, match=reason):
         log.append_rows(TOPIC, rows, time="ts")
     assert TOPIC not in [info.name for info in log.topics()] or log.topic_info(TOPIC).count == 0
+
+
+def test_a_column_that_is_too_like_another_does_not_spoil_the_topic(log: Log) -> None:
+    log.append_rows(TOPIC, [{"ts": NOON, "user": "anna"}], time="ts")
+    with pytest.raises(DefinitionError, match="'user' and 'USER' differ only"):
+        log.append_rows(TOPIC, [{"ts": NOON, "USER": "ben"}], time="ts")
+    log.append_rows(TOPIC, [{"ts": NOON, "user": "cid"}], time="ts")
+    assert read(log)["user"].to_list() == ["anna", "cid"]
 
 
 def test_a_key_that_is_not_there_is_refused(log: Log) -> None:

@@ -86,6 +86,7 @@ def define_message(
         dependency=["google/protobuf/timestamp.proto", "google/protobuf/duration.proto"],
     )
     _fill(file.message_type.add(name=short), schema, where=name)
+    _check_names(file.message_type[0], where=name)
     needed = [_file_of(timestamp_pb2), _file_of(duration_pb2), file]
     registry.register_definition(full, FileDescriptorSet(file=needed).SerializeToString(deterministic=True))
     if earlier and full in earlier:
@@ -93,6 +94,7 @@ def define_message(
         files = FileDescriptorSet.FromString(registry.definition(full))
         before = _message_of(full, earlier[full])
         _continue(before, files.file[-1].message_type[0], where=name, widen=widen)
+        _check_names(before, where=name)
         files.file[-1].message_type[0].CopyFrom(before)
         registry.register_definition(full, files.SerializeToString(deterministic=True))
     return full
@@ -162,6 +164,20 @@ def _continue(message: DescriptorProto, made: DescriptorProto, *, where: str, wi
                 )
                 + ", or delete this one first (tidewheel topics --delete)"
             )
+
+
+def _check_names(message: DescriptorProto, *, where: str) -> None:
+    """Refuse fields whose names differ only in case and underscores, as protobuf does: they are one in JSON."""
+    known: dict[str, str] = {}
+    for field in message.field:
+        other = known.setdefault(field.name.replace("_", "").lower(), field.name)
+        if other != field.name:
+            raise DefinitionError(
+                f"{where}: the columns {other!r} and {field.name!r} differ only in case and underscores, which a "
+                "message does not tell apart; rename one"
+            )
+    for part in message.nested_type:
+        _check_names(part, where=f"{where}.{part.name}")
 
 
 def _widened(there: FieldDescriptorProto, field: FieldDescriptorProto) -> bool:

@@ -80,6 +80,7 @@ def grow_row_type(log: Log, topic: str, schema: pa.Schema) -> RowType:
         made = TypeRegistry()
         made.register(event_pb2)
         define_message(made, topic, schema, full=name, earlier=earlier, widen=True)
+        made.schema(name)  # what cannot be made columns of must not be kept: nobody could append any more
         definition = made.definition(name)
         if noted and defined.get(name) == definition:
             return RowType(name, made, info.id)
