@@ -12,7 +12,9 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Lock
 
 ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "web"
@@ -21,6 +23,8 @@ LAND = WEB / "public" / "land.json"
 TOOLS = ROOT / "build" / "web-tools"
 NODE = (20, 19)
 """The oldest Node.js that Vite runs on."""
+ONE_AT_A_TIME = Lock()
+"""For what goes to the folder of tools."""
 
 
 def main(arguments: list[str]) -> None:
@@ -29,8 +33,10 @@ def main(arguments: list[str]) -> None:
         packages()
         npm("run", "--silent", *arguments)
     elif stale(PAGE / "index.html", [*sources(), LAND if LAND.exists() else Path(__file__)]):
-        packages()
-        land()
+        with ThreadPoolExecutor(1) as beside:  # both wait for the network
+            made = beside.submit(land)
+            packages()
+            made.result()
         npm("run", "--silent", "build")
 
 
@@ -77,15 +83,21 @@ def node() -> tuple[list[str], Path]:
 
 def pip(*names: str) -> Path:
     """The folder with these packages."""
-    for name in names:
-        if not list(TOOLS.glob(f"{name.replace('-', '_')}-*.dist-info")):
-            print(f"Getting {name} for the page ...", flush=True)
-            install = [python_with_pip(), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
-            TOOLS.mkdir(parents=True, exist_ok=True)
-            wanted = TOOLS / f"{name}.txt"
-            wanted.write_text(pinned(name))
-            install += ["--target", str(TOOLS), "--no-deps", "--require-hashes", "--requirement", str(wanted)]
-            run(install, PYTHONPATH="", PIP_ROOT_USER_ACTION="ignore")  # who runs it is no matter for such a folder
+    with ONE_AT_A_TIME:
+        return fetched(*names)
+
+
+def fetched(*names: str) -> Path:
+    """The folder with these packages, of which those that are missing are installed."""
+    missing = [name for name in names if not list(TOOLS.glob(f"{name.replace('-', '_')}-*.dist-info"))]
+    if missing:
+        print(f"Getting {' and '.join(missing)} for the page ...", flush=True)
+        install = [python_with_pip(), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"]
+        TOOLS.mkdir(parents=True, exist_ok=True)
+        wanted = TOOLS / f"{missing[0]}.txt"
+        wanted.write_text("\n".join(pinned(name) for name in missing))
+        install += ["--target", str(TOOLS), "--no-deps", "--require-hashes", "--requirement", str(wanted)]
+        run(install, PYTHONPATH="", PIP_ROOT_USER_ACTION="ignore")  # who runs it is no matter for such a folder
     return TOOLS
 
 
