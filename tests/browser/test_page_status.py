@@ -33,7 +33,7 @@ def test_while_spark_starts_the_page_says_so_and_how_long_it_takes(log, start, s
     shown = screen(start()).look_at(24.94, 60.17)
     starting = shown.test("starting")
     expect(starting).to_contain_text("Spark is starting")
-    expect(starting).to_contain_text("first results usually after 15 to 40 s")
+    expect(starting).to_contain_text("15 to 40 s")
     shown.until("() => window.tidewheel.view().vehicles === 1")
     shown.shoot()
     run.tell("demo", RunState(FIRST_BATCH, since))

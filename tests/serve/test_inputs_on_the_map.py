@@ -58,6 +58,6 @@ def test_the_status_tells_of_a_run_that_is_starting_until_it_runs(log, start):
     (told,) = server.feed.status.latest["starting"]
     assert (told["run"], told["since"]) == ("demo", since // 1_000)
     assert told["text"].startswith("Spark is starting: ")
-    assert told["text"].endswith(" s so far, first results usually after 15 to 40 s")
+    assert "15 to 40 s" in told["text"], "however long that test takes"
     run.tell("demo", RunState(RUNNING, since))
     eventually(lambda: server.feed.status.latest["starting"] == [], "it runs")

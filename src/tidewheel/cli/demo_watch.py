@@ -141,7 +141,7 @@ class Watch:
         return vehicles, results
 
     def _first_append(self, prefix: str) -> Instant | None:
-        found = []
+        found: list[Instant] = []
         for info in self._log.topics():
             if info.name.startswith(prefix):
                 for part, (first, end) in self._extent(info.name).items():

@@ -210,11 +210,12 @@ class Layer(_Part, frozen=True):
     @property
     def named_fields(self) -> frozenset[str]:
         """The fields that the layer itself names."""
-        place = msgspec.structs.asdict(self.geometry).values()
+        place: Iterable[str] = msgspec.structs.asdict(self.geometry).values()
         values = [self.value, *(each.value for each in self.alternatives)]
         also = (name for names in self.filters_also.values() for name in names)
-        told = (each.field for each in (*values, *self.figures) if each is not None)
-        return frozenset({*self.key, *(name for name in place if name), *told, *self.filters, *also})
+        told = (value.field for value in values if value is not None)
+        place = (name for name in place if name)
+        return frozenset({*self.key, *place, *told, *self._figure_names(), *self.filters, *also})
 
     @property
     def cells(self) -> frozenset[str]:

@@ -92,7 +92,11 @@ def start_text(state: RunState, *, now: Instant) -> str:
 
     >>> start_text(RunState(STARTING, since=0), now=8_000_000)
     'Spark is starting: 8 s so far, first results usually after 15 to 40 s'
+    >>> start_text(RunState(FIRST_BATCH, since=0), now=50_000_000)
+    'Spark works on its first batch: 50 s so far, longer than the usual 15 to 40 s'
     """
     doing = "Spark is starting" if state.stage == STARTING else "Spark works on its first batch"
     so_far = max(0, now - state.since) // 1_000_000
+    if so_far > USUAL[1]:
+        return f"{doing}: {so_far} s so far, longer than the usual {USUAL[0]} to {USUAL[1]} s"
     return f"{doing}: {so_far} s so far, first results usually after {USUAL[0]} to {USUAL[1]} s"
