@@ -98,6 +98,9 @@ def test_activity_is_found_behind_any_number_of_markers_and_as_of_any_moment(pas
     assert active_at(log, begin + 90 * SECOND) == begin
     assert active_at(log, clock[0] + 90 * SECOND) == clock[0]
     assert active_at(log, begin - 1) == begin - 1
+    orders(log, ("ada", "FI", 12.0), time=begin)
+    activity.look(log.topics(), now=clock[0] + 77)
+    assert activity.last == clock[0] + 77, "a topic that is new has come now, as everything since the first look"
 
 
 def test_of_too_many_results_without_a_place_the_newest_are_shown(log, start):

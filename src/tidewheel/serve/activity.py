@@ -22,19 +22,21 @@ class Activity:
     def __init__(self, log: Log) -> None:
         self._log = log
         self._ends: dict[Partition, int] = {}
+        self._looked = False
         self.last: Instant | None = None
         """When something last came, by the server's clock; None if nothing ever did."""
 
     def look(self, infos: Iterable[TopicInfo], *, now: Instant) -> None:
         """What has come since the last look came now; of what was there at the first, the log knows when."""
         for part, first, end in _parts(infos):
-            known = self._ends.get(part)
+            known = self._ends.get(part, first if self._looked else None)
             if known is not None and first <= known <= end:
                 if any(map(_filled, _blocks(self._log, part, known, end))):
                     self.heard(now)
             elif (block := last_filled(self._log, part, first, end)) is not None:
                 self.heard(min(now, block.summary.append_time))
             self._ends[part] = end
+        self._looked = True
 
     def heard(self, when: Instant) -> None:
         """Something came then."""
