@@ -1,4 +1,4 @@
-"""What results become on the map: they appear, change, firm up, are taken back and expire, to the last pixel."""
+"""What results become on the map: they appear, change, firm up, are retracted and expire, to the last pixel."""
 
 from __future__ import annotations
 
@@ -105,9 +105,9 @@ def test_what_was_taken_back_is_emptied_at_once_and_what_expired_fades(log, star
     shown.tell("() => { window.pace = 0.002; }")
     counts(log, {HERE: 12}, end=end, retraction=True)
     shown.shows("vehicle-distribution", {hexadecimal(THERE): 12})
-    shown.sees(lambda: near(shown.colour(here), bare, 4), "the hexagon that was taken back is empty")
+    shown.sees(lambda: near(shown.colour(here), bare, 4), "the hexagon that was retracted is empty")
     assert outlined()
-    shown.shoot("taken-back")
+    shown.shoot("retracted")
     clock.ahead = 400 * SECOND
     orders(log, ("ada", "FI", 9.0), time=now())
     shown.shows("vehicle-distribution", {})

@@ -84,10 +84,10 @@ def test_a_retraction_comes_before_what_replaces_it(orders, tmp_path):
         window = (row["customer"], row["window_start"], row["window_end"])
         value = (row["orders"], row["revenue"])
         if row["retraction"]:
-            assert shown.pop(window) == value, "what is taken back was there"
+            assert shown.pop(window) == value, "what is retracted was there"
             taken_back += 1
         else:
-            assert window not in shown, "what was there is taken back before"
+            assert window not in shown, "what was there is retracted before"
             shown[window] = value
     assert taken_back > 10
     order = [(number, row["pane_index"], row["retraction"]) for number, row in enumerate(results.rows)]

@@ -89,11 +89,11 @@ def test_it_is_said_that_a_window_behind_another_sees_results_that_are_replaced(
     [
         (
             "value",
-            "of its window; when all rows of a window were taken back, so is its last result (retraction = true)",
+            "of its window; when all rows of a window were retracted, so is its last result (retraction = true)",
         ),
         (
             "retracting",
-            "taken back (retraction = true); when all rows of a window were taken back, so is its last result",
+            "retracted (retraction = true); when all rows of a window were retracted, so is its last result",
         ),
         ("delta", "How: each result holds what came since the last one of its window."),
     ],
@@ -150,7 +150,7 @@ def counted(windows, **options):
         (
             lambda keyed: keyed.window(wn.session(gap="30 s")).accumulate("retracting").aggregate(n=tw.agg.count()),
             [
-                "How: before each new result of a window the last one is taken back (retraction = true).",
+                "How: before each new result of a window the last one is retracted (retraction = true).",
                 "Kept: one partial result for each key and session, and what it showed last, until the "
                 "watermark passes "
                 "the end of the session.",

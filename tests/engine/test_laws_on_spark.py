@@ -110,7 +110,7 @@ def sessions_of(elements: Sequence[Element]) -> list[tuple[str, Window, Element]
 
 
 def followed(panes: Sequence[Pane]) -> dict[tuple[str, Window], dict[str, Any]]:
-    """What somebody has who takes back what is taken back."""
+    """What somebody has who retracts what is retracted."""
     view: dict[tuple[str, Window], dict[str, Any]] = {}
     for pane in panes:
         place = (pane.key[0], pane.window)

@@ -118,7 +118,7 @@ TOLD = define_message(
 
 
 @pytest.mark.parametrize("mode", ["value", "delta", "retracting"])
-def test_a_message_without_a_place_for_retractions_is_refused_for_results_that_are_taken_back(log, mode):
+def test_a_message_without_a_place_for_retractions_is_refused_for_results_that_are_retracted(log, mode):
     moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
     result = moves.window(tw.windows.tumbling("5 s")).accumulate(mode).aggregate(n=tw.agg.count()).named("counts")
 
@@ -130,9 +130,7 @@ def test_a_message_without_a_place_for_retractions_is_refused_for_results_that_a
     if mode != "retracting":
         assert prepare(PLAIN)
         return
-    with pytest.raises(
-        DefinitionError, match=r"has no field 'retraction', and counts may take results back.*Add `bool"
-    ):
+    with pytest.raises(DefinitionError, match=r"has no field 'retraction', and counts may retract results.*Add `bool"):
         prepare(PLAIN)
 
 

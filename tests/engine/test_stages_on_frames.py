@@ -126,7 +126,7 @@ def test_windows_over_windows_follow_retractions(streamed):
         if row["retraction"]:
             assert table.pop(row["window_start"]) == values
         else:
-            assert row["window_start"] not in table, "a new result before the old one was taken back"
+            assert row["window_start"] not in table, "a new result before the old one was retracted"
             table[row["window_start"]] = values
     every = pl.concat([frame_of(rows) for rows in FILES]).with_columns(
         pl.col("event_time").dt.truncate("10s").alias("ten")

@@ -62,7 +62,7 @@ def upsert(rows, batch_id):
             if retraction:
                 taken = db.execute("DELETE FROM sessions WHERE (customer, begins, ends, orders, revenue) = "
                                    "(?, ?, ?, ?, ?)", [*window, orders, revenue])
-                assert taken.rowcount == 1, "what is taken back was there"
+                assert taken.rowcount == 1, "what is retracted was there"
             else:
                 db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", [*window, orders, revenue])
     crash_at(f"after {batch_id}")
@@ -115,7 +115,7 @@ def test_sessions_with_retractions_are_in_sqlite_once_whatever_is_killed(tmp_pat
     assert sorted(found) == sorted(wanted)
     assert len(wanted) > 20
     assert list(batches) == list(range(len(batches)))
-    assert sum(batches.values()) > 3 * len(wanted), "most results were early ones, and were taken back"
+    assert sum(batches.values()) > 3 * len(wanted), "most results were early ones, and were retracted"
     assert pl.read_parquet(tmp_path / "late" / "**" / "*.parquet")["amount"].to_list() == [7]
 
 

@@ -40,7 +40,7 @@ run.wait()
 
 
 def replayed(results: pl.DataFrame) -> dict[tuple[object, ...], tuple[int, int, int]]:
-    """The table that a reader of the results has in the end; what is taken back must be what it has."""
+    """The table that a reader of the results has in the end; what is retracted must be what it has."""
     table: dict[tuple[object, ...], tuple[int, int, int]] = {}
     shown: dict[tuple[object, ...], int] = {}
     for row in results.iter_rows(named=True):
@@ -50,7 +50,7 @@ def replayed(results: pl.DataFrame) -> dict[tuple[object, ...], tuple[int, int, 
             assert table.pop(place) == values
             assert shown[place] == row["pane_index"]
         else:
-            assert place not in table, "a new result before the old one was taken back"
+            assert place not in table, "a new result before the old one was retracted"
             assert row["pane_index"] == shown.get(place, -1) + 1
             table[place] = values
             shown[place] = row["pane_index"]

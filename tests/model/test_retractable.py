@@ -1,4 +1,4 @@
-"""Retractions: what was taken back leaves no trace in any aggregate, wherever the stream is cut."""
+"""Retractions: what was retracted leaves no trace in any aggregate, wherever the stream is cut."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def rows(*weighted):
 
 
 @pytest.mark.parametrize("cut", range(1, 5))
-def test_the_latest_of_equal_elements_is_taken_back(cut):
+def test_the_latest_of_equal_elements_is_retracted(cut):
     stream = rows((1, 1), (2, 1), (1, 1), (1, -1), (3, 1))
     one = retractable(agg.collect("n"), SCHEMA)
     assert one.of(stream) == [1, 2, 3]
@@ -142,5 +142,5 @@ def test_no_elements_give_the_empty_result(one):
     ],
 )
 def test_a_sketch_is_refused(sketch, exact):
-    with pytest.raises(DefinitionError, match=rf"cannot take back what it has counted; use the exact {exact}\("):
+    with pytest.raises(DefinitionError, match=rf"cannot retract what it has counted; use the exact {exact}\("):
         retractable(sketch, SCHEMA)

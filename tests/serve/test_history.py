@@ -21,7 +21,7 @@ def rows(*each):
 
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5), st.booleans(), st.integers(0, 9)), max_size=40))
-def test_of_results_with_the_same_time_the_last_counts_unless_it_was_taken_back(results):
+def test_of_results_with_the_same_time_the_last_counts_unless_it_was_retracted(results):
     history = History(limit=1 << 20)
     wanted = {}
     for number, (key, time, back, value) in enumerate(results):

@@ -180,7 +180,7 @@ def test_a_retraction_removes_what_it_takes_back_and_no_more(log, start):
         page.subscribe("vehicle-distribution")
         counts(log, {here: 3}, end=end - 5 * SECOND, retraction=True)  # of a window that is no longer shown
         counts(log, {there: 2}, end=end, retraction=True)
-        page.until(lambda: set(page.layers["vehicle-distribution"]) == {hexadecimal(here)}, "one is taken back")
+        page.until(lambda: set(page.layers["vehicle-distribution"]) == {hexadecimal(here)}, "one is retracted")
         counts(log, {here: 0}, end=end, pane_timing="LATE")
         page.until(lambda: page.layers["vehicle-distribution"][hexadecimal(here)]["v"] == 0, "a count of 0 is one")
 

@@ -161,7 +161,7 @@ def micros(frame: pl.DataFrame) -> pl.DataFrame:
 def final_table(
     outputs: Outputs, keys: list[str], values: list[str], *, mode: str = "value"
 ) -> dict[Any, tuple[Any, ...]]:
-    """(key, window) → values, when every result has replaced the one before, or was taken back; the time of each is its
+    """(key, window) → values, when every result has replaced the one before, or was retracted; the time of each is its
     window's last microsecond."""
     table: dict[Any, tuple[Any, ...]] = {}
     if "results" not in outputs:
@@ -172,11 +172,11 @@ def final_table(
         found = tuple(row[name] for name in values)
         assert row["event_time"] == row["window_end"] - 1
         if row["retraction"]:
-            assert table.pop(place) == found, "what is taken back was said"
+            assert table.pop(place) == found, "what is retracted was said"
         elif mode == "delta":
             table[place] = tuple(a + b for a, b in zip(table.get(place, (0,) * len(found)), found, strict=True))
         else:
-            assert mode == "value" or place not in table, "what is replaced was taken back before"
+            assert mode == "value" or place not in table, "what is replaced was retracted before"
             table[place] = found
     return table
 

@@ -82,7 +82,7 @@ def run(log, given, *, told, **options):
 
 
 def final(outputs: dict[str, pl.DataFrame]) -> dict[tuple, int]:
-    """The last result of each window and cell, unless it was taken back: the cell has lost its vehicles. Under 0 are
+    """The last result of each window and cell, unless it was retracted: the cell has lost its vehicles. Under 0 are
     vehicles of which it is not known where they are heading."""
     results = with_unresolved(outputs)["results"]
     last = results.group_by("window_end", "cell", maintain_order=True).last().filter(~pl.col("retraction"))

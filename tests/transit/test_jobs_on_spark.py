@@ -33,7 +33,7 @@ DEFAULT = TEN[0].watermark
 def run_all(
     spark, log: Log, checkpoint: Path, *, batch: int, mark: Strategy = NEVER_LATE, way: str = "", back: bool = False
 ) -> None:
-    """All ten in one query, into topics of their names; and those with windows once more, such that they take back what
+    """All ten in one query, into topics of their names; and those with windows once more, such that they retract what
     they have said before they say something else."""
     targets = {}
     again = [(job, {"mode": "retracting", "early": "1 s"}, ".back") for job in WINDOWED] if back else []
@@ -111,7 +111,7 @@ def test_simulated_traffic_of_which_some_is_late(spark, city, tmp_path):
     assert min(count for name, count in checked.late.items() if name not in on_time) > 0, checked.late
     for name in ("vehicle-distribution", "final-stop-distribution"):
         assert "LATE" in found[name]["results"]["pane_timing"], name
-    # The same with early results and retractions: what is replaced was taken back before, and the table is the same.
+    # The same with early results and retractions: what is replaced was retracted before, and the table is the same.
     back = {job.name: outputs(city, job, ".live.back") for job in WINDOWED}
     assert checked == check_all({**found, **back}, given, known=answers(city))
     for job in WINDOWED:

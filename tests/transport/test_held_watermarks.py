@@ -10,7 +10,7 @@ SECOND = 1_000_000
 HOLDER = Holder("input.door", 2, since=5 * SECOND, mark=None, fed=5 * SECOND)
 
 
-def test_what_one_tells_another_reads_until_it_is_taken_back(log: Log) -> None:
+def test_what_one_tells_another_reads_until_it_is_retracted(log: Log) -> None:
     job, reader = HeldWatermarks(log), HeldWatermarks(log)
     assert reader.all(now=0) == {}
     job.tell("cells", [HOLDER], now=10 * SECOND)

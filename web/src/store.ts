@@ -6,7 +6,7 @@ export interface Change {
   changed: Item[];
   gone: string[];
   /** Those of them that had not expired: they do not hold any longer. */
-  takenBack: string[];
+  retracted: string[];
 }
 
 /** The items that are shown now, by layer and identity. */
@@ -30,12 +30,12 @@ export class Store {
     const gone = [...before.keys()].filter((key) => !after.has(key));
     const changed = [...after.values()].filter((item) => !same(before.get(item.k), item));
     this.#layers.set(layer, after);
-    this.#tell({layer, changed, gone, takenBack: []});
+    this.#tell({layer, changed, gone, retracted: []});
   }
 
   /**
    * A newer result, or one of the same time, replaces the one that is shown; an older one is ignored. What is gone has
-   * expired at `now`, by the server's clock, or else was taken back.
+   * expired at `now`, by the server's clock, or else was retracted.
    */
   update(changed: Items = {}, gone: Record<string, string[]> = {}, now = Infinity): void {
     for (const layer of new Set([...Object.keys(changed), ...Object.keys(gone)])) {
@@ -50,8 +50,8 @@ export class Store {
         accepted.set(item.k, item);
         left.delete(item.k);
       }
-      const takenBack = [...left.values()].filter(({x}) => x > now).map(({k}) => k);
-      this.#tell({layer, changed: [...accepted.values()], gone: [...left.keys()], takenBack});
+      const retracted = [...left.values()].filter(({x}) => x > now).map(({k}) => k);
+      this.#tell({layer, changed: [...accepted.values()], gone: [...left.keys()], retracted});
     }
   }
 
@@ -66,7 +66,7 @@ export class Store {
       const gone: string[] = [];
       for (const item of items.values()) if (unwanted(item, layer)) gone.push(item.k);
       for (const key of gone) items.delete(key);
-      this.#tell({layer, changed: [], gone, takenBack: []});
+      this.#tell({layer, changed: [], gone, retracted: []});
     }
   }
 

@@ -149,15 +149,15 @@ describe("the details of an alert", () => {
     expect(text("details-value")).toBe("2");
   });
 
-  it("tell when it is replaced, and when it is taken back", () => {
+  it("tell when it is replaced, and when it is retracted", () => {
     app.store.update({counts: [alert(THEN, 2)]});
     app.state.selected.set({layer: "counts", key: "a", t: THEN});
     expect(text("gone")).toBe("");
     app.store.update({}, {counts: ["a"]}, NOW);
-    expect(text("gone")).toContain("Taken back");
+    expect(text("gone")).toContain("Retracted");
     app.store.update({counts: [alert(THEN + 1000, 9)]});
     app.store.update({}, {counts: ["a"]}, NOW + 5000);
-    expect(text("gone")).toContain("Taken back");
+    expect(text("gone")).toContain("Retracted");
     expect(text("details-value")).toBe("2");
   });
 

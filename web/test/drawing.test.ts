@@ -24,8 +24,8 @@ function item(k: string, extra: Partial<Item>): Item {
   return {k, t: 0, x: 1, v: 5, f: {}, ...extra};
 }
 
-function show(instances: Cells | Points | Flows, now: number, changed: Item[], gone: string[] = [], takenBack: string[] = []): void {
-  instances.apply({layer: "counts", changed, gone, takenBack}, now);
+function show(instances: Cells | Points | Flows, now: number, changed: Item[], gone: string[] = [], retracted: string[] = []): void {
+  instances.apply({layer: "counts", changed, gone, retracted}, now);
 }
 
 describe("the description decides how a layer is drawn", () => {
@@ -88,7 +88,7 @@ describe("hexagons", () => {
     expect([...cells.columns.get("getPosition").slice(0, 2)]).toEqual([lon, lat]);
   });
 
-  it("keep an outline for a moment when they were taken back, and none when they expired", () => {
+  it("keep an outline for a moment when they were retracted, and none when they expired", () => {
     const cells = drawn<Cells>({});
     const now = cells.base;
     show(cells, now, [item("over", {c: HELSINKI, timing: "EARLY"}), item("wrong", {c: NEAR})]);
@@ -101,7 +101,7 @@ describe("hexagons", () => {
     expect(cells.size).toBe(0);
   });
 
-  it("that were taken back and come again are firm", () => {
+  it("that were retracted and come again are firm", () => {
     const cells = drawn<Cells>({});
     show(cells, 0, [item("a", {c: HELSINKI})]);
     show(cells, 1, [], ["a"], ["a"]);

@@ -7,7 +7,7 @@ import {layer} from "./layers";
 
 const item = (k: string, t: number, n: number, more = {}): Parameters<Series["take"]>[0][number] => ({k, t, x: 0, v: n, f: {n, ...more}});
 
-it("keeps results by key in the order of time, one for each, and forgets what is taken back", () => {
+it("keeps results by key in the order of time, one for each, and forgets what is retracted", () => {
   const series = new Series();
   series.take([item("a", 2, 20), item("a", 1, 10), item("b", 2, 5)]);
   series.add("a", [{t: 1, f: {n: 11}}, {t: 0, f: {n: 1}}]);

@@ -20,7 +20,7 @@ describe("a snapshot", () => {
     store.replace({cells: [item("b", 2), item("c", 2)]});
     expect([...store.items("cells").keys()]).toEqual(["b", "c"]);
     expect(store.counts()).toEqual({cells: 2, other: 0});
-    expect(changes).toContainEqual({layer: "other", changed: [], gone: ["z"], takenBack: []});
+    expect(changes).toContainEqual({layer: "other", changed: [], gone: ["z"], retracted: []});
   });
 
   it("may show an earlier time than was shown: the reader goes back", () => {
@@ -54,16 +54,16 @@ describe("an update", () => {
     store.update({cells: [item("a", 1)]});
     const changes = listening(store);
     store.update({}, {cells: ["a", "never"]});
-    expect(changes).toEqual([{layer: "cells", changed: [], gone: ["a"], takenBack: []}]);
+    expect(changes).toEqual([{layer: "cells", changed: [], gone: ["a"], retracted: []}]);
     expect(store.items("cells").size).toBe(0);
   });
 
-  it("tells what was taken back from what expired, by the server's clock", () => {
+  it("tells what was retracted from what expired, by the server's clock", () => {
     const store = new Store();
     store.update({cells: [item("over", 1, {x: 100}), item("wrong", 1, {x: 101}), item("again", 1, {x: 101})]});
     const changes = listening(store);
     store.update({cells: [item("again", 2)]}, {cells: ["over", "wrong", "again"]}, 100);
-    expect(changes).toMatchObject([{gone: ["over", "wrong"], takenBack: ["wrong"]}]);
+    expect(changes).toMatchObject([{gone: ["over", "wrong"], retracted: ["wrong"]}]);
   });
 
   it("that brings back what it takes away is a change and no loss", () => {
@@ -71,7 +71,7 @@ describe("an update", () => {
     store.update({cells: [item("a", 5)]});
     const changes = listening(store);
     store.update({cells: [item("a", 3)]}, {cells: ["a"]});
-    expect(changes).toEqual([{layer: "cells", changed: [item("a", 3)], gone: [], takenBack: []}]);
+    expect(changes).toEqual([{layer: "cells", changed: [item("a", 3)], gone: [], retracted: []}]);
   });
 
   it("tells of a key once, with what came last", () => {

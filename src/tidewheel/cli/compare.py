@@ -46,7 +46,7 @@ def compare(
 ) -> None:
     """Compare what two topics of results come to in the end.
 
-    Of windows that is the last result of each key and window that was not taken back, in whatever panes it came, and of
+    Of windows that is the last result of each key and window that was not retracted, in whatever panes it came, and of
     sessions that grew what they have become; of other results all of them. Windows that are not over in one of the
     topics are left out, and counted. Ends with exit code 1 if anything differs, if nothing could be compared, or if the
     second topic has yet to come to what is final in the first (unless --partial), so that a script may go on with

@@ -115,12 +115,12 @@ def _windows(spec: Windowing, late: str) -> list[str]:
     how = {
         "delta": "each result holds what came since the last one of its window",
         "value": "each result replaces the last one of its window",
-        "retracting": "before each new result of a window the last one is taken back (retraction = true)",
+        "retracting": "before each new result of a window the last one is retracted (retraction = true)",
     }
-    gone = "; when all rows of a window were taken back, so is its last result"
+    gone = "; when all rows of a window were retracted, so is its last result"
     if spec.mode == "value":
         gone += " (retraction = true)"
-    lines.append(f"How: {how[spec.mode]}{gone if spec.weighted and spec.takes_back else ''}.")
+    lines.append(f"How: {how[spec.mode]}{gone if spec.weighted and spec.retracts else ''}.")
     lines.append(f"Late: {_late(spec, late)}")
     lines.append(f"Kept: {_kept(spec)}")
     return lines
@@ -189,7 +189,7 @@ def _kept(spec: Windowing) -> str:
         until = "until the input ends"
     else:
         until = f"until the watermark {_passes(spec.lateness)} the {end}"
-    shown = ", and what it showed last" if spec.takes_back and not can_slice(spec) else ""
+    shown = ", and what it showed last" if spec.retracts and not can_slice(spec) else ""
     return f"one partial result for each key and {what}{shown}, {until}."
 
 
@@ -210,7 +210,7 @@ def _process(process: Process, late: str) -> list[str]:
 def _corrected(lateness: Duration, late: str) -> str:
     by = format_duration(lateness)
     return (
-        f"Late: rows up to {by} behind the watermark change results in the batch that brings them: they are taken back "
+        f"Late: rows up to {by} behind the watermark change results in the batch that brings them: they are retracted "
         f"(retraction = true) and come again; later ones go to the output {late}, with late_reason and late_by."
     )
 

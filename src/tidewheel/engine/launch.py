@@ -622,7 +622,7 @@ def _fitting(kind: str, fields: Sequence[str], there: Sequence[str], result: Res
         weighted = isinstance(stage.what, Windowing) and stage.what.weighted
         instead = 'accumulate("delta")' if weighted else 'accumulate("value") or accumulate("delta")'
         raise DefinitionError(
-            f"{kind} has no field 'retraction', and {result.name} may take results back: nobody could tell those from "
+            f"{kind} has no field 'retraction', and {result.name} may retract results: nobody could tell those from "
             f"results. Add `bool retraction` to it, or use {instead}; if it reads a topic that has no retractions, say "
             "stream(..., retracting=False)"
         )

@@ -66,7 +66,7 @@ def _records(frame: pl.DataFrame, target: ParcelTarget, address: str, clock: Ins
         batch_time=clock,
         registry=registry_for(address, target.type),
     )
-    # Results without a key stay together, so that a retraction is read after what it takes back.
+    # Results without a key stay together, so that a retraction is read after what it retracts.
     keys = pa.repeat(pa.scalar(_ALL, pa.binary()), frame.height) if target.marked else None
     if target.key:
         keys = pc.binary_join_element_wise(*(_part(frame[name]) for name in target.key), b"/")

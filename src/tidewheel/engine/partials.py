@@ -31,7 +31,7 @@ __all__ = [
 
 N = "__n"
 LEFT = "__left"
-"""How many elements there are, less those that were taken back; only where some may be."""
+"""How many elements there are, less those that were retracted; only where some may be."""
 HOLD = "__hold"
 LATEST = "__latest"
 

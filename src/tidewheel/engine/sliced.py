@@ -221,7 +221,7 @@ class SlicedOperator:
         return [shown] if shown.height else []
 
     def _judged(self, index: pl.DataFrame, old: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
-        """Which windows are void, so that there is no pane, and of which the last pane is taken back."""
+        """Which windows are void, so that there is no pane, and of which the last pane is retracted."""
         mode = self.windowing.mode
         if not self.windowing.weighted:
             back = pl.lit(mode == "retracting") & (pl.col("__had") > 0)

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 __all__ = ["KeyedStream", "Stream", "stream", "after_ops"]
 
 _TIME = "event_time"
-_NONE_TAKEN_BACK = (
-    "a row takes back an earlier one (its retraction is true), but the stream was made with retracting=False; leave "
+_NONE_RETRACTED = (
+    "a row retracts an earlier one (its retraction is true), but the stream was made with retracting=False; leave "
     "that out, and use windows, which follow retractions, on a new checkpoint"
 )
 _S = TypeVar("_S", bound="Stream")
@@ -70,7 +70,7 @@ def stream(
     `type` is the message type, which a topic that holds events tells by itself. `lookups` is the log that has the
     answers for `lookup` over a DataFrame.
 
-    Rows with a boolean column `retraction`, as all results of windows have it, may take back earlier ones. Windows
+    Rows with a boolean column `retraction`, as all results of windows have it, may retract earlier ones. Windows
     follow that, and what cannot is refused. `retracting=False` says that none of them does: then everything may follow,
     and a row that is a retraction all the same is an error.
 
@@ -111,15 +111,15 @@ def stream(
                 f"drop it; or say time={_TIME!r} if that is the time"
             )
         ops = (RowOp("with_columns", (pl.col(given.time_column).alias(_TIME),)),)
-    # Results of another query that takes results back say so in each row.
+    # Results of another query that retracts results say so in each row.
     said = schema.get("retraction") == pl.Boolean
     if retracting and not said:
         raise DefinitionError(
-            "stream: retracting=True, but there is no boolean column retraction that would say which rows take back "
+            "stream: retracting=True, but there is no boolean column retraction that would say which rows retract "
             f"others; there are {', '.join(schema)}"
         )
     if said and retracting is False:
-        ops += (RowOp("refuse", (pl.col("retraction"),), _NONE_TAKEN_BACK),)
+        ops += (RowOp("refuse", (pl.col("retraction"),), _NONE_RETRACTED),)
     return Stream(given, (), ops, after_ops(ops, schema), said if retracting is None else retracting)
 
 
@@ -427,7 +427,7 @@ class KeyedStream:
         """Add to each row the columns of the row before it of the same key; null if that was longer ago than `ttl`.
 
         A row that comes up to `lateness` after the watermark has passed it takes its place between those that were
-        there: the row after it is taken back (`retraction`) and comes again with what the late one had.
+        there: the row after it is retracted (`retraction`) and comes again with what the late one had.
         """
         made = previous(
             columns,
@@ -507,7 +507,7 @@ class KeyedStream:
             kind = "a pattern" if isinstance(what, Matched) else "a process function"
             kind = "a lookup" if isinstance(what, LookedUp) else kind
             raise DefinitionError(
-                f"{what!r}: the rows before it may be taken back, which {kind} cannot follow; {unretracted(source)}"
+                f"{what!r}: the rows before it may be retracted, which {kind} cannot follow; {unretracted(source)}"
             )
         if any(op.kind == "apart" for op in source.ops):
             raise DefinitionError(f"{what!r}: results were set apart before it; call apart on the last result")
@@ -517,7 +517,7 @@ class KeyedStream:
             raise DefinitionError(
                 f"{what!r}: a stage before it has an output {min(twice)!r}, too; give it another name"
             )
-        retracting = what.takes_back if isinstance(what, (Windowing, Process)) else source.retracting
+        retracting = what.retracts if isinstance(what, (Windowing, Process)) else source.retracting
         schema = result_schema(stage)
         return Result(source.input, (*source.stages, stage), (), schema, retracting)
 

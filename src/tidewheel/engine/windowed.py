@@ -30,7 +30,7 @@ _PAST = "__past"
 _FINISHED = "__finished"
 _UNREPORTED = "__unreported"
 _SHOWN = "__shown."  # the values of the last pane
-_SHOWN_TIMING = "__shown_timing"  # null if it was taken back, and none followed
+_SHOWN_TIMING = "__shown_timing"  # null if it was retracted, and none followed
 _SHOWN_TIME = "__shown_time"
 _TOLD = "__told"  # in deltas of windows that may be void: has a pane had anything of it, or of what merged into it?
 _VOID = "__void"
@@ -50,8 +50,8 @@ class WindowedOperator:
         # closed: such events come as they are.
         self.takes_rows = windowing.trigger.finishes and (windowing.trigger.may_finish or windowing.lateness > 0)
         self._retracting = windowing.mode == "retracting"
-        # Without retractions before each pane the last one is still taken back if nothing is left of its window.
-        self._remembers = windowing.takes_back
+        # Without retractions before each pane the last one is still retracted if nothing is left of its window.
+        self._remembers = windowing.retracts
         self._notes_told = windowing.weighted and windowing.mode == "delta"
         self._merging = windowing.windows.merging
         # Windows that merge hold more than a slice, and the earliest event in time is one that was not late.
@@ -230,7 +230,7 @@ class WindowedOperator:
         return columns
 
     def _waiting(self, before: pl.DataFrame | None, rows: pl.DataFrame, same: pl.Expr) -> pl.DataFrame | None:
-        """What must be taken back before a merged window comes out: the panes of the windows that are in it now."""
+        """What must be retracted before a merged window comes out: the panes of the windows that are in it now."""
         gone = rows.filter(pl.col("__old").is_not_null() & ~same & pl.col(_SHOWN_TIMING).is_not_null())
         shown = [name for name in rows.columns if name.startswith("__shown")]
         columns = [*self.keys, "__mstart", "__mend", START, END, _INDEX, *shown]
@@ -363,7 +363,7 @@ class WindowedOperator:
         return rows, panes, pending
 
     def _is_void(self, rows: pl.DataFrame) -> np.ndarray:
-        """For each window: was all of it taken back? In deltas that is of interest only if none has shown any of it."""
+        """For each window: was all of it retracted? In deltas that is of interest only if none has shown any of it."""
         if not self.windowing.weighted:
             return np.zeros(rows.height, np.bool_)
         void = pl.col(LEFT) <= 0
@@ -373,7 +373,7 @@ class WindowedOperator:
         return result
 
     def _owes(self, rows: pl.DataFrame, pending: pl.DataFrame | None) -> np.ndarray:
-        """For each window: are there panes of others, merged into it, to be taken back?"""
+        """For each window: are there panes of others, merged into it, to be retracted?"""
         if pending is None:
             return np.zeros(rows.height, np.bool_)
         owners = pending.select(*self.keys, pl.col("__mstart").alias(START), pl.col("__mend").alias(END)).unique()
@@ -432,7 +432,7 @@ class WindowedOperator:
             chosen = chosen.with_columns(place).filter(pl.lit(self._retracting) | pl.col(_VOID))
             again = chosen.filter(pl.col(_SHOWN_TIMING).is_not_null())
             if again.height:
-                parts.append(self._taken_back(again, pl.col("pane_index") - 1, names, turn=1))
+                parts.append(self._retracted(again, pl.col("pane_index") - 1, names, turn=1))
             if pending is not None:
                 owners = chosen.select(
                     *self.keys, pl.col(START).alias("__mstart"), pl.col(END).alias("__mend"), "__place"
@@ -441,11 +441,11 @@ class WindowedOperator:
                     owners, on=[*self.keys, "__mstart", "__mend"], nulls_equal=True, maintain_order="left"
                 )
                 if gone.height:
-                    parts.append(self._taken_back(gone, pl.col(_INDEX) - 1, names, turn=0))
+                    parts.append(self._retracted(gone, pl.col(_INDEX) - 1, names, turn=0))
         panes = pl.concat(parts, how="vertical_relaxed").sort("__place", "__turn", "__end", "__start")
         return pane_frame(panes.drop("__place", "__turn"), self.keys, names)
 
-    def _taken_back(self, rows: pl.DataFrame, index: pl.Expr, names: Sequence[str], *, turn: int) -> pl.DataFrame:
+    def _retracted(self, rows: pl.DataFrame, index: pl.Expr, names: Sequence[str], *, turn: int) -> pl.DataFrame:
         return rows.select(
             *self.keys,
             pl.col(START).alias("__start"),
@@ -468,7 +468,7 @@ class WindowedOperator:
         )
 
     def _remember(self, rows: pl.DataFrame, shown: np.ndarray, void: np.ndarray, current: pl.DataFrame) -> pl.DataFrame:
-        """What the last pane of each window showed: the next one takes it back. Of void windows it is taken back."""
+        """What the last pane of each window showed: the next one retracts it. Of void windows it is retracted."""
         places = np.cumsum(shown) - 1
         index = pl.Series(np.where(shown, places, 0))
         mask = pl.Series(shown)

@@ -87,7 +87,7 @@ class WindowedStream:
         source = self.keyed.stream
         if source.retracting and isinstance(self.windows, Count):
             raise DefinitionError(
-                f"{self.windows!r}: the rows before it may be taken back, and windows of so many rows cannot follow; "
+                f"{self.windows!r}: the rows before it may be retracted, and windows of so many rows cannot follow; "
                 f"use windows of time, or {unretracted(source)}"
             )
         if source.retracting:
@@ -128,13 +128,13 @@ class WindowedStream:
 
 
 def unretracted(source: Stream) -> str:
-    """How to have rows none of which is taken back."""
+    """How to have rows none of which is retracted."""
     if any(isinstance(stage.what, Windowing) for stage in source.stages):
         return (
             'use accumulate("delta") in the window before it, or accumulate("value") with a trigger that gives one '
             "result for each window"
         )
-    if any(isinstance(stage.what, Process) and stage.what.takes_back for stage in source.stages):
+    if any(isinstance(stage.what, Process) and stage.what.retracts for stage in source.stages):
         return "leave out the lateness of previous, after which late rows go to the output late"
     return "say stream(..., retracting=False) if none of its rows has a retraction that is true"
 

@@ -14,7 +14,7 @@ from tidewheel.model.time import Duration, duration
 __all__ = ["RETRACTION", "previous"]
 
 RETRACTION = "retraction"
-"""The column that says of a result that it takes back an earlier one, which is the same in all others."""
+"""The column that says of a result that it retracts an earlier one, which is the same in all others."""
 
 _RECENT, _WAS, _NEW, _AFTER_NEW = "recent", "__was_", "__new", "__after_new"
 
@@ -112,8 +112,8 @@ def previous(
     """A process that adds the key's previous event's columns (null for its first event); `schema` is the input's.
 
     With `ttl`, an event that comes longer than that after the one before it counts as a first one. With `lateness`,
-    events that come up to that far behind the watermark take their place: the result of the event after one is taken
-    back and comes again. Results then have a column `retraction`.
+    events that come up to that far behind the watermark take their place: the result of the event after one is
+    retracted and comes again. Results then have a column `retraction`.
 
     >>> previous("speed", keys="vehicle", schema={"vehicle": pl.String, "speed": pl.Float64}, ttl="5 min")
     Process(previous, keys=('vehicle',), state={'previous_speed': Float64}, ttl='5 min')

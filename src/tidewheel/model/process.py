@@ -10,7 +10,7 @@ When things happen, for each key by itself:
 - Processing timers are due when the batch's clock reaches them; they are handled last in a batch.
 - A timer lies ahead: what the function leaves set at or before the moment it was called for is cleared.
 - With a `lateness`, events up to that far behind the watermark are released as well, in the batch that brings them. The
-  function takes back what they make wrong: such results have `retraction` set.
+  function retracts what they make wrong: such results have `retraction` set.
 
 None of this, but for processing timers, depends on how the events were cut into batches. That also asks something of
 the function: events of a key handed in together must give what they give when handed in one after the other.
@@ -212,8 +212,8 @@ class Process:
         return (self.keys,) if isinstance(self.keys, str) else self.keys
 
     @property
-    def takes_back(self) -> bool:
-        """Whether a result may be taken back."""
+    def retracts(self) -> bool:
+        """Whether a result may be retracted."""
         return self.lateness > 0
 
     @property

@@ -252,14 +252,14 @@ class Reference:
         return found
 
     def _pane(self, key: Key, window: Window, live: _Live, *, passed: bool, last: bool) -> list[Pane]:
-        """The pane, after what it takes back; only that, if nothing is left in the window."""
+        """The pane, after what it retracts; only that, if nothing is left in the window."""
         mode = self.windowing.mode
         old = [*live.waiting, *([] if live.shown is None else [live.shown])]
-        taken_back = [replace(pane, retraction=True, last=False) for pane in old]
+        retracted = [replace(pane, retraction=True, last=False) for pane in old]
         live.waiting, live.shown = [], None
         if self._is_void(live):
             live.fresh = []
-            return taken_back
+            return retracted
         shown = live.fresh if mode == "delta" else live.elements
         timing = Timing.EARLY if not passed else Timing.LATE if live.past_end else Timing.ON_TIME
         pane = Pane(
@@ -275,12 +275,12 @@ class Reference:
         live.panes += 1
         live.past_end |= passed
         live.fresh = []
-        if self.windowing.takes_back:
+        if self.windowing.retracts:
             live.shown = pane
-        return [*(taken_back if mode == "retracting" else []), pane]
+        return [*(retracted if mode == "retracting" else []), pane]
 
     def _is_void(self, live: _Live) -> bool:
-        """Was all of it taken back? If panes have what came since the last, only as long as there was none."""
+        """Was all of it retracted? If panes have what came since the last, only as long as there was none."""
         if not self.windowing.weighted or (self.windowing.mode == "delta" and len(live.fresh) < len(live.elements)):
             return False
         left: int = sum(held.row[WEIGHT] for held in live.elements)

@@ -1,7 +1,7 @@
-"""Aggregates over elements that may be taken back.
+"""Aggregates over elements that may be retracted.
 
 Each row has a weight: 1 for an element, -1 for the retraction of an earlier one, which has the same values and event
-time. What was taken back leaves no trace in the result, whatever the aggregate: the rows themselves are kept, and
+time. What was retracted leaves no trace in the result, whatever the aggregate: the rows themselves are kept, and
 cancel each other when they meet. Counts, and sums of whole numbers, are kept as totals instead, from which a
 retraction subtracts exactly.
 
@@ -33,7 +33,7 @@ _SMALL = (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolea
 
 def retractable(aggregate: Aggregate, schema: Mapping[str, pl.DataType], *, instead: str = "") -> Aggregate:
     """The same aggregate over rows of this schema that also have a column `__weight`. `instead`: what whoever asked for
-    a sketch can do to have rows that are not taken back.
+    a sketch can do to have rows that are not retracted.
 
     >>> from tidewheel.model import aggregates
     >>> total = retractable(aggregates.sum("n"), pl.Schema({"n": pl.Int64()}))
@@ -42,7 +42,7 @@ def retractable(aggregate: Aggregate, schema: Mapping[str, pl.DataType], *, inst
     """
     if aggregate.exact is not None:
         raise DefinitionError(
-            f"{aggregate!r}: a sketch cannot take back what it has counted; use the exact {aggregate.exact}(...)"
+            f"{aggregate!r}: a sketch cannot retract what it has counted; use the exact {aggregate.exact}(...)"
             + (f", or {instead}" if instead else "")
         )
     result = aggregate.dtype(schema)
@@ -70,7 +70,7 @@ class _Retractable(Aggregate):
         return self.aggregate.columns
 
     def of(self, rows: Sequence[Row]) -> Any:
-        """The result over what was not taken back."""
+        """The result over what was not retracted."""
         left: list[Row] = []
         waiting: list[Row] = []
         for row in rows:
@@ -86,7 +86,7 @@ class _Retractable(Aggregate):
         return self._less(left, waiting) if waiting else self.aggregate.of(left)
 
     def _less(self, left: Sequence[Row], waiting: Sequence[Row]) -> Any:
-        """The result over elements less those of another part that were taken back."""
+        """The result over elements less those of another part that were retracted."""
         found, back = self.aggregate.of(left), self.aggregate.of(waiting)
         if not isinstance(self.aggregate, Count | Sum) or back is None:
             return found
@@ -147,7 +147,7 @@ class Totals(_Retractable):
         sum_ = pl.col(f"{prefix}.sum")
         if isinstance(self.aggregate, Mean):
             return pl.when(count > 0).then(sum_ / count)
-        # As many may have come as were taken back, with other values.
+        # As many may have come as were retracted, with other values.
         return pl.when((count != 0) | (sum_ != 0)).then(sum_)
 
 
@@ -182,7 +182,7 @@ class KeptRows(_Retractable):
 
 
 def _left(rows: pl.Series) -> pl.Series:
-    """What is left when every retraction has taken back the latest equal row before it.
+    """What is left when every retraction has removed the latest equal row before it.
 
     Equal rows and their retractions are matched like brackets, so that it does not matter where a stream is cut: the
     open ones of two parts still match. An element is left if the running weight never falls below its own level later;

@@ -122,7 +122,7 @@ def _six_digits(match: re.Match[str]) -> str:
 
 
 def moment(value: Instant) -> datetime:
-    """The datetime of an instant, in UTC: what `instant` takes back. `OverflowError` outside the years 1 to 9999.
+    """The datetime of an instant, in UTC: what `instant` takes. `OverflowError` outside the years 1 to 9999.
 
     >>> moment(1_500_000)
     datetime.datetime(1970, 1, 1, 0, 0, 1, 500000, tzinfo=datetime.timezone.utc)

@@ -43,10 +43,10 @@ class Windowing:
     """Windows, their aggregates, the trigger, and how panes follow each other.
 
     mode: a pane has what came since the last ("delta"), everything ("value"), or everything after the last pane was
-    taken back ("retracting"). lateness: how long after its end a window still takes elements. early_windows: which of
+    retracted ("retracting"). lateness: how long after its end a window still takes elements. early_windows: which of
     a key's open windows may give early panes. timestamp: the event time of a pane. allow_loss: take triggers that
     finish before all accepted elements are shown. weighted: elements have a weight (see `retractable`), and a window of
-    which all was taken back is as if it had never been.
+    which all was retracted is as if it had never been.
     """
 
     windows: Windows
@@ -83,8 +83,8 @@ class Windowing:
             self._check_loss()
 
     @property
-    def takes_back(self) -> bool:
-        """Whether a result may be taken back: always before the next one, or when nothing is left of its window."""
+    def retracts(self) -> bool:
+        """Whether a result may be retracted: always before the next one, or when nothing is left of its window."""
         if self.mode == "value" and self.weighted:
             trigger, merging = self.trigger, self.windows.merging
             once = self.lateness == 0 or (trigger.finishes and not trigger.fires_late and not merging)

@@ -1,7 +1,7 @@
 """The current view: what is shown now of each layer, and what has changed since somebody last asked.
 
 A result with the same or a newer event time replaces the one shown for its key; an older one is ignored. A result
-expires so long after its arrival. A retraction removes the result it takes back if that is still shown. Of more keys
+expires so long after its arrival. A retraction removes the result it retracts if that is still shown. Of more keys
 than a layer may show, those that came first stay until they expire, and on a layer without places, which is read from
 the newest on, the newest; the others are counted.
 """
@@ -141,7 +141,7 @@ class LayerView:
 
     def _survivors(self, rows: pl.DataFrame) -> list[int]:
         """Of keys with retractions, one row after the other: the rows that are shown in the end. What is shown already
-        and taken back is removed here."""
+        and retracted is removed here."""
         shown: dict[str, tuple[Instant, object, int | None]] = {}
         columns = ("@k", "@t", "@start", "@end", "@back", "@row")
         for k, t, start, end, back, row in rows.select(columns).iter_rows():

@@ -187,13 +187,13 @@ class Outcome(Rows):
 
 
 def _table(rows: Sequence[Row]) -> str:
-    """Rows in columns; those that take back an earlier one are crossed out."""
+    """Rows in columns; those that retract an earlier one are crossed out."""
     names = list(dict.fromkeys(name for each in rows for name in each._fields))
-    taken_back = [bool(each._fields.get("retraction")) for each in rows]
-    if not any(taken_back):
+    retracted = [bool(each._fields.get("retraction")) for each in rows]
+    if not any(retracted):
         names = [name for name in names if name != "retraction"]
     cells = [[_cell(each, name) for name in names] for each in rows]
-    return table([name.removeprefix(_AGGREGATE) for name in names], cells, faint=taken_back)
+    return table([name.removeprefix(_AGGREGATE) for name in names], cells, faint=retracted)
 
 
 def _cell(of: Row, name: str) -> Any:

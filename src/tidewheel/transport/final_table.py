@@ -33,7 +33,7 @@ _TOLERANCE = 1e-9  # fractions that are summed in another order differ in their 
 class FinalTable:
     """The rows that a topic of results leaves its reader with.
 
-    Of windows: the last result of each key and window, unless it was taken back, or its window has grown: sessions
+    Of windows: the last result of each key and window, unless it was retracted, or its window has grown: sessions
     do. Of results without windows, which are never changed: all of them. `until` is how far event time has come for it,
     and None if it is complete.
     """
@@ -186,7 +186,7 @@ def _windowed(frame: pl.DataFrame) -> bool:
 
 
 def _latest(frame: pl.DataFrame, *, nested: bool) -> pl.DataFrame:
-    """Without rows that later ones replace. Those that take back others stay: what had grown into what they take back
+    """Without rows that later ones replace. Those that retract others stay: what had grown into what they retract
     does not come again."""
     if not _windowed(frame):
         return frame

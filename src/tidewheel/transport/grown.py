@@ -1,4 +1,4 @@
-"""Results of windows that have grown into larger ones: sessions, where nothing is taken back before a new result."""
+"""Results of windows that have grown into larger ones: sessions, where nothing is retracted before a new result."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ export const COLUMNS = {
   /** Colour before and after, each with opacity. */
   getColourFrom: {type: "uint8", size: 4},
   getColourTo: {type: "uint8", size: 4},
-  /** Start and duration of the change of colour; 0 firm, 1 provisional, 2 taken back; emphasis 0 none, 0.5 hovered, 1 selected. */
+  /** Start and duration of the change of colour; 0 firm, 1 provisional, 2 retracted; emphasis 0 none, 0.5 hovered, 1 selected. */
   getFade: {type: "float32", size: 4},
 } as const satisfies Record<string, {type: ColumnType; size: number}>;
 export type ColumnName = keyof typeof COLUMNS;

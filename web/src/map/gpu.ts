@@ -57,7 +57,7 @@ vec4 tidal_colour(vec4 from, vec4 to, vec4 fade) {
   vec3 rgb = from.a == 0.0 ? to.rgb : mix(from.rgb, to.rgb, amount);
   return vec4(rgb, mix(from.a, to.a, amount));
 }
-// What is too thin to leave an outline is gone as soon as it was taken back.
+// What is too thin to leave an outline is gone as soon as it was retracted.
 float tidal_held(vec4 fade) {
   return fade.z > 1.5 ? 0.0 : 1.0;
 }

@@ -66,7 +66,7 @@ void main(void) {
   vec3 rgb = vColour.rgb;
   float alpha = vColour.a;
   if (vProvisional > 1.5) {
-    // It was taken back: no value is shown any longer, only that there was one.
+    // It was retracted: no value is shown any longer, only that there was one.
     rgb = mix(rgb, tidal.ink.rgb, 0.4);
     alpha = min(1.0, alpha * 2.0) * (1.0 - smoothstep(1.6, 2.6, edge));
   } else if (vProvisional > 0.5) {

@@ -6,7 +6,7 @@ import {progress} from "./motion";
 
 export const APPEAR = 450;
 export const VANISH = 700;
-/** How long the outline of what was taken back is left. */
+/** How long the outline of what was retracted is left. */
 export const OUTLINE = 1200;
 const [FIRM, PROVISIONAL, TAKEN_BACK] = [0, 1, 2];
 /** Times go to the graphics card as 32-bit floats, exact to a millisecond for so long; then they start anew. */
@@ -54,8 +54,8 @@ export abstract class Instances<Name extends ColumnName> {
 
   apply(change: Change, now: number): void {
     this.#rebase(now);
-    const takenBack = new Set(change.takenBack);
-    for (const key of change.gone) this.#leave(key, now, takenBack.has(key));
+    const retracted = new Set(change.retracted);
+    for (const key of change.gone) this.#leave(key, now, retracted.has(key));
     for (const item of change.changed) this.#show(item, now);
     this.version += 1;
   }
@@ -153,16 +153,16 @@ export abstract class Instances<Name extends ColumnName> {
     this.columns.touch("getColourFrom");
   }
 
-  /** What has expired fades; of what was taken back only an outline is left for a moment. */
-  #leave(key: string, now: number, takenBack = false): void {
+  /** What has expired fades; of what was retracted only an outline is left for a moment. */
+  #leave(key: string, now: number, retracted = false): void {
     const row = this.#rows.get(key);
     if (row === undefined || this.#dying.has(key)) return;
     this.#from(row, now);
     this.columns.get("getColourTo")[row * 4 + 3] = 0;
     const fade = this.columns.get("getFade");
-    const duration = takenBack ? OUTLINE : VANISH;
+    const duration = retracted ? OUTLINE : VANISH;
     fade.set([now - this.base, duration], row * 4);
-    if (takenBack) fade[row * 4 + 2] = TAKEN_BACK;
+    if (retracted) fade[row * 4 + 2] = TAKEN_BACK;
     this.columns.touch("getColourTo");
     this.columns.touch("getFade");
     this.#dying.set(key, now + duration);

@@ -79,7 +79,7 @@ void main(void) {
   vec3 rgb = mix(tidal.paper.rgb, vColour.rgb, inside);
   float alpha = outline * mix(0.92, 1.0, inside);
   if (vProvisional > 1.5) {
-    // It was taken back: a ring is left.
+    // It was retracted: a ring is left.
     rgb = vColour.rgb;
     alpha = outline * (1.0 - inside);
   } else if (vProvisional > 0.5) {

@@ -57,8 +57,8 @@ export class Card {
     this.#render();
   }
 
-  take({changed, takenBack}: Change): void {
-    for (const key of takenBack) this.#series.takeBack(key);
+  take({changed, retracted}: Change): void {
+    for (const key of retracted) this.#series.takeBack(key);
     this.#series.take(changed);
     this.#render();
   }

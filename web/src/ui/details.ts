@@ -23,7 +23,7 @@ export class Details {
   #history: HistoryPoint[] = [];
   #item: Item | null = null;
   #onMap = false;
-  #takenBack = false;
+  #retracted = false;
   #field: string | null = null;
   #abort: AbortController | null = null;
   /** It was asked before event time was known. */
@@ -50,13 +50,13 @@ export class Details {
     state.selected.watch(() => this.#open());
     state.layers.subscribe(() => this.#open());
     state.themes.theme.subscribe(() => this.#plot.restyle());
-    store.subscribe(({layer, changed, takenBack}) => {
+    store.subscribe(({layer, changed, retracted}) => {
       const selected = state.selected.value;
       if (!selected || layer !== selected.layer) return;
       const item = this.#shown(selected);
       if (item && changed.includes(item)) this.#take(item);
       else if (!item && this.#onMap) {
-        this.#takenBack = takenBack.includes(selected.key);
+        this.#retracted = retracted.includes(selected.key);
         this.#render();
       }
     });
@@ -73,7 +73,7 @@ export class Details {
     const selected = this.app.state.selected.value;
     this.#history = [];
     this.#field = null;
-    this.#takenBack = false;
+    this.#retracted = false;
     this.#item = (selected && (this.#shown(selected) ?? this.#happened(selected))) ?? null;
     this.actions.path([]);
     this.#render();
@@ -93,7 +93,7 @@ export class Details {
 
   #take(item: Item): void {
     this.#item = item;
-    this.#takenBack = false;
+    this.#retracted = false;
     const last = this.#history.at(-1);
     const point = {t: item.t, v: item.v, f: item.f, ...(item.timing && {timing: item.timing})};
     if (last?.t === item.t) this.#history[this.#history.length - 1] = point;
@@ -147,7 +147,7 @@ export class Details {
   #headOf(layer: Layer, item: Item): HTMLElement[] {
     const {colours, main} = this.app.state.coloursOf(layer);
     const timing = timingOf(item);
-    const note = `${this.#takenBack ? "Taken back: it does not hold any longer" : this.app.state.mapped.value === false ? "No longer shown" : "No longer on the map"}; these are its last figures.`;
+    const note = `${this.#retracted ? "Retracted: it does not hold any longer" : this.app.state.mapped.value === false ? "No longer shown" : "No longer on the map"}; these are its last figures.`;
     const rows = layer.figures
       .filter(({field}) => field !== layer.value?.field && item.f[field] !== undefined && !layer.key.includes(field))
       .map(({field, label, unit}) => h("div", {data: {figure: field}}, h("dt", {}, label), h("dd", {}, formatFigure(item.f[field], unit))));

@@ -27,7 +27,7 @@ export function helpDialog(): HTMLDialogElement {
       {},
       h("li", {}, "The clock shows event time: when things happened, not when they were heard of."),
       h("li", {}, "Hatched hexagons and pale markers are provisional. They firm up when the watermark has passed their window."),
-      h("li", {}, "What is not renewed fades away. What was taken back is emptied at once, and its outline stays for a moment."),
+      h("li", {}, "What is not renewed fades away. What was retracted is emptied at once, and its outline stays for a moment."),
       h("li", {}, "Hexagons of two layers nest in each other. The address of this page holds all that you see: share it."),
     ),
   );

@@ -37,7 +37,7 @@ def flow_direction(
     wins. After a silence longer than `forget` a vehicle begins anew.
 
     A position that comes up to `lateness` behind the watermark takes its place between those before and after it: the
-    crossing between these is taken back, and those to and from it count instead. Later ones are late.
+    crossing between these is retracted, and those to and from it count instead. Later ones are late.
     """
     seen = once(in_cells(positions, resolution).select(*VEHICLE, "cell"), behind=lateness)
     steps = seen.key_by(*VEHICLE).previous("cell", prefix="left_", ttl=forget, lateness=lateness)
@@ -62,7 +62,7 @@ def flow_direction(
     )
 
 
-# Each neighbour is counted by itself, by its place among the six: what was counted can be taken back from a number,
+# Each neighbour is counted by itself, by its place among the six: what was counted can be subtracted from a number,
 # while a list of all crossings would have to be searched for it.
 _PLACES: Final = {f"to_{place}": pl.col("near").list.get(place, null_on_oob=True) for place in range(7)}
 

@@ -28,7 +28,7 @@ def pairs(positions: Stream, *, every: str) -> Stream:
     is its sample, and two samples of one window make a pair, at the window's last moment.
 
     Positions that name no route or direction are skipped, and counted as `without_route`. What comes when its window is
-    over is late: those who follow the pairs can take nothing back.
+    over is late: those who follow the pairs can retract nothing.
     """
     known = pl.all_horizontal(pl.col(name).is_not_null() for name in _ROUTE)
     samples = (

@@ -16,10 +16,10 @@ def vehicles_by_cell(rows: Stream, *, size: str, every: str, lateness: str, mode
 
     The first stage finds the cell of each vehicle in each window, the second counts these by cell, in the same windows
     (a result of the first is of its window's last moment, from which the second knows the window) and with the same
-    lateness, so that what one accepts the other does. The first takes back what it said before it says something else,
+    lateness, so that what one accepts the other does. The first retracts what it said before it says something else,
     whatever `mode` is asked for: when a late row moves a vehicle to another cell, the one cell is counted down and the
     other up, in the same batch, and no vehicle is counted twice. If a cell loses its last vehicle so, its result is
-    taken back, whatever the mode (with deltas it is counted down to 0).
+    retracted, whatever the mode (with deltas it is counted down to 0).
 
     Repeats change nothing here, since a vehicle is counted once anyway. Of rows of the same moment the one that came
     last is the latest.

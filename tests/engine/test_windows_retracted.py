@@ -1,4 +1,4 @@
-"""Windows over elements that may be taken back: a window of which all was taken back is as if it had never been, in the
+"""Windows over elements that may be retracted: a window of which all was retracted is as if it had never been, in the
 reference and in the operators."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def weighted(element: Element, weight: int) -> Element:
 
 @st.composite
 def taken_back(draw: Any, *, odd_times: bool = True, ends: bool = False) -> list[Step]:
-    """A script in which elements that came are taken back, in the same step or a later one, often all of a window's."""
+    """A script in which elements that came are retracted, in the same step or a later one, often all of a window's."""
     steps: list[Step] = []
     there: list[Element] = []
     for elements, watermark, clock in draw(scripts(odd_times=odd_times)):
@@ -102,7 +102,7 @@ def left(panes: list[Pane]) -> dict[tuple[Any, Window], dict[str, Any]]:
 
 @settings(max_examples=40, deadline=None)
 @given(taken_back(odd_times=False, ends=True), st.sampled_from(GRIDS), st.sampled_from(LASTING))
-def test_the_final_table_is_that_of_what_was_not_taken_back(script, windows, trigger):
+def test_the_final_table_is_that_of_what_was_not_retracted(script, windows, trigger):
     came: Counter = Counter()
     for elements, _, _ in script:
         for element in elements:

@@ -1,4 +1,4 @@
-"""A window of which all was taken back is as if it had never been."""
+"""A window of which all was retracted is as if it had never been."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EAGER = t.after_watermark(early=t.each_batch(), late=t.each_batch())
 
 
 class Run:
-    """Steps of elements like `"a 3"` (the value a of time 3) or `"-a 3"` (taken back); panes in short."""
+    """Steps of elements like `"a 3"` (the value a of time 3) or `"-a 3"` (retracted); panes in short."""
 
     def __init__(self, windows, **options):
         options = {"lateness": 50, "allow_loss": True, **options}
@@ -59,7 +59,7 @@ def test_what_was_shown_is_taken_back_and_nothing_follows(mode):
     before = ["-ON_TIME 0 (0, 10): ab"] if mode == "retracting" else []
     assert run("-b 2") == [*before, "LATE 1 (0, 10): a"]
     assert run("-a 1") == ["-LATE 1 (0, 10): a"]
-    assert run("c 3", "-c 3") == [], "it is taken back already"
+    assert run("c 3", "-c 3") == [], "it is retracted already"
     assert run("d 4") == ["LATE 2 (0, 10): d"], "numbers go on"
     assert run(mark=90) == []
 
@@ -96,17 +96,17 @@ def test_a_trigger_that_finishes_by_taking_back_is_finished():
 
 
 @pytest.mark.parametrize("mode", ["value", "retracting"])
-def test_of_sessions_that_became_one_all_are_taken_back(mode):
+def test_of_sessions_that_became_one_all_are_retracted(mode):
     run = Run(w.session(gap=5), mode=mode, trigger=EAGER)
     assert run("a 1", "b 7") == ["EARLY 0 (1, 6): a", "EARLY 0 (7, 12): b"]
     assert run("-a 1", "-b 7", "c 4", "-c 4") == ["-EARLY 0 (1, 6): a", "-EARLY 0 (7, 12): b"]
     assert run(mark=30) == []
 
 
-def test_a_session_that_was_shown_since_it_grew_alone_is_taken_back():
+def test_a_session_that_was_shown_since_it_grew_alone_is_retracted():
     run = Run(w.session(gap=5), mode="value", trigger=EAGER)
     assert run("a 1") == ["EARLY 0 (1, 6): a"]
-    assert run("b 4") == ["EARLY 0 (1, 9): ab"], "it has grown: nothing is taken back in this mode"
+    assert run("b 4") == ["EARLY 0 (1, 9): ab"], "it has grown: nothing is retracted in this mode"
     assert run("-a 1", "-b 4") == ["-EARLY 0 (1, 9): ab"]
 
 
@@ -130,7 +130,7 @@ def test_without_weights_an_empty_pane_is_one():
 
 
 @pytest.mark.parametrize(
-    ("takes_back", "options"),
+    ("retracts", "options"),
     [
         (True, {"mode": "retracting"}),
         (False, {"mode": "delta", "trigger": EAGER}),
@@ -142,11 +142,11 @@ def test_without_weights_an_empty_pane_is_one():
         (False, {"windows": w.session(gap=5)}),
     ],
 )
-def test_it_is_known_whether_results_may_be_taken_back(takes_back, options):
+def test_it_is_known_whether_results_may_be_retracted(retracts, options):
     options = {"windows": TEN, "allow_loss": True, **options}
     windowing = Windowing(aggregates=V, weighted=True, **options)
-    assert windowing.takes_back == takes_back
-    assert Windowing(aggregates=V, **options).takes_back == (options.get("mode") == "retracting")
+    assert windowing.retracts == retracts
+    assert Windowing(aggregates=V, **options).retracts == (options.get("mode") == "retracting")
     assert pickle.loads(pickle.dumps(windowing)) == windowing
     assert repr(windowing).endswith("weighted=True)")
 

@@ -1,4 +1,4 @@
-"""Rows that may take back others: who must be able to say so, and who may follow."""
+"""Rows that may retract others: who must be able to say so, and who may follow."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def test_behind_a_window_the_advice_is_about_the_window(log):
 
 
 def summed(log, mode, *, lateness="5 s", trigger=None, **options):
-    """A window over results that may be taken back."""
+    """A window over results that may be retracted."""
     windowed = counts(log, **options).key_by("cell").window(tw.windows.tumbling("1 min"), lateness=lateness)
     windowed = windowed.trigger(trigger, allow_loss=True) if trigger else windowed
     return windowed.accumulate(mode).aggregate(vehicles=tw.agg.sum("vehicles"))
 
 
-def test_values_over_what_may_be_taken_back_may_be_taken_back(log):
+def test_values_over_what_may_be_retracted_may_be_retracted(log):
     assert summed(log, "value").retracting
     assert "retraction" in summed(log, "value").select("cell").schema
-    with pytest.raises(DefinitionError, match="may be taken back, which a process function cannot follow"):
+    with pytest.raises(DefinitionError, match="may be retracted, which a process function cannot follow"):
         summed(log, "value").key_by("cell").previous("vehicles")
 
 
@@ -80,7 +80,7 @@ def test_unless_each_window_has_one_result_or_they_add_up(log):
         assert result.key_by("cell").previous("vehicles")
 
 
-def test_in_every_mode_a_result_of_which_nothing_is_left_is_taken_back(log):
+def test_in_every_mode_a_result_of_which_nothing_is_left_is_retracted(log):
     stream = counts(log)
     first, back = rows_of(stream, False), rows_of(stream, True)
     for mode, expected in {
@@ -122,7 +122,7 @@ def test_a_retraction_where_there_should_be_none_is_an_error_and_not_counted(log
     result = stream.window(tw.windows.tumbling("1 min")).aggregate(total=tw.agg.sum("vehicles"))
     found = outputs_of(result, [rows_of(stream, False, None)], [100 * S])
     assert found["results"]["total"].to_list() == [14]
-    with pytest.raises(FlowError, match=r"job: JobError: a row takes back an earlier one.*retracting=False.*Got \{"):
+    with pytest.raises(FlowError, match=r"job: JobError: a row retracts an earlier one.*retracting=False.*Got \{"):
         outputs_of(result, [rows_of(stream, False, True)], [100 * S])
 
 
@@ -155,7 +155,7 @@ TOLD = define_message(
 )
 
 
-def test_the_field_retraction_alone_tells_that_rows_may_be_taken_back(log):
+def test_the_field_retraction_alone_tells_that_rows_may_be_retracted(log):
     publish_types(log, types, [PLAIN, TOLD])
     assert tw.stream(log, "analytics.told", type=TOLD).retracting
     assert not tw.stream(log, "analytics.told", type=PLAIN).retracting
