@@ -58,7 +58,8 @@ def _plan(frame: DataFrame) -> str:
     if classic is not None:
         return str(classic.queryExecution().analyzed().toString())
     text: str = frame._explain_string(extended=True)  # type: ignore[operator]
-    return text.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== ")[0]
+    analyzed = text.partition("== Analyzed Logical Plan ==\n")[2].partition("\n== ")[0]
+    return analyzed.partition("\n")[2]  # the first line tells the columns
 
 
 def _is_connect(frame: DataFrame) -> bool:
