@@ -15,7 +15,9 @@ from contextlib import closing
 from itertools import pairwise
 
 import polars as pl
+import pyspark
 import pytest
+from maven_support import jars
 from order_files import START, disordered, read_orders, write_orders
 
 import tidewheel as tw
@@ -181,16 +183,16 @@ def test_a_fraud_pattern_by_builder_and_by_sql_gives_the_same(spark, tmp_path):
     assert found == {"built": wanted, "told": wanted}
 
 
-DELTA = os.environ.get("TIDEWHEEL_TEST_DELTA", "")
-"""A Maven package of Delta for the Spark that is installed, such as io.delta:delta-spark_2.13:4.4.0 for Spark 4.2."""
+DELTA = {"4.2": "io.delta:delta-spark_2.13:4.4.0"}.get(pyspark.__version__[:3])
+"""Delta for the Spark that is installed. There is none yet for 4.3."""
 
 TO_DELTA = """
 import sys
 import tidewheel as tw
 
-folder, package = sys.argv[1:]
+folder, jars = sys.argv[1:]
 spark = tw.session(settings={
-    "spark.jars.packages": package,
+    "spark.jars": jars,
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 })
@@ -225,13 +227,13 @@ print("amounts", results.selectExpr("sum(revenue)").first()[0] + late.selectExpr
 
 
 @pytest.mark.skipif(
-    not DELTA,
-    reason="TIDEWHEEL_TEST_DELTA names no Maven package of Delta that runs on this Spark (4.4.0 is for 4.2, not 4.3)",
+    DELTA is None,
+    reason=f"no Delta is known that runs on Spark {pyspark.__version__}: the newest is for 4.2",
 )
 def test_delta_tables_have_every_row_once_when_a_micro_batch_is_repeated(tmp_path):
     files = disordered(29, files=5, size=30)
     write_orders(tmp_path / "orders", [*files, [(900_000, "z", 1)]])
-    done = run_program(TO_DELTA, tmp_path, DELTA)
+    done = run_program(TO_DELTA, tmp_path, ",".join(map(str, jars("delta", DELTA))))
     assert done.returncode == 0, done.stdout + done.stderr
     told = [line for line in done.stdout.splitlines() if line.startswith("amounts")]
     assert told == [f"amounts {sum(amount for some in files for _, _, amount in some)}"]
