@@ -77,7 +77,7 @@ def check_job(folder: Path, log: tw.Log) -> None:
     spark = tw.session()
     given = tw.stream(log, POSITIONS, type=VehiclePosition, watermark=tw.watermarks.bounded("1 s"))
     counted = given.key_by("vehicle").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count()).named("counted")
-    options = {"panes": log.topic("analytics.counted"), "late": log.topic("late.counted"), "spark": spark}
+    options = {"results": log.topic("analytics.counted"), "late": log.topic("late.counted"), "spark": spark}
     for _ in range(2):
         counted.start(**options, checkpoint=folder / "c", available_now=True, max_events_per_batch=50).wait()
     found = log.topic_info("analytics.counted").count

@@ -81,7 +81,7 @@ def test_a_script_is_never_changed():
         (lambda: Script().add(at="12:00", event_time=1), "given as at="),
         (lambda: Script().add(at="12:00", v=None).run(totals), "null in every row"),
         (lambda: Script().add(at="12:00", v=1).add(at="12:00", v="x").run(totals), "not of one type"),
-        (lambda: SCRIPT.run(totals, on="paper"), '"reference" or "spark"'),
+        (lambda: SCRIPT.run(totals, on="paper"), '"reference", "spark" or "dataframe"'),
         (lambda: SCRIPT.run(lambda events: events), "returns a result"),
         (lambda: SCRIPT.run(SCRIPT), "a function that takes a stream"),
         (lambda: SCRIPT.run(lambda events: totals(events).filter(pl.col("n") > 1)), "no steps after the last stage"),

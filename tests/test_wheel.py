@@ -121,7 +121,7 @@ def test_installed_the_first_example_of_the_readme_gives_the_sessions_of_an_orac
     )
     assert done.returncode == 0, done.stderr[-3_000:]
     assert last_results(tmp_path / "sessions") == sessions_of(tmp_path / "orders")
-    timings = duckdb.sql(f"SELECT DISTINCT timing FROM '{tmp_path}/sessions/**/*.parquet'").fetchall()
+    timings = duckdb.sql(f"SELECT DISTINCT pane_timing FROM '{tmp_path}/sessions/**/*.parquet'").fetchall()
     assert {("EARLY",), ("ON_TIME",)} <= {*timings}
 
 

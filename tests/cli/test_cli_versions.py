@@ -80,10 +80,11 @@ def test_a_new_version_catches_up_beside_the_old_one_and_readers_are_switched_to
                 assert f"stands for {BUSY}.v2 now" in reader.process.stderr.readline()
                 assert first.end(signal.SIGTERM).returncode == 0, "nobody needs the old version any more"
                 ended = count(BUSY)
-                tidewheel(*SIMULATE, 60, "--for", "3s", *here)
-                followed = (record["details"] for record in found)
-                result = next(details for details in followed if "vehicles" in details)
-                assert int(result["vehicles"]) >= 2
+                with Running(*SIMULATE, 60, *here) as more:  # until a window has ended, however long that takes
+                    followed = (record["details"] for record in found)
+                    result = next(details for details in followed if "vehicles" in details)
+                    assert int(result["vehicles"]) >= 2
+                    more.end(signal.SIGTERM)
             assert count(BUSY) == ended
             second.end(signal.SIGTERM)
             shown = lines(inside("tail", BUSY, "-n", 5, "--json", *here))

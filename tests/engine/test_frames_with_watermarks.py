@@ -191,7 +191,7 @@ def test_results_of_a_log_have_no_watermark_of_sparks_and_get_one(spark, log, tm
     for some in IN_TIME:
         put(log, *((START / 1_000_000 + second, str(second % 2), second) for second in some))
     stream = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("5 s", future=None)).key_by("country")
-    sums = stream.window(tw.windows.tumbling("5 s")).aggregate(v=tw.agg.sum("amount")).df(spark, buckets=1)
+    sums = stream.window(tw.windows.tumbling("5 s")).aggregate(v=tw.agg.sum("amount")).df(spark=spark, buckets=1)
     sums = sums.where("output = 'results'").selectExpr("event_time", "country AS k", "v")
     marked = sums.withWatermark("event_time", "1 second").groupBy(f.window("event_time", "20 seconds"))
     queries = {

@@ -37,7 +37,7 @@ def found(log):
 def start(log, tmp_path, spark, **options):
     return found(log).start(
         **{
-            "matches": log.topic("analytics.found"),
+            "results": log.topic("analytics.found"),
             "timed_out": log.topic("timed.out"),
             "dropped": log.topic("dropped"),
             "late": log.topic("late"),

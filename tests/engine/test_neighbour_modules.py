@@ -10,7 +10,7 @@ import textwrap
 import pytest
 from engine_data import positions
 from pyspark import cloudpickle
-from test_sink import decoded
+from test_sink import values
 
 import tidewheel as tw
 from tidewheel.engine import neighbour_modules
@@ -18,7 +18,10 @@ from tidewheel.engine.batch import run_batch
 from tidewheel.engine.job_finder import find_jobs, jobs_of_file
 from tidewheel.engine.query import ReaderHalf
 from tidewheel.errors import DefinitionError
+from tidewheel.transport import codec, event_pb2
 from tidewheel.transport.event_pb2 import Punctuation
+from tidewheel.transport.registry import TypeRegistry
+from tidewheel.transport.type_topic import load_types
 
 INPUT = "input.vehicle-position"
 
@@ -84,7 +87,11 @@ NEIGHBOURS = {
 
 
 def results(log, topic):
-    return [message for message in decoded(log, topic) if not isinstance(message, Punctuation)]
+    known = TypeRegistry()  # the types of the results are the log's own
+    known.register(event_pb2)
+    load_types(log, known)
+    messages = [codec.unpack(codec.decode(value), registry=known) for value in values(log, topic)]
+    return [message for message in messages if not isinstance(message, Punctuation)]
 
 
 def test_jobs_import_what_is_beside_their_file_also_in_workers(spark, log, tmp_path):

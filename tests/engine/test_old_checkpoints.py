@@ -252,7 +252,7 @@ def test_a_new_checkpoint_does_not_write_into_topics_that_hold_results(spark, lo
     started(spark, log, tmp_path / "one").wait()
     shutil.rmtree(tmp_path / "one")
     rows = stream(log, INPUT, type=VehiclePosition).select("vehicle", "speed").key_by("vehicle").each_row()
-    into = {"panes": log.topic(RESULTS), "spark": spark, "available_now": True}
+    into = {"results": log.topic(RESULTS), "spark": spark, "available_now": True}
     for attempt in (
         lambda: started(spark, log, tmp_path / "one"),
         lambda: started(spark, log, tmp_path / "two"),

@@ -232,7 +232,7 @@ def test_a_checkpoint_keeps_its_number_of_buckets(spark, log, orders, tmp_path):
     partitions = {path.name for path in (tmp_path / "run" / "spark" / "state" / "0").iterdir() if path.name.isdigit()}
     assert partitions == {"0", "1", "2"}, "a partition for each bucket"
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
-    with pytest.raises(CheckpointError, match="buckets was 3 and is 2"):
+    with pytest.raises(CheckpointError, match="buckets: 3 → 2"):
         go_on(buckets=2)
 
 

@@ -245,7 +245,7 @@ def test_limits_that_make_no_sense_are_refused(options, message):
 
 
 @pytest.mark.parametrize(
-    ("name", "keys", "gives", "message"),
+    ("name", "keys", "returns", "message"),
     [
         ("final stop", {"a": pl.String}, {"b": pl.String}, "name is 1 to 200 letters"),
         ("x", {}, {"b": pl.String}, "keys must name at least one column"),
@@ -254,9 +254,9 @@ def test_limits_that_make_no_sense_are_refused(options, message):
         ("x", {"a": pl.String}, {"event_time": pl.String}, "cannot be called 'event_time'"),
     ],
 )
-def test_lookups_that_make_no_sense_are_refused(name, keys, gives, message):
+def test_lookups_that_make_no_sense_are_refused(name, keys, returns, message):
     with pytest.raises(DefinitionError, match=message):
-        tw.Lookup(name, keys=keys, gives=gives)
+        tw.Lookup(name, keys=keys, returns=returns)
 
 
 def test_keys_and_answers_survive_being_text():

@@ -55,7 +55,7 @@ class Told(Exception):
 def command(monkeypatch, tmp_path):
     """Run jobs by the command, up to where Spark would start: the parameters of each."""
 
-    def tell(*results, **_):
+    def tell(results, *_, **__):
         raise Told({result.name: dict(result.parameters) for result in results})
 
     def call(*arguments):
@@ -64,7 +64,7 @@ def command(monkeypatch, tmp_path):
             main()
         return caught.value.args[0]
 
-    monkeypatch.setattr(launch, "run", tell)
+    monkeypatch.setattr(launch, "start_flows", tell)
     return call
 
 
@@ -75,7 +75,7 @@ def refused(monkeypatch, tmp_path, capfd):
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["tidewheel", "run", *map(str, arguments), "--log", str(tmp_path / "city.tw")])
         monkeypatch.setenv("COLUMNS", "400")
-        monkeypatch.setattr(launch, "run", lambda *_, **__: pytest.fail("it would have been run"))
+        monkeypatch.setattr(launch, "start_flows", lambda *_, **__: pytest.fail("it would have been run"))
         with pytest.raises(SystemExit) as caught:
             main()
         assert caught.value.code == 2

@@ -33,7 +33,6 @@ from tidewheel.engine.result_topics import refuse_others_results
 from tidewheel.errors import DefinitionError, LogError
 from tidewheel.model.time import approximate_duration, format_instant, now
 from tidewheel.model.watermark_hold import hold_text
-from tidewheel.transport.run_states import ENDED, FIRST_BATCH, RUNNING, STARTING, RunState, RunStates
 
 if TYPE_CHECKING:
     from tidewheel.engine.job import Job, Parameter
@@ -356,6 +355,8 @@ def _stream(
     as_json: bool,
 ) -> tuple[bool, Mapping[str, str]]:
     """Attend to a run until it ends, and tell: has it ended by itself, and which jobs were taken out?"""
+    from tidewheel.transport.run_states import ENDED, FIRST_BATCH, RUNNING, STARTING, RunState, RunStates
+
     count = ResultCount(log, topics)
     running: list[Run] = []
     states, since = RunStates(log), now()

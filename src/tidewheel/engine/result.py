@@ -242,6 +242,24 @@ class Result(Stream):
         `checkpoint`: the folder of the query's progress and state. `available_now`: read what is there, and end.
         `trigger`: how often a micro-batch begins, such as "10 s"; else as soon as there is something to read. `name`:
         the query's name.
+
+        >>> import tempfile
+        >>> import tidewheel as tw
+        >>> spark, folder = tw.session(), tempfile.mkdtemp()
+        >>> rows = spark.sql("SELECT timestamp_seconds(id) AS at FROM range(25)")
+        >>> rows.write.parquet(folder + "/rows")
+        >>> stream = spark.readStream.schema("at TIMESTAMP").parquet(folder + "/rows")
+        >>> counts = tw.stream(stream, time="at", watermark="1 s")
+        >>> counts = counts.window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
+        >>> found = []
+        >>> query = counts.writeStream(
+        ...     results=lambda rows, batch_id: found.extend(row.n for row in rows.collect()),
+        ...     checkpoint=folder + "/checkpoint",
+        ...     available_now=True,
+        ... )
+        >>> query.awaitTermination()
+        >>> found  # the last window is still open
+        [10, 10]
         """
         from tidewheel.engine.launch import write_stream
 

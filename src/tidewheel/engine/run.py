@@ -74,6 +74,8 @@ class Run:
     (True, False, {})
     >>> run.progress().events, run.progress().lag
     (1, 0)
+    >>> run.watch()  # while it goes on, a line each time that something has changed
+    <Run ...
     >>> again = rows.start(results=log.topic("analytics.more"), checkpoint=folder + "/more")  # until it is stopped
     >>> again.stop()
     """

@@ -18,7 +18,7 @@ export class Strip {
     dead: metric("Dead letters", "dead", "Messages that could not be read"),
   };
   #link = h("button", {type: "button", className: "link", data: {test: "connection", state: "connecting"}}, h("i", {}), h("span", {}, "Connecting"));
-  #starting = h("output", {className: "starting", hidden: true, data: {test: "starting"}});
+  #starting = h("p", {className: "starting", hidden: true, data: {test: "starting"}});
   #theme = h("button", {type: "button", className: "icon-button", data: {test: "theme"}});
   #countdown: number | null = null;
 
