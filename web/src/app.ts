@@ -234,7 +234,8 @@ export class App {
     const {state, map, travel} = this;
     const {lon, lat, zoom} = map.camera.value;
     return {
-      ...(state.mapped.value && {lon, lat, zoom}),
+      // What an address came with stays in it, also before it is known whether there is a map.
+      ...((state.mapped.value || this.arrived.lon !== undefined) && {lon, lat, zoom}),
       ...(state.chosen && {on: [...state.chosen]}),
       filters: state.filters.value,
       ...(state.selected.value && {selected: state.selected.value}),
