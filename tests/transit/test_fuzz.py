@@ -6,7 +6,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import entry_points
 from itertools import islice, repeat
 from pathlib import Path
@@ -22,7 +22,6 @@ from tidewheel.apps.transit.topics import EVENTS, TOPICS
 from tidewheel.apps.transit.transit_pb2 import Arrival, VehiclePosition
 from tidewheel.errors import MalformedError
 from tidewheel.ingest.events import EventProcessor
-from tidewheel.ingest.json_rows import JsonProcessor
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.ingest.processor import Processed, Processor, Replayable
@@ -167,7 +166,7 @@ def batches(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 def _processors() -> dict[str, Callable[[], Processor]]:
     installed = {point.name: point.load() for point in entry_points(group="tidewheel.processors")}
     assert "hfp" in installed
-    return {**installed, "events": EventProcessor, "json": partial(JsonProcessor, topic="input.fuzz", time="tst")}
+    return {**installed, "events": EventProcessor}
 
 
 @pytest.mark.parametrize("name", sorted(_processors()))
