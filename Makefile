@@ -51,7 +51,7 @@ $(VENV)/.tidewheel: pyproject.toml hatch_build.py $(shell find src -name '*.prot
 # Imported once, so that what the processes of the demo all begin with is compiled.
 $(VENV)/.installed: $(VENV)/.spark $(VENV)/.packages $(VENV)/.tidewheel
 	@$(BIN)/python -m pip check --disable-pip-version-check
-	@$(BIN)/python -c 'import pandas, pyspark.worker, pyspark.sql.streaming.python_streaming_source_runner, tidewheel.cli.demo_view, tidewheel.engine.launch, tidewheel.serve.server, tidewheel.apps.transit.jobs, tidewheel.apps.transit.simulator'
+	@$(BIN)/python -c 'import pandas, pyspark.worker, pyspark.sql.streaming.python_streaming_source_runner, tidewheel.engine.execution.query_start, tidewheel.serve.http.server, tidewheel_transit.commands.demo_view, tidewheel_transit.jobs, tidewheel_transit.simulator'
 	@touch $@
 
 $(VENV)/.ready: constraints-dev.txt $(VENV)/.installed
@@ -95,7 +95,7 @@ lock: ## the hashes in constraints.txt and constraints-dev.txt, after a version 
 	@$(PYTHON) lock.py
 
 bench: setup ## the figures, as a table and as JSON in build/bench/
-	@$(BIN)/python -m tidewheel.bench $(BENCH_ARGS)
+	@$(BIN)/python -m bench $(BENCH_ARGS)
 
 picture: complete ## the picture of the README, docs/map.png, from the demo (needs Chromium; three minutes)
 	@$(BIN)/python tests/browser/picture.py docs/map.png

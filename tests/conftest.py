@@ -10,9 +10,10 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
-from tidewheel.engine.local_files import FSYNC
-from tidewheel.engine.session import session
-from tidewheel.transport.log import Log, open_log
+from tidewheel.engine.execution.session import session
+from tidewheel.engine.spark.local_fs import FSYNC
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
 
 ROOT = Path(__file__).resolve().parent.parent
 

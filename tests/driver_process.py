@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from tidewheel.errors import TopicNotFoundError
-from tidewheel.transport.log import Log
+from tidewheel.transport.log.log import Log
 
 Driver = subprocess.Popen[bytes]
 

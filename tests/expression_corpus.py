@@ -16,7 +16,7 @@ import polars.selectors
 import polars_h3
 import polars_hash
 
-from tidewheel.model.expression_text import expression_text
+from tidewheel.model.expressions.text import expression_text
 
 c = pl.col
 EXPRESSIONS: dict[str, pl.Expr] = {

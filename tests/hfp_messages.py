@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from tidewheel.apps.transit.topics import TOPICS
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processed
 from tidewheel.model.time import instant
-from tidewheel.transport import codec
+from tidewheel.transport.events import codec
+from tidewheel_transit.topics import TOPICS
 
 AT = "2026-03-02T06:15:30.250Z"
 ARRIVED = instant("2026-03-02T06:15:30.900Z")

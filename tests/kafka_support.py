@@ -11,7 +11,7 @@ from pathlib import Path
 from cli_support import eventually
 from maven_support import jars
 
-from tidewheel.engine.java import find_java
+from tidewheel.engine.spark.java import find_java
 
 _BROKER = "org.apache.kafka:kafka_2.13:4.3.1"
 # Spark 4.3's own connector is not in the repository; this one works with it.

@@ -20,11 +20,11 @@ import zstandard
 from expression_corpus import differing
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.ingest.recording import read_recording
+from tidewheel.ingest.replay.recording import read_recording
 from tidewheel.testing import Script
-from tidewheel.transport import codec
-from tidewheel.transport.log import records
+from tidewheel.transport.events import codec
+from tidewheel.transport.log.log_types import records
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 SECOND = 1_000_000
 POSITIONS = "input.vehicle-position"
@@ -51,7 +51,9 @@ def check_model() -> None:
     panes = rows.run(lambda given: given.key_by("key").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.sum("v")))
     assert [pane["n"] for pane in panes] == [3, 5]
     rise = tw.pattern("low", pl.col("v") < 4).next("high", pl.col("v") > 4)
-    (match,) = rows.run(lambda given: given.match(rise, measures={"by": tw.last("high.v") - tw.first("low.v")}))
+    (match,) = rows.run(
+        lambda given: given.match(rise, measures={"by": tw.measures.last("high.v") - tw.measures.first("low.v")})
+    )
     assert match["by"] == 2
     assert sqlglot.parse_one("SELECT 1 AS a").named_selects == ["a"]
 
@@ -95,7 +97,7 @@ def check_job(folder: Path, log: tw.Log) -> None:
 
 
 def check_server(log: tw.Log) -> None:
-    from tidewheel.serve.server import serve
+    from tidewheel.serve.http.server import serve
 
     with serve(log, port=0) as server:
         with urllib.request.urlopen(f"{server.url}/api/layers", timeout=30) as answer:

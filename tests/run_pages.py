@@ -21,8 +21,9 @@ from pathlib import Path
 import polars as pl
 from pyspark.sql import SparkSession
 
-from tidewheel.apps.transit.simulator import Simulator
-from tidewheel.transport.log import Log, open_log
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.simulator import Simulator
 
 LOG = "city.tw"
 
@@ -38,6 +39,8 @@ def code_of(page: Path) -> str:
 
 
 def _fresh_folder() -> Log:
+    if not any(part.startswith(("pytest", "pages")) for part in Path.cwd().parts):
+        raise SystemExit("run it in an empty folder of its own, called pages...: all that is in it is removed")
     for path in Path.cwd().iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     log = open_log(LOG)

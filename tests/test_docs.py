@@ -20,11 +20,12 @@ import typer
 from run_pages import code_of
 
 import tidewheel
+import tidewheel_transit
 from tidewheel.cli.app import app
-from tidewheel.engine.options import ReadOptions, WriteOptions
+from tidewheel.engine.datasource.options import ReadOptions, WriteOptions
 from tidewheel.ingest.lookup import Limits
 from tidewheel.serve import Layer
-from tidewheel.serve.limits import Limits as ServerLimits
+from tidewheel.serve.http.limits import Limits as ServerLimits
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
@@ -54,7 +55,7 @@ WITH_CODE = [page for page in PAGES if code_of(ROOT / page)]
 @functools.cache
 def outcomes(*pages: str) -> dict[str, dict[str, Any]]:
     """What came of the code of these pages, which run one after another."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="pages") as folder:
         done = subprocess.run(
             [sys.executable, ROOT / "tests" / "run_pages.py", *(str(ROOT / page) for page in pages)],
             cwd=folder, capture_output=True, text=True, check=False,
@@ -86,7 +87,8 @@ def test_the_code_of_a_page_runs(page):
 
 MODULES = [
     info.name
-    for info in pkgutil.walk_packages(tidewheel.__path__, "tidewheel.")
+    for package in (tidewheel, tidewheel_transit)
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
     if not info.name.endswith(("_pb2", ".__main__"))
 ]
 
@@ -121,6 +123,22 @@ def test_every_field_of_a_layer_is_documented():
     assert [name for name in Layer.__struct_fields__ if f"`{name}`" not in table] == []
 
 
+def test_every_room_is_in_the_architecture():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    source = Path(tidewheel.__file__).parent
+    rooms = {path.parent.name for path in source.rglob("__init__.py")} - {"tidewheel"}
+    assert [room for room in sorted(rooms) if f"`{room}`" not in page and f"`{room}/`" not in page] == []
+
+
+def test_every_file_that_the_architecture_names_is_there():
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    source = Path(tidewheel.__file__).parent
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)+)`", page)
+    places = [source, source / "engine", source / "patterns"]
+    assert len(named) > 15
+    assert [n for n in named if not any((p / n).is_dir() or (p / f"{n}.py").is_file() for p in places)] == []
+
+
 def test_links_between_pages_lead_somewhere():
     for page in PAGES:
         folder = (ROOT / page).parent
@@ -130,7 +148,7 @@ def test_links_between_pages_lead_somewhere():
 
 def test_every_command_is_in_the_readme():
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    names = list(typer.main.get_command(app).commands)
+    names = typer.main.get_command(app).list_commands(None)
     assert len(names) >= 9
     assert [name for name in names if not re.search(rf"`(tidewheel )?{name}\b", readme)] == []
     assert (ROOT / "LICENSE").read_text().strip().startswith("Apache License")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,23 @@ from pathlib import Path
 import pytest
 
 import tidewheel
+import tidewheel_transit
 
 SOURCE = Path(tidewheel.__file__).parent
-LAYERS = ["model", "patterns", "transport", "engine", "testing", "ingest", "serve", "apps", "cli", "bench"]
-COMMON = {"errors", "lazy_pandas", "threads", "__init__"}  # below every layer
+LAYERS = ["model", "patterns", "match_recognize", "transport", "engine", "testing", "ingest", "serve", "cli"]
+APPLICATION = Path(tidewheel_transit.__file__).parent
+PUBLIC = {"tidewheel", "tidewheel.testing", "tidewheel.ingest", "tidewheel.serve", "tidewheel.cli"}
+"""What the application may import, as any other package that is written outside Tidewheel."""
+COMMON = {
+    "atomic_file",
+    "errors",
+    "html",
+    "lazy_pandas",
+    "plain_text",
+    "threads",
+    "topic_names",
+    "__init__",
+}  # below every layer
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if not path.name.endswith("_pb2.py")]
 
 
@@ -39,10 +53,11 @@ def layer(module: str) -> str | None:
 def forbidden(own: str, imported: set[str]) -> list[str]:
     allowed = LAYERS[: LAYERS.index(own) + 1]
     wrong = [name for name in imported if layer(name) is not None and layer(name) not in allowed]
-    if own in ("model", "patterns", "transport"):
+    if own in ("model", "patterns", "match_recognize", "transport"):
         wrong += [name for name in imported if name.partition(".")[0] == "pyspark"]
     if own != "testing":
         wrong += [name for name in imported if layer(name) == "testing"]
+    wrong += [name for name in imported if name.partition(".")[0] == "tidewheel_transit"]
     if own in ("ingest", "serve"):
         wrong += [name for name in imported if layer(name) == "engine"]
     return sorted(wrong)
@@ -58,16 +73,62 @@ def test_a_layer_imports_only_those_below_it(path):
 
 
 def test_the_rule_finds_what_is_forbidden():
-    assert forbidden("model", {"tidewheel.transport.log", "polars"}) == ["tidewheel.transport.log"]
+    assert forbidden("model", {"tidewheel.transport.log.log", "polars"}) == ["tidewheel.transport.log.log"]
     assert forbidden("transport", {"pyspark.sql"}) == ["pyspark.sql"]
-    assert forbidden("ingest", {"tidewheel.engine.run"}) == ["tidewheel.engine.run"]
-    assert forbidden("serve", {"tidewheel.engine.run", "tidewheel.apps.transit"}) == [
-        "tidewheel.apps.transit",
-        "tidewheel.engine.run",
+    assert forbidden("ingest", {"tidewheel.engine.execution.running_query"}) == [
+        "tidewheel.engine.execution.running_query"
     ]
-    assert forbidden("apps", {"tidewheel.testing"}) == ["tidewheel.testing"]
-    assert forbidden("testing", {"tidewheel.engine.result", "tidewheel.transport.log"}) == []
-    assert forbidden("apps", {"tidewheel.engine.run", "tidewheel.ingest.replay"}) == []
+    assert forbidden("serve", {"tidewheel.engine.execution.running_query", "tidewheel_transit.layers"}) == [
+        "tidewheel.engine.execution.running_query",
+        "tidewheel_transit.layers",
+    ]
+    assert forbidden("cli", {"tidewheel.testing"}) == ["tidewheel.testing"]
+    assert forbidden("testing", {"tidewheel.engine.streams.result", "tidewheel.transport.log.log"}) == []
+    assert forbidden("cli", {"tidewheel.engine.execution.running_query", "tidewheel.ingest.replay.replay"}) == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_the_core_names_nothing_of_the_application(path):
+    text = path.read_text(encoding="utf-8").lower()
+    assert [word for word in ("tidewheel_transit", "tidewheel.transit", "hfp") if word in text] == []
+
+
+def hidden(source: str) -> list[str]:
+    """What a file imports of Tidewheel that is not public: modules from inside, and names that are not exported."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            public = importlib.import_module(node.module).__all__ if node.module in PUBLIC else []
+            found |= {f"{node.module}.{alias.name}" for alias in node.names if alias.name not in public}
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "tw":
+            found |= {f"tidewheel.{node.attr}"} - {f"tidewheel.{name}" for name in tidewheel.__all__}
+    return sorted(name for name in found - PUBLIC if name.startswith("tidewheel."))
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in sorted(APPLICATION.rglob("*.py")) if not path.name.endswith("_pb2.py")],
+    ids=lambda path: str(path.relative_to(APPLICATION)),
+)
+def test_the_application_imports_only_what_every_other_package_may(path):
+    assert hidden(path.read_text(encoding="utf-8")) == []
+
+
+def test_what_is_hidden_is_found():
+    assert hidden("import tidewheel as tw\nfrom tidewheel.ingest import Message\nimport tidewheel_transit.hfp") == []
+    assert hidden("def f():\n    from tidewheel.model import windows") == ["tidewheel.model.windows"]
+    assert hidden("import tidewheel.engine.jobs.job") == ["tidewheel.engine.jobs.job"]
+    assert hidden("from tidewheel.ingest import pipeline, Pipeline") == ["tidewheel.ingest.pipeline"]
+    assert hidden("tw.stream(tw.engine.x)") == ["tidewheel.engine"]
+    assert hidden("from tidewheel import engine") == ["tidewheel.engine"]
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_what_a_public_package_exports_is_there(name):
+    package = importlib.import_module(name)
+    assert [each for each in package.__all__ if getattr(package, each, None) is None] == []
 
 
 def test_every_exported_name_is_there_and_has_a_docstring():
@@ -83,10 +144,114 @@ def test_importing_the_package_does_not_import_spark():
 
 
 def test_a_process_that_only_plans_does_not_import_what_rows_are_computed_with():
-    code = "import sys, tidewheel.engine.source; sys.exit('polars' in sys.modules)"
+    code = "import sys, tidewheel.engine.datasource.source; sys.exit('polars' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_every_module_says_what_it_is_for():
-    for path in MODULES:
+    for path in (*MODULES, *APPLICATION.rglob("*.py")):
+        if path.name.endswith("_pb2.py"):
+            continue
         assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
+ROOMS = ["checkpoint", "backup", "operators", "runtime", "spark", "datasource", "execution", "streams", "jobs", "sql"]
+"""The rooms of the engine, lowest first."""
+WITHOUT_SPARK = {"checkpoint", "backup", "operators", "runtime"}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+NAMES = {name_of(path): path for path in MODULES}
+
+
+def room(module: str) -> str | None:
+    parts = module.split(".")
+    return parts[2] if parts[:2] == ["tidewheel", "engine"] and len(parts) > 2 else None
+
+
+@pytest.mark.parametrize("module", [name for name in NAMES if room(name) is not None])
+def test_a_room_of_the_engine_imports_only_those_below_it(module):
+    own = room(module)
+    found = imports(NAMES[module])
+    above = [name for name in found if room(name) is not None and ROOMS.index(room(name)) > ROOMS.index(own)]
+    assert above == []
+    if own in WITHOUT_SPARK:
+        assert [name for name in found if name.partition(".")[0] == "pyspark"] == []
+
+
+def imported_modules(module: str) -> set[str]:
+    """The modules of the package that one imports, wherever in it, for types, too; but not the packages it is in."""
+    found = set()
+    for node in ast.walk(ast.parse(NAMES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {name for name in found if name in NAMES and name != module and not module.startswith(f"{name}.")}
+
+
+CIRCLES = {
+    ("tidewheel.transport.log.log", "tidewheel.transport.events.rows"): "Log.append_rows is a convenience of the log",
+    ("tidewheel.transport.events.registry", "tidewheel.transport.topics.types"): "a type may be registered in a log",
+    ("tidewheel.engine.streams.stream", "tidewheel.engine.streams.result"): "a stream makes results, which are streams",
+    ("tidewheel.engine.streams.stream", "tidewheel.engine.streams.windowed_stream"): "a stream is cut into windows",
+    ("tidewheel.engine.streams.stream", "tidewheel.engine.streams.keyed_stream"): "a stream is keyed",
+    (
+        "tidewheel.engine.streams.windowed_stream",
+        "tidewheel.engine.streams.keyed_stream",
+    ): "windows are of a keyed stream",
+    ("tidewheel.testing.script", "tidewheel.testing.micro_batches"): "a script runs itself",
+    ("tidewheel.testing.script", "tidewheel.testing.running"): "a script runs itself",
+}
+"""Imports that close a circle, with the reason. This list only becomes shorter."""
+
+
+def circles(graph: dict[str, set[str]]) -> list[str]:
+    """Modules that import each other in a circle: what is left when all are gone that import nothing left."""
+    left = {name: set(others) for name, others in graph.items()}
+    while done := [name for name, others in left.items() if not others]:
+        left = {name: others - set(done) for name, others in left.items() if name not in done}
+    while unused := set(left) - {other for others in left.values() for other in others}:
+        left = {name: others for name, others in left.items() if name not in unused}
+    return sorted(left)
+
+
+def test_nothing_imports_in_a_circle():
+    graph = {name: imported_modules(name) for name in NAMES}
+    for importer, imported in CIRCLES:
+        assert imported in graph[importer], f"{importer} no longer imports {imported}: take it off the list"
+
+    def without(allowed: set[tuple[str, str]]) -> list[str]:
+        return circles(
+            {name: {other for other in found if (name, other) not in allowed} for name, found in graph.items()}
+        )
+
+    assert without(set(CIRCLES)) == []
+    for pair in CIRCLES:
+        assert without(set(CIRCLES) - {pair}), f"{pair} closes no circle any more: take it off the list"
+
+
+def test_a_circle_is_found():
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b", "c"]
+    assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
+
+
+MOST_MODULES = {"cli/commands": 16, "transport/sqlite": 16}
+"""Folders that may have more than fifteen modules: one file a command."""
+MOST_LINES: dict[str, int] = {}
+"""Files that may be longer than 400 lines. This list only becomes shorter."""
+
+
+def test_folders_and_files_are_of_a_size_that_is_read():
+    folders: dict[str, int] = {}
+    for path in MODULES:
+        place = str(path.relative_to(SOURCE))
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES.get(place, 400), place
+        if path.name != "__init__.py":
+            folder = str(path.parent.relative_to(SOURCE))
+            folders[folder] = folders.get(folder, 0) + 1
+    assert {folder: count for folder, count in folders.items() if count > MOST_MODULES.get(folder, 15)} == {}

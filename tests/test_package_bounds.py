@@ -26,7 +26,7 @@ WITHOUT = {"dev"}
 # Those whose newest one was tried: what comes next may break what they were tried for.
 PARSERS = (
     *("pyspark", "polars", "pyarrow", "protobuf", "ptars", "msgspec", "sqlglot", "zstandard", "h11", "uvicorn"),
-    *("starlette", "websockets", "paho-mqtt", "confluent-kafka", "polars-h3", "polars-hash", "datasketches"),
+    *("starlette", "websockets", "paho-mqtt", "polars-h3", "polars-hash", "datasketches"),
 )
 
 

@@ -46,8 +46,14 @@ def sessions(events: tw.Stream) -> tw.Result:
 
 
 def pattern(events: tw.Stream) -> tw.Result:
-    rise = tw.pattern("low", pl.col("value") < 100).next("high", pl.col("value") > tw.last("low.value")).within("1 h")
-    return events.key_by("key").match(rise, measures={"begin": tw.first("low.event_time"), "by": tw.last("high.value")})
+    rise = (
+        tw.pattern("low", pl.col("value") < 100)
+        .next("high", pl.col("value") > tw.measures.last("low.value"))
+        .within("1 h")
+    )
+    return events.key_by("key").match(
+        rise, measures={"begin": tw.measures.first("low.event_time"), "by": tw.measures.last("high.value")}
+    )
 
 
 def deduplicated(events: tw.Stream) -> tw.Result:

@@ -222,14 +222,17 @@ def test_stages_run_one_behind_the_other(spark):
 def stops(events):
     hard = (
         tw.pattern("fast", pl.col("speed") >= 10)
-        .next("braking", pl.col("speed").is_between(1, tw.last("fast.speed") - 1))
+        .next("braking", pl.col("speed").is_between(1, tw.measures.last("fast.speed") - 1))
         .one_or_more()
         .consecutive()
         .greedy()
         .next("standing", pl.col("speed") < 1)
         .within("10 s")
     )
-    measures = {"drop": tw.first("fast.speed") - tw.last("standing.speed"), "speeds": tw.collect("speed")}
+    measures = {
+        "drop": tw.measures.first("fast.speed") - tw.measures.last("standing.speed"),
+        "speeds": tw.measures.collect("speed"),
+    }
     return events.key_by("vehicle").match(hard, measures=measures)
 
 

@@ -18,11 +18,12 @@ import pytest
 from cli_support import Running, environment
 from run_pages import code_blocks, write_orders
 
-from tidewheel.apps.transit.transit_pb2 import VehicleCell
 from tidewheel.model.time import now
-from tidewheel.serve.page import Page
-from tidewheel.transport import codec
-from tidewheel.transport.log import open_log, records
+from tidewheel.serve.http.page import Page
+from tidewheel.transport.events import codec
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.transit_pb2 import VehicleCell
 
 pytestmark = pytest.mark.long
 
@@ -70,14 +71,14 @@ def installed(wheel: Path) -> Path:
 def test_it_holds_the_page_and_the_compiled_messages_and_no_more_than_the_package(wheel):
     names = [PurePosixPath(name) for name in ZipFile(wheel).namelist()]
     tops = {name.parts[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"tidewheel"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"tidewheel", "tidewheel_transit"}
     assert not [name for name in names if "node_modules" in name.parts or name.name.startswith("test_")]
     page = {str(name.relative_to(PAGE)) for name in names if PAGE in name.parents}
     index = ZipFile(wheel).read(str(PAGE / "index.html")).decode()
     assert {"index.html", "icon.svg", "land.json", *assets(index)} <= page
     built = ROOT / "src" / PAGE
     assert page == {path.relative_to(built).as_posix() for path in built.rglob("*") if path.is_file()}
-    assert PurePosixPath("tidewheel/apps/transit/transit_pb2.py") in names
+    assert PurePosixPath("tidewheel_transit/transit_pb2.py") in names
 
 
 @pytest.mark.slow

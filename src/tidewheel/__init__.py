@@ -19,6 +19,9 @@ Where rows come from
     sql                 a statement with MATCH_RECOGNIZE, over DataFrames or streams
     open_log            the log in a file: topics of events and results
     types               the message types that are known, and a place to register your own
+    codec               events as bytes: whole columns at once, or one at a time
+    records             bytes as records that a log takes, with keys and times
+    Retention           how long a topic keeps its records
 
 What is computed
     windows             windows in event time: tumbling, sliding, session, calendar, count, custom
@@ -26,6 +29,7 @@ What is computed
     agg                 aggregates: count, sum, mean, percentile, top_k, custom, ...
     watermarks          how far event time has come: bounded, percentile, punctuated, ...
     geo                 places: cells, regions, distances
+    time                instants and durations: microseconds from text and back, and the clock
     Lookup              what to look up about rows outside the stream
     Timer               a state column of a process function that wakes it in event time
     ProcessingTimer     the same in processing time
@@ -35,24 +39,16 @@ Event patterns
     pattern             the first stage of a pattern: which events, in what order, make a match
     any_of              one of several patterns
     all_of              several patterns, in any order
-    previous            a column of the event before, in a condition
     rising              a trend: each value above the one before
     falling             a trend: each value below the one before
     monotonic           a trend: values go one way
-    first               a measure: the value of a stage's first event
-    last                a measure: the value of a stage's last event
-    min                 a measure: the least value
-    max                 a measure: the greatest value
-    sum                 a measure: the sum of values
-    mean                a measure: the mean of values
-    count               a measure: how many events
-    collect             a measure: the list of values
-    PatternBook         patterns in a topic, changed while jobs run
+    measures            what a match tells of its events: first, last, min, max, sum, mean, count, collect, previous
+    PatternRegistry     patterns in a topic, changed while jobs run
 
 Jobs
     job                 makes a job of a function, with parameters that are options
     run                 starts jobs and results of one log as one query
-    run_frame           runs a function of plain Spark as a job, for what streams have not, like joins
+    run_dataframe       runs a function of plain Spark as a job, for what streams have not, like joins
     reader_function     a function that runs inside the log's reader, for `format("tidewheel")`
 
 What you hold
@@ -78,42 +74,30 @@ from tidewheel import errors
 from tidewheel.model import watermarks
 
 if TYPE_CHECKING:
-    from tidewheel.engine.frame_job import run_frame
-    from tidewheel.engine.job import Job, job
-    from tidewheel.engine.launch import run
-    from tidewheel.engine.options import reader_function
-    from tidewheel.engine.result import Result
-    from tidewheel.engine.run import Progress, Run
-    from tidewheel.engine.session import session
-    from tidewheel.engine.sql import sql
-    from tidewheel.engine.stream import KeyedStream, Stream, stream
-    from tidewheel.engine.windowed_stream import WindowedStream
+    from tidewheel.engine.datasource.options import reader_function
+    from tidewheel.engine.execution.running_query import Progress, Run
+    from tidewheel.engine.execution.session import session
+    from tidewheel.engine.jobs.dataframe_job import run_dataframe
+    from tidewheel.engine.jobs.job import Job, job
+    from tidewheel.engine.jobs.run import run
+    from tidewheel.engine.sql.sql import sql
+    from tidewheel.engine.streams.keyed_stream import KeyedStream
+    from tidewheel.engine.streams.result import Result
+    from tidewheel.engine.streams.stream import Stream
+    from tidewheel.engine.streams.stream_factory import stream
+    from tidewheel.engine.streams.windowed_stream import WindowedStream
     from tidewheel.model import aggregates as agg
-    from tidewheel.model import triggers, windows
-    from tidewheel.model.lookup import Lookup
-    from tidewheel.model.process import Clock, ProcessingTimer, Timer
-    from tidewheel.patterns import (
-        Pattern,
-        all_of,
-        any_of,
-        collect,
-        count,
-        falling,
-        first,
-        last,
-        max,
-        mean,
-        min,
-        monotonic,
-        pattern,
-        previous,
-        rising,
-        sum,
-    )
-    from tidewheel.patterns import geo as geo
-    from tidewheel.transport.log import Log, open_log
-    from tidewheel.transport.pattern_book import PatternBook
-    from tidewheel.transport.registry import TypeRegistry, types
+    from tidewheel.model import time, triggers, windows
+    from tidewheel.model.process.lookup import Lookup
+    from tidewheel.model.process.process import Clock, ProcessingTimer, Timer
+    from tidewheel.patterns import Pattern, all_of, any_of, falling, measures, monotonic, pattern, rising
+    from tidewheel.patterns.define import geo as geo
+    from tidewheel.transport.events import codec
+    from tidewheel.transport.events.registry import TypeRegistry, types
+    from tidewheel.transport.log.log import Log
+    from tidewheel.transport.log.log_types import Retention, records
+    from tidewheel.transport.open_log import open_log
+    from tidewheel.transport.topics.pattern_registry import PatternRegistry
 
 __version__ = "0.1.0"
 
@@ -124,10 +108,11 @@ __all__ = [
     "Log",
     "Lookup",
     "Pattern",
-    "PatternBook",
+    "PatternRegistry",
     "ProcessingTimer",
     "Progress",
     "Result",
+    "Retention",
     "Run",
     "Stream",
     "Timer",
@@ -136,29 +121,24 @@ __all__ = [
     "agg",
     "all_of",
     "any_of",
-    "collect",
-    "count",
+    "codec",
     "errors",
     "falling",
-    "first",
     "geo",
     "job",
-    "last",
-    "max",
-    "mean",
-    "min",
+    "measures",
     "monotonic",
     "open_log",
     "pattern",
-    "previous",
     "reader_function",
+    "records",
     "rising",
     "run",
-    "run_frame",
+    "run_dataframe",
     "session",
     "sql",
     "stream",
-    "sum",
+    "time",
     "triggers",
     "types",
     "watermarks",
@@ -167,54 +147,55 @@ __all__ = [
 
 # Spark and polars take their time to import: a program that only looks at a log should not wait for them.
 _HOMES = {
-    "Job": "engine.job",
-    "job": "engine.job",
-    "reader_function": "engine.options",
-    "KeyedStream": "engine.stream",
-    "Stream": "engine.stream",
-    "WindowedStream": "engine.windowed_stream",
-    "stream": "engine.stream",
-    "Result": "engine.result",
-    "Lookup": "model.lookup",
-    "Clock": "model.process",
-    "ProcessingTimer": "model.process",
-    "Timer": "model.process",
-    "run": "engine.launch",
-    "run_frame": "engine.frame_job",
-    "Progress": "engine.run",
-    "Run": "engine.run",
-    "session": "engine.session",
-    "sql": "engine.sql",
-    "Log": "transport.log",
-    "open_log": "transport.log",
-    "PatternBook": "transport.pattern_book",
-    "TypeRegistry": "transport.registry",
-    "types": "transport.registry",
+    "Job": "engine.jobs.job",
+    "job": "engine.jobs.job",
+    "reader_function": "engine.datasource.options",
+    "KeyedStream": "engine.streams.keyed_stream",
+    "Stream": "engine.streams.stream",
+    "WindowedStream": "engine.streams.windowed_stream",
+    "stream": "engine.streams.stream_factory",
+    "Result": "engine.streams.result",
+    "Lookup": "model.process.lookup",
+    "Clock": "model.process.process",
+    "ProcessingTimer": "model.process.process",
+    "Timer": "model.process.process",
+    "run": "engine.jobs.run",
+    "run_dataframe": "engine.jobs.dataframe_job",
+    "Progress": "engine.execution.running_query",
+    "Run": "engine.execution.running_query",
+    "session": "engine.execution.session",
+    "sql": "engine.sql.sql",
+    "Log": "transport.log.log",
+    "Retention": "transport.log.log_types",
+    "records": "transport.log.log_types",
+    "open_log": "transport.open_log",
+    "PatternRegistry": "transport.topics.pattern_registry",
+    "TypeRegistry": "transport.events.registry",
+    "types": "transport.events.registry",
     **dict.fromkeys(
         [
             "Pattern",
             "all_of",
             "any_of",
-            "collect",
-            "count",
             "falling",
-            "first",
-            "last",
-            "max",
-            "mean",
-            "min",
             "monotonic",
             "pattern",
-            "previous",
             "rising",
-            "sum",
         ],
         "patterns",
     ),
 }
 
 
-_MODULES = {"agg": "model.aggregates", "geo": "patterns.geo", "triggers": "model.triggers", "windows": "model.windows"}
+_MODULES = {
+    "measures": "patterns.measures",
+    "agg": "model.aggregates",
+    "codec": "transport.events.codec",
+    "geo": "patterns.define.geo",
+    "time": "model.time",
+    "triggers": "model.triggers",
+    "windows": "model.windows",
+}
 
 
 def __dir__() -> list[str]:

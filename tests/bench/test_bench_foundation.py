@@ -8,8 +8,8 @@ import json
 import pytest
 from rich.console import Console
 
-from tidewheel.bench.figures import show, write
-from tidewheel.bench.foundation import measure
+from bench.figures import show, write
+from bench.foundation import measure
 
 pytestmark = pytest.mark.long
 

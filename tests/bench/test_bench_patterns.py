@@ -6,16 +6,16 @@ import polars as pl
 import pytest
 from test_bench_windows import collected
 
-from tidewheel.bench.__main__ import main
-from tidewheel.bench.pattern_baselines import by_hand, windows_of
-from tidewheel.bench.pattern_room import room
-from tidewheel.bench.patterns import emergency_stop, most_can_start
-from tidewheel.bench.positions import drives, position_dataset
-from tidewheel.bench.profiles import inside
-from tidewheel.bench.streams import BATCHES
-from tidewheel.bench.window_queries import parcels
-from tidewheel.engine.halves import Parcel
-from tidewheel.engine.operator import RESULTS
+from bench.__main__ import main
+from bench.pattern_baselines import by_hand, windows_of
+from bench.pattern_room import room
+from bench.patterns import emergency_stop, most_can_start
+from bench.positions import drives, position_dataset
+from bench.profiles import inside
+from bench.streams import BATCHES
+from bench.window_queries import exchange_batches
+from tidewheel.engine.operators.operator import RESULTS
+from tidewheel.engine.runtime.exchange import ExchangeBatch
 
 pytestmark = pytest.mark.long
 
@@ -32,9 +32,9 @@ def data(tmp_path_factory):
 
 def test_the_pattern_and_the_function_by_hand_find_the_same_stops(spark, data, tmp_path):
     found = set()
-    for row in collected(parcels(spark, data, [emergency_stop(data)]), "stops_ours", tmp_path):
-        for _, port, frame in Parcel.read(bytes(row.parcel)):
-            if port == RESULTS:
+    for row in collected(exchange_batches(spark, data, [emergency_stop(data)]), "stops_ours", tmp_path):
+        for _, output, frame in ExchangeBatch.read(bytes(row.batch_bytes)):
+            if output == RESULTS:
                 times = pl.col("match_start", "match_end").cast(pl.Int64)
                 found |= set(
                     frame.select("vehicle", times, pl.col("fall", "hardest").cast(pl.Float64).round(3)).iter_rows()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidewheel.bench.__main__ import main
-from tidewheel.bench.serve import PARTS, measure
+from bench.__main__ import main
+from bench.serve import PARTS, measure
 
 pytestmark = pytest.mark.long
 

@@ -8,24 +8,25 @@ from dataclasses import replace
 
 import pytest
 
-from tidewheel.apps.transit.jobs import delay_distribution, vehicle_cell
-from tidewheel.apps.transit.simulator import Simulator
-from tidewheel.bench.__main__ import main
-from tidewheel.bench.figures import write
-from tidewheel.bench.transit import (
+from bench.__main__ import main
+from bench.figures import write
+from bench.transit import (
     highest_factor,
     keeps_up,
     memory_figures,
     outcome_figures,
     stretch_figures,
 )
-from tidewheel.bench.transit_account import Account, accounts
-from tidewheel.bench.transit_jobs import JOBS, Sample
-from tidewheel.bench.transit_soak import Soak, Stretch
-from tidewheel.bench.trends import slope
-from tidewheel.engine.launch import run
+from bench.transit_account import Account, accounts
+from bench.transit_jobs import JOBS, Sample
+from bench.transit_soak import Soak, Stretch
+from bench.trends import slope
+from tidewheel.engine.jobs.run import run
 from tidewheel.model.time import instant
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.jobs import delay_distribution, vehicle_cell
+from tidewheel_transit.simulator import Simulator
 
 pytestmark = pytest.mark.long
 

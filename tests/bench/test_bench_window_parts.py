@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from tidewheel.bench import shared_query, small_batches
-from tidewheel.bench.frame_floor import does_nothing
-from tidewheel.bench.parts import run_parts
-from tidewheel.bench.streams import BATCHES, dataset
-from tidewheel.bench.window_bench import Bench
-from tidewheel.bench.window_queries import Measured, drained
-from tidewheel.bench.windows import PARTS
+from bench import shared_query, small_batches
+from bench.frame_floor import does_nothing
+from bench.parts import run_parts
+from bench.streams import BATCHES, dataset
+from bench.window_bench import Bench
+from bench.window_queries import Measured, drained
+from bench.windows import PARTS
 from tidewheel.model import watermarks
 
 pytestmark = pytest.mark.long
@@ -122,16 +122,16 @@ def test_a_batch_is_timed_up_to_two_million_keys(faster):
 
 def test_small_batches_are_fed_one_by_one_and_told_by_percentiles(spark, tmp_path, monkeypatch):
     bench = Bench(spark, EVENTS, tmp_path, lambda text: None)
-    reports = small_batches._batches(bench, watermarks.bounded("1 s"), "two", 2, feed=True, buckets=1)
+    reports = small_batches._batches(bench, watermarks.bounded("1 s"), "two", 2, feed=True, key_groups=1)
     assert [(report["batchId"], report["durable"]) for report in reports] == [(0, True), (1, False)]
     monkeypatch.setattr(small_batches, "_batches", lambda *_, **__: [*reports[:1] * 100, *reports[1:] * 100])
     monkeypatch.setattr(small_batches, "_LIMIT_MS", 0)
     found = figures_of(bench, "i")
     durable, other = (report["durationMs"]["triggerExecution"] for report in reports)
     assert [(name, figure.met) for (_, name), figure in found.items()][:3] == [
-        ("1,000 events in one bucket, p50", False),
-        ("1,000 events in one bucket, p99", None),
-        ("1,000 events in one bucket: its checkpoint forced to the disk, of that p50", durable - other <= 10),
+        ("1,000 events in one key group, p50", False),
+        ("1,000 events in one key group, p99", None),
+        ("1,000 events in one key group: its checkpoint forced to the disk, of that p50", durable - other <= 10),
     ]
     assert {figure.value for (_, name), figure in found.items() if name.endswith("p99")} == {durable}
     assert {figure.value for (_, name), figure in found.items() if "forced" in name} == {durable - other}
@@ -151,7 +151,7 @@ def test_ten_jobs_are_one_query_of_ours_and_ten_of_sparks(spark, tmp_path, monke
 
 def test_functions_that_do_nothing_get_every_row(spark, tmp_path):
     data = dataset(tmp_path, EVENTS, 20)
-    measured = drained(does_nothing(data.parquet(spark), buckets=2), data, tmp_path)
+    measured = drained(does_nothing(data.parquet(spark), key_groups=2), data, tmp_path)
     assert sum(report["numInputRows"] for report in measured.progress) == measured.events
     assert measured.rate > 0
     data.log.close()

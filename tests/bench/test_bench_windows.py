@@ -8,14 +8,14 @@ import sys
 import polars as pl
 import pytest
 
-from tidewheel.bench.__main__ import main
-from tidewheel.bench.profiles import inside, profile
-from tidewheel.bench.shared_query import PeakMemory
-from tidewheel.bench.streams import BATCHES, TOPIC, dataset, readings
-from tidewheel.bench.window_baselines import spark_windows, with_settings
-from tidewheel.bench.window_queries import drained, ours, parcels
-from tidewheel.engine.halves import Parcel
-from tidewheel.engine.operator import RESULTS
+from bench.__main__ import main
+from bench.profiles import inside, profile
+from bench.shared_query import PeakMemory
+from bench.streams import BATCHES, TOPIC, dataset, readings
+from bench.window_baselines import spark_windows, with_settings
+from bench.window_queries import drained, exchange_batches, ours
+from tidewheel.engine.operators.operator import RESULTS
+from tidewheel.engine.runtime.exchange import ExchangeBatch
 from tidewheel.model.windows import sliding, tumbling
 
 pytestmark = pytest.mark.long
@@ -50,9 +50,9 @@ def collected(frame, name, folder):
 def test_both_sides_give_the_same_results(spark, data, tmp_path, windows, size, every):
     name = size.replace(" ", "_")
     found = set()
-    for row in collected(parcels(spark, data, [ours(data, windows)]), f"ours_{name}", tmp_path):
-        for _, port, frame in Parcel.read(bytes(row.parcel)):
-            if port == RESULTS:
+    for row in collected(exchange_batches(spark, data, [ours(data, windows)]), f"ours_{name}", tmp_path):
+        for _, output, frame in ExchangeBatch.read(bytes(row.batch_bytes)):
+            if output == RESULTS:
                 times = frame.select("key", pl.col("window_start").dt.epoch("s"), "events", "total")
                 found |= set(times.iter_rows())
     theirs = collected(spark_windows(data.parquet(spark), size, every), f"theirs_{name}", tmp_path)

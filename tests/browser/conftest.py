@@ -12,8 +12,8 @@ from playwright.sync_api import Browser, sync_playwright
 from serve_support import servers
 
 from tidewheel.serve import Server
-from tidewheel.serve.page import Page as BuiltPage
-from tidewheel.transport.log import Log
+from tidewheel.serve.http.page import Page as BuiltPage
+from tidewheel.transport.log.log import Log
 
 _WATER = {"type": "FeatureCollection", "features": []}
 

@@ -12,10 +12,11 @@ from cli_support import Running, map_address
 from playwright.sync_api import expect
 from serve_support import put
 
-from tidewheel.apps.transit.transit_pb2 import EmergencyStop, VehiclePosition
 from tidewheel.model.time import Instant, now
-from tidewheel.transport import codec
-from tidewheel.transport.log import Log, open_log
+from tidewheel.transport.events import codec
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.transit_pb2 import EmergencyStop, VehiclePosition
 
 pytestmark = pytest.mark.long
 

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from serve_support import CELLS, counts, hexadecimal, orders, vehicles
 
 from tidewheel.model.time import now
-from tidewheel.serve.limits import Limits
+from tidewheel.serve.http.limits import Limits
 
 pytestmark = pytest.mark.long
 

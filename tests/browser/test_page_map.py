@@ -17,9 +17,9 @@ from PIL import Image
 from playwright.sync_api import expect
 from serve_support import CELLS, counts, put, stop_of, vehicles
 
-from tidewheel.apps.transit.lines import lines
-from tidewheel.apps.transit.transit_pb2 import CellFlow
 from tidewheel.model.time import now
+from tidewheel_transit.lines import lines
+from tidewheel_transit.transit_pb2 import CellFlow
 
 pytestmark = pytest.mark.long
 

@@ -10,11 +10,12 @@ from playwright.sync_api import expect
 from serve_support import CELLS, hexadecimal
 
 from tidewheel.model.time import now
-from tidewheel.transport import codec
-from tidewheel.transport.dynamic import define_message
-from tidewheel.transport.log import Log, records
-from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.registry import TypeRegistry
+from tidewheel.transport.events.schema_inference import define_message
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.topics.types import publish_types
 
 pytestmark = pytest.mark.long
 

@@ -7,8 +7,8 @@ from serve_support import positions, vehicles
 
 from tidewheel.model.time import duration, now
 from tidewheel.model.watermark_hold import Holder
-from tidewheel.transport.held_watermarks import HeldWatermarks
-from tidewheel.transport.run_states import FIRST_BATCH, RUNNING, STARTING, RunState, RunStates
+from tidewheel.transport.topics.held_watermarks import HeldWatermarks
+from tidewheel.transport.topics.run_states import FIRST_BATCH, RUNNING, STARTING, RunState, RunStates
 
 
 def test_a_watermark_that_is_held_is_told_with_who_holds_it_until_it_moves(log, start, screen):

@@ -11,8 +11,8 @@ from serve_support import CELLS, counts, hexadecimal, orders, revenue, sessions
 
 from tidewheel.model.time import now
 from tidewheel.serve import serve
-from tidewheel.serve.layer import Figure, Layer, Scale, Value
-from tidewheel.transport.log import open_log
+from tidewheel.serve.layers.layer import Figure, Layer, Scale, Value
+from tidewheel.transport.open_log import open_log
 
 pytestmark = pytest.mark.long
 

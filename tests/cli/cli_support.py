@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition
-from tidewheel.transport import codec
-from tidewheel.transport.log import Log
+from tidewheel.transport.events import codec
+from tidewheel.transport.log.log import Log
+from tidewheel_transit.transit_pb2 import VehicleCell, VehiclePosition
 
 COMMAND = [sys.executable, "-m", "tidewheel.cli"]
 PATIENCE = 900

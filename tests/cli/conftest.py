@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from cli_support import environment
 
-from tidewheel.apps.transit.transit_pb2 import Arrival
 from tidewheel.cli import main
-from tidewheel.transport import codec
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.events import codec
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.transit_pb2 import Arrival
 
 
 @pytest.fixture

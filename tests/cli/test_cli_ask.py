@@ -11,14 +11,14 @@ from dataclasses import asdict
 import pytest
 from cli_support import Running, lines
 
-from tidewheel.apps.transit.final_stop import FINAL_STOP
-from tidewheel.apps.transit.final_stop.service import RoutingServer
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.ingest import lookup
-from tidewheel.ingest.lookup import Limits
+from tidewheel import ingest
+from tidewheel.ingest import Limits
 from tidewheel.model.time import format_duration
-from tidewheel.transport import codec
-from tidewheel.transport.log import open_log
+from tidewheel.transport.events import codec
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.final_stop import FINAL_STOP
+from tidewheel_transit.final_stop.service import RoutingServer
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 DEFAULTS = asdict(Limits())
 DURATIONS = {name for name, kind in Limits.__annotations__.items() if "Duration" in kind}
@@ -28,7 +28,7 @@ SMALL = ["--rate", 20, "--steady", "--speed", "max", "--start", "2026-03-02T06:1
 def test_what_is_in_the_log_is_asked_for_once(inside, tmp_path):
     log = tmp_path / "city.tw"
     inside("simulate", "--log", log, *SMALL)
-    asked = ["ask", "final-stop", "--from", "simulator", "--log", log, "--until-idle", "--json"]
+    asked = ["ask", "final-stop", "--provider", "simulator", "--log", log, "--until-idle", "--json"]
     last = lines(inside(*asked))[-1]
     assert last["answered"] > 5
     assert (last["failed"], last["open"]) == (0, 0)
@@ -48,7 +48,7 @@ def test_what_is_in_the_log_is_asked_for_once(inside, tmp_path):
 def test_it_goes_on_until_it_is_told_to_stop(inside, tmp_path):
     log = tmp_path / "city.tw"
     inside("simulate", "--log", log, *SMALL)
-    running = Running("ask", "final-stop", "--from", "simulator", "--log", log, "--json")
+    running = Running("ask", "final-stop", "--provider", "simulator", "--log", log, "--json")
     assert next(status for status in running.objects() if status["answered"] and not status["open"])
     running.end(signal.SIGTERM)
 
@@ -61,7 +61,7 @@ def test_files_of_a_timetable_are_asked(inside, tmp_path):
     with zipfile.ZipFile(path, "w") as feed:
         for name, text in timetable(keys[::2]).items():
             feed.writestr(name, text)
-    last = lines(inside("ask", "final-stop", "--from", path, "--log", log, "--until-idle", "--json"))[-1]
+    last = lines(inside("ask", "final-stop", "--provider", path, "--log", log, "--until-idle", "--json"))[-1]
     assert (last["answered"], last["unknown"], last["failed"]) == (len(keys[::2]), len(keys[1::2]), 0)
     assert outcomes_in(log) == {
         key: f"stop {n}" if n % 2 == 0 else "the service knows no answer" for n, key in enumerate(keys)
@@ -75,7 +75,7 @@ def test_a_service_is_asked_that_may_be_gone(inside, tmp_path):
     server = RoutingServer()
     threading.Thread(target=server.serve_forever, daemon=True).start()
     quick = ["--backoff", "1ms", "--timeout", "2s", "--retry-failed", "1ms", "--breaker-failures", 1_000_000]
-    ask = ["ask", "final-stop", "--from", server.url, "--log", log, "--until-idle", "--json", *quick]
+    ask = ["ask", "final-stop", "--provider", server.url, "--log", log, "--until-idle", "--json", *quick]
     try:
         last = lines(inside(*ask))[-1]
     finally:
@@ -146,10 +146,10 @@ def limits(inside, monkeypatch, tmp_path):
 
     def found(*options):
         with pytest.raises(Told) as caught:
-            inside("ask", "final-stop", "--from", "simulator", "--log", tmp_path / "city.tw", *options)
+            inside("ask", "final-stop", "--provider", "simulator", "--log", tmp_path / "city.tw", *options)
         return asdict(caught.value.args[0])
 
-    monkeypatch.setattr(lookup, "LookupWorker", tell)
+    monkeypatch.setattr(ingest, "LookupWorker", tell)
     return found
 
 
@@ -170,13 +170,13 @@ def test_a_limit_that_is_given_is_the_one_that_holds(limits, name):
 
 def test_as_many_questions_may_wait_as_are_asked_at_a_time(limits, inside, tmp_path):
     assert limits("--concurrency", 20_000)["waiting"] == 20_000
-    few = ["ask", "final-stop", "--from", "simulator", "--log", tmp_path / "city.tw", "--waiting", 3]
+    few = ["ask", "final-stop", "--provider", "simulator", "--log", tmp_path / "city.tw", "--waiting", 3]
     assert "waiting (3) must be at least concurrency (50)" in inside(*few, code=2).stderr
 
 
 def test_what_makes_no_sense_is_told_in_a_line(inside, tmp_path):
     log = ["--log", tmp_path / "city.tw"]
     assert "there is no lookup 'weather'; there is final-stop" in inside(
-        "ask", "weather", "--from", "simulator", *log, code=2
+        "ask", "weather", "--provider", "simulator", *log, code=2
     ).stderr.replace("\n", " ")
-    assert "no GTFS feed at" in inside("ask", "final-stop", "--from", tmp_path / "no.zip", *log, code=2).stderr
+    assert "no GTFS feed at" in inside("ask", "final-stop", "--provider", tmp_path / "no.zip", *log, code=2).stderr

@@ -8,9 +8,10 @@ import signal
 
 from cli_support import PATIENCE, Running, eventually, lines
 
-from tidewheel.engine.checkpoint import Checkpoint
-from tidewheel.transport.log import open_log, records
-from tidewheel.transport.sqlite_database import restore_plan
+from tidewheel.engine.checkpoint.checkpoint import Checkpoint
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.sqlite.database import restore_plan
 
 
 def add(path, count=1):

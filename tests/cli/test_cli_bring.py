@@ -16,16 +16,17 @@ from cli_support import Running, eventually, lines, tidewheel
 from mqtt_support import free_port, mosquitto
 
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.mqtt import Broker, MqttPublisher
+from tidewheel.ingest.mqtt.connector import Broker, MqttPublisher
 from tidewheel.ingest.pipeline import read_reports
-from tidewheel.ingest.recording import Recorded, read_recording
+from tidewheel.ingest.replay.recording import Recorded, read_recording
 from tidewheel.model.time import now
-from tidewheel.transport import codec
-from tidewheel.transport.log import open_log
+from tidewheel.transport.events import codec
+from tidewheel.transport.open_log import open_log
 
 SECOND = 1_000_000
 START = "2026-03-02T06:15:00Z"
 LAST = Message("/hfp/v2/deadrun/ongoing/vp/bus/0022/99999", b'{"VP":{"tst":"2026-03-02T06:16:00.000Z"}}', 0)
+HFP = ["--processor", "hfp"]
 SMALL = ["--rate", 50, "--steady", "--speed", "max", "--start", START]
 
 
@@ -119,9 +120,9 @@ def test_replay_brings_recordings_into_the_log(tmp_path):
     recording = tmp_path / "city.jsonl.gz"
     recording.write_bytes(gzip.compress(b"\n".join([json.dumps(good).encode()] * 5 + [b"not JSON"])))
     log = tmp_path / "city.tw"
-    (told,) = lines(tidewheel("replay", recording, "--speed", "max", "--volume", 2, "--log", log, "--json"))[-1:]
+    (told,) = lines(tidewheel("replay", recording, *HFP, "--speed", "max", "--volume", 2, "--log", log, "--json"))[-1:]
     assert (told["received"], told["topics"], told["dead"]) == (11, 10, 1)
-    told = lines(tidewheel("replay", recording, "--speed", "max", "--limit", 3, "--log", log, "--json"))[-1]
+    told = lines(tidewheel("replay", recording, *HFP, "--speed", "max", "--limit", 3, "--log", log, "--json"))[-1]
     assert (told["received"], told["topics"], told["dead"]) == (3, 3, 0)
     assert (totals(log).received, totals(log).source) == (14, "hfp:replay")
 
@@ -131,7 +132,7 @@ def test_a_replay_that_is_interrupted_says_so(tmp_path):
         {"received_at": f"2026-03-02T0{hour}:00:00Z", "topic": "x", "payload": {"hour": hour}} for hour in range(9)
     ]
     (tmp_path / "slow.jsonl").write_text("\n".join(map(json.dumps, later)))
-    with Running("replay", tmp_path / "slow.jsonl", "--json", "--log", tmp_path / "city.tw") as running:
+    with Running("replay", tmp_path / "slow.jsonl", *HFP, "--json", "--log", tmp_path / "city.tw") as running:
         for told in running.objects():
             if told["received"]:
                 break
@@ -143,8 +144,8 @@ def test_from_the_simulator_over_a_broker_into_log_and_recording(tmp_path, broke
     log, recording = tmp_path / "city.tw", tmp_path / "city.jsonl.zst"
     address = f"mqtt://127.0.0.1:{broker}"
     with (
-        Running("ingest", "--mqtt", address, "--json", "--log", log) as ingesting,
-        Running("record", "--mqtt", address, "--json", "--output", recording) as recording_it,
+        Running("ingest", "--mqtt", address, *HFP, "--json", "--log", log) as ingesting,
+        Running("record", "--mqtt", address, *HFP, "--json", "--output", recording) as recording_it,
     ):
 
         def publish() -> int:
@@ -171,14 +172,14 @@ def test_from_the_simulator_over_a_broker_into_log_and_recording(tmp_path, broke
     first, second = earlier[-2 * once : -once], earlier[-once:]
     assert sorted(first) == sorted(second), "the same seed, the same messages"
     assert len(first) == once
-    again = lines(tidewheel("replay", recording, "--speed", "max", "--log", tmp_path / "again.tw", "--json"))[-1]
+    again = lines(tidewheel("replay", recording, *HFP, "--speed", "max", "--log", tmp_path / "again.tw", "--json"))[-1]
     assert again["received"] == written["received"] == len(earlier) + 1
     assert again["dead"] == 0
 
 
 def test_ingest_takes_what_is_posted(tmp_path):
     port, log = free_port(), tmp_path / "city.tw"
-    with Running("ingest", "--http", f"127.0.0.1:{port}", "--json", "--log", log) as running:
+    with Running("ingest", "--http", f"127.0.0.1:{port}", *HFP, "--json", "--log", log) as running:
 
         def post() -> bool:
             line = json.dumps({"topic": "nonsense", "payload": {"x": 1}}).encode()
@@ -239,7 +240,7 @@ def test_json_lines_become_rows_that_a_program_finds_that_knows_only_the_log(tmp
 def test_a_port_that_is_taken_is_a_matter_of_setup(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        said = tidewheel("ingest", "--http", f"127.0.0.1:{port}", "--log", tmp_path / "city.tw", code=3).stderr
+        said = tidewheel("ingest", "--http", f"127.0.0.1:{port}", *HFP, "--log", tmp_path / "city.tw", code=3).stderr
     assert "choose another port" in said
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidewheel.cli.common import make_broker
+from tidewheel.cli.broker import make_broker
 from tidewheel.errors import DefinitionError
 
 

@@ -11,16 +11,17 @@ from types import SimpleNamespace
 from cli_support import Running, eventually, identities, lines, tidewheel
 from rich.console import Console
 
-from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition
-from tidewheel.cli.demo import KEPT, keep_an_hour
-from tidewheel.cli.demo_view import Dashboard, first_of_all, plain
-from tidewheel.cli.demo_watch import Watch
-from tidewheel.engine.job_finder import installed_jobs
+from tidewheel.engine.jobs.discovery import installed_jobs
 from tidewheel.ingest.pipeline import read_reports
 from tidewheel.model.time import duration, now
-from tidewheel.transport import codec
-from tidewheel.transport.log import Retention, open_log, records
-from tidewheel.transport.run_states import RunStates
+from tidewheel.transport.events import codec
+from tidewheel.transport.log.log_types import Retention, records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.run_states import RunStates
+from tidewheel_transit.commands.demo import KEPT, keep_an_hour
+from tidewheel_transit.commands.demo_view import Dashboard, first_of_all, plain
+from tidewheel_transit.commands.demo_watch import Watch
+from tidewheel_transit.transit_pb2 import VehicleCell, VehiclePosition
 
 DEMO = ["demo", "--job", "vehicle-cell", "--port", 0]
 

@@ -11,7 +11,7 @@ from cli_support import environment, tidewheel
 
 from tidewheel import __version__
 from tidewheel.cli import main
-from tidewheel.cli.common import ExitCode
+from tidewheel.cli.options import ExitCode
 
 COMMANDS = [
     "demo",

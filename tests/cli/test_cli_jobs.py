@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import pytest
 from cli_support import identities, lines, tidewheel
 
-from tidewheel.apps.transit import jobs
-from tidewheel.apps.transit.jobs import vehicle_cell as template
-from tidewheel.transport.final_table import final_table
-from tidewheel.transport.log import open_log
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.materialize import materialize
+from tidewheel_transit import jobs
+from tidewheel_transit.jobs import vehicle_cell as template
 
 pytestmark = pytest.mark.long
 
@@ -21,8 +21,8 @@ ALL = [getattr(jobs, name) for name in jobs.__all__]
 CHANGES = [
     ("vehicle-cell: each vehicle position with its H3 cell.", "busy-routes: how many vehicles each route has."),
     (
-        "from tidewheel.apps.transit.transit_pb2 import VehicleCell, VehiclePosition",
-        "from tidewheel.apps.transit.transit_pb2 import VehiclePosition",
+        "from tidewheel_transit.transit_pb2 import VehicleCell, VehiclePosition",
+        "from tidewheel_transit.transit_pb2 import VehiclePosition",
     ),
     ('__all__ = ["vehicle_cell"]', '__all__ = ["busy_routes"]'),
     ('@tw.job("vehicle-cell", ', '@tw.job("busy-routes", '),
@@ -79,7 +79,7 @@ def story(tmp_path_factory) -> Story:
     together = ["run", job, "vehicle-cell", "--config", config, "--size", "10 s", "--log", log, "--json"]
     done = tidewheel(*together, "--available-now", "--max-events-per-batch", 2_000)
     tidewheel("archive", "--to", archive, "--available-now", "--log", log)
-    tidewheel("run", job, "--batch", "--from", archive, "--size", "10 s", "--log", log)
+    tidewheel("run", job, "--batch", "--input", archive, "--size", "10 s", "--log", log)
     tidewheel("run", job, "--config", config, "--version", "v2", "--available-now", "--log", log)
     return Story(log, job, lines(done)[-1], archive)
 
@@ -103,7 +103,7 @@ def test_jobs_run_together_in_one_query_each_with_its_topics(story):
 def test_parameters_come_from_the_file_and_before_them_from_the_command_line(story):
     def sizes(topic):
         with open_log(story.log) as log:
-            rows = final_table(log, topic).rows
+            rows = materialize(log, topic).rows
             return {size.total_seconds() for size in rows["window_end"] - rows["window_start"]}
 
     assert sizes("analytics.busy-routes") == {10.0}, "the command line goes before the file"

@@ -1,5 +1,5 @@
-"""`run --batch --from RECORDING`: a recording, in one command, gives what replaying it into a log and running over that
-gives; and every message is accounted for."""
+"""`run --batch --input RECORDING`: a recording, in one command, gives what replaying it into a log and running over
+that gives; and every message is accounted for."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import zstandard
 from cli_support import Running, eventually, lines, tidewheel
 from hfp_messages import hfp, topic
 
-from tidewheel.apps.transit.final_stop import FINAL_STOP
-from tidewheel.apps.transit.transit_pb2 import Door, VehiclePosition
 from tidewheel.ingest.lookup import LookupWorker
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.recording import encode_line
+from tidewheel.ingest.replay.recording import encode_line
 from tidewheel.model.time import format_instant, instant
-from tidewheel.transport import codec
-from tidewheel.transport.final_table import compare, final_table
-from tidewheel.transport.log import open_log
+from tidewheel.transport.events import codec
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.materialize import compare, materialize
+from tidewheel_transit.final_stop import FINAL_STOP
+from tidewheel_transit.transit_pb2 import Door, VehiclePosition
 
 pytestmark = pytest.mark.long
 
@@ -59,14 +59,15 @@ def test_a_recording_gives_what_replaying_it_and_running_over_the_log_gives(spar
     log = tmp_path / "monday.tw"
     files = [shared / "data" / "hfp" / f"{name}.jsonl.gz" for name in ("bus520_2024", "lightrail15")]
     jobs = ["vehicle-distribution", "delay-distribution", "journeys", "final-stop-distribution"]
-    told = lines(inside("replay", *files, "--speed", "max", "--json", "--log", log))[-1]
+    told = lines(inside("replay", *files, "--processor", "hfp", "--speed", "max", "--json", "--log", log))[-1]
     with open_log(log) as opened:
         positions = {"topics": "input.vehicle-position", "type": VehiclePosition}
         LookupWorker(opened, FINAL_STOP, Terminus(), **positions).run(until_idle=True)
     inside("run", *jobs, "--batch", "--log", log)
     # Into the same log: its own events, which are the same ones, must not be read with them.
-    options = [argument for file in files for argument in ("--from", file)]
-    done = inside("run", *jobs, "--batch", *options, "--version", "once", "--json", "--log", log)
+    options = [argument for file in files for argument in ("--input", file)]
+    once = ["--processor", "hfp", "--version", "once"]
+    done = inside("run", *jobs, "--batch", *options, *once, "--json", "--log", log)
     final = lines(done)[-1]
     messages = final["messages"]
     assert messages["received"] == told["received"] > 3_690
@@ -76,13 +77,13 @@ def test_a_recording_gives_what_replaying_it_and_running_over_the_log_gives(spar
     assert f"{told['received']:,} messages = {told['topics']:,} in topics" in done.stderr
     with open_log(log) as opened:
         for job in jobs:
-            found = compare(final_table(opened, f"analytics.{job}.batch"), final_table(opened, f"analytics.{job}.once"))
+            found = compare(materialize(opened, f"analytics.{job}.batch"), materialize(opened, f"analytics.{job}.once"))
             assert found.equal, (job, found.only_first, found.only_second, found.changed)
             assert found.same > 0, job
             assert found.open == 0, job
-        cells = set(final_table(opened, "analytics.final-stop-distribution.once").rows["cell"])
+        cells = set(materialize(opened, "analytics.final-stop-distribution.once").rows["cell"])
         assert cells not in (set(), {0}), "it finds the answers that the log has"
-        years = Counter(final_table(opened, "analytics.journeys.once").rows["window_end"].dt.year())
+        years = Counter(materialize(opened, "analytics.journeys.once").rows["window_end"].dt.year())
         assert 2024 in years, "events are of the time that they were recorded at"
         assert final["results"] == sum(opened.topic_info(f"analytics.{job}.once").count for job in jobs)
     assert left(tmp_path) == []
@@ -98,9 +99,10 @@ def test_recordings_of_any_kind_are_read_and_what_cannot_be_is_kept_with_its_rea
     (tmp_path / "routes.py").write_text(JOB, encoding="utf-8")
     log = tmp_path / "results.tw"
     options = [
-        argument for name in ("1.jsonl", "2.jsonl.gz", "3.jsonl.zst") for argument in ("--from", tmp_path / name)
+        argument for name in ("1.jsonl", "2.jsonl.gz", "3.jsonl.zst") for argument in ("--input", tmp_path / name)
     ]
-    done = inside("run", tmp_path / "routes.py", "--batch", *options, "--processor", "hfp", "--json", "--log", log)
+    options += ["--processor", "hfp"]
+    done = inside("run", tmp_path / "routes.py", "--batch", *options, "--json", "--log", log)
     final = lines(done)[-1]
     assert final["messages"] == {
         "received": 46,
@@ -115,7 +117,7 @@ def test_recordings_of_any_kind_are_read_and_what_cannot_be_is_kept_with_its_rea
     assert [letter["topic"].partition(":")[0] for letter in letters] == ["1.jsonl", "strange"]
     assert all(letter["reason"] for letter in letters)
     with open_log(log) as opened:
-        rows = final_table(opened, "analytics.routes.batch").rows
+        rows = materialize(opened, "analytics.routes.batch").rows
         assert rows["positions"].to_list() == [10, 10, 10, 10, 1]
         assert rows["window_start"].dt.epoch("us").to_list() == [BEGIN + n * 10 * SECOND for n in range(5)]
         assert not [info.name for info in opened.topics() if info.name.startswith("input.")], "results only"
@@ -131,7 +133,8 @@ def test_records_that_the_job_cannot_read_are_kept_too(spark, tmp_path, inside):
     messages = [Message("input.vehicle-position", event, BEGIN + SECOND) for event in events]
     (tmp_path / "events.jsonl").write_bytes(b"\n".join(map(encode_line, messages)))
     log = tmp_path / "city.tw"
-    command = ["run", "vehicle-cell", "--batch", "--from", tmp_path / "events.jsonl", "--json", "--log", log]
+    command = ["run", "vehicle-cell", "--batch", "--input", tmp_path / "events.jsonl", "--json", "--log", log]
+    assert "which processor reads the messages?" in inside(*command, code=2).stderr
     assert "no processor 'event'; did you mean 'events'?" in inside(*command, "--processor", "event", code=2).stderr
     final = lines(inside(*command, "--processor", "events"))[-1]
     assert final["messages"] == {"received": 2, "topics": {"input.vehicle-position": 2}, "filtered": {}, "dead": {}}
@@ -144,7 +147,8 @@ def test_records_that_the_job_cannot_read_are_kept_too(spark, tmp_path, inside):
 
 def test_nothing_stays_of_a_batch_that_fails(tmp_path, inside):
     (tmp_path / "1.jsonl").write_bytes(position(0))
-    command = ["run", "vehicle-cell", "--batch", "--from", tmp_path / "1.jsonl", "--log", tmp_path / "city.tw"]
+    options = ["--input", tmp_path / "1.jsonl", "--processor", "hfp", "--log", tmp_path / "city.tw"]
+    command = ["run", "vehicle-cell", "--batch", *options]
     said = inside(*command, "--resolution", 99, code=2).stderr
     assert "resolution" in said
     assert left(tmp_path) == []
@@ -155,7 +159,7 @@ def test_nothing_stays_of_a_batch_that_fails(tmp_path, inside):
 def test_a_batch_that_is_interrupted_leaves_nothing_and_one_that_is_killed_until_the_next(tmp_path):
     line = position(0) + b"\n"
     (tmp_path / "long.jsonl").write_bytes(line * 200_000)
-    options = ["--from", tmp_path / "long.jsonl", "--json", "--log", tmp_path / "city.tw"]
+    options = ["--input", tmp_path / "long.jsonl", "--processor", "hfp", "--json", "--log", tmp_path / "city.tw"]
     command = ["run", "vehicle-cell", "--batch", *options]
     with Running(*command) as running:
         assert next(running.objects())["state"] == "reading"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from cli_support import Running, identities, lines, tidewheel
 
-from tidewheel.transport.log import open_log
+from tidewheel.transport.open_log import open_log
 
 SIMULATE = ["simulate", "--steady", "--speed", "max", "--start", "2026-03-02T06:15:00Z"]
 

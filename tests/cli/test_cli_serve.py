@@ -12,10 +12,11 @@ import httpx
 import pytest
 from cli_support import Running, environment
 
-from tidewheel.apps.transit.transit_pb2 import VehicleCell
 from tidewheel.model.time import now
-from tidewheel.transport import codec
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.events import codec
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.transit_pb2 import VehicleCell
 
 
 @pytest.fixture

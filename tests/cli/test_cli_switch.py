@@ -7,10 +7,11 @@ import signal
 import pytest
 from cli_support import Running, lines
 
-from tidewheel.apps.transit.transit_pb2 import Arrival, Journey
-from tidewheel.transport import codec
-from tidewheel.transport.aliases import Aliases
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.events import codec
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.aliases import Aliases
+from tidewheel_transit.transit_pb2 import Arrival, Journey
 
 
 def arrivals(stops):

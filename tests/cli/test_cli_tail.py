@@ -10,12 +10,13 @@ import pytest
 from cli_support import Running, lines
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from tidewheel.apps.transit.transit_pb2 import Arrival
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import Event
-from tidewheel.transport.log import open_log, records
-from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import Event
+from tidewheel.transport.events.registry import TypeRegistry
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.types import publish_types
+from tidewheel_transit.transit_pb2 import Arrival
 
 
 def custom_type():

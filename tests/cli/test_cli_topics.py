@@ -8,11 +8,12 @@ import sqlite3
 import pytest
 from cli_support import Running, lines
 
-from tidewheel.apps.transit.hfp import HfpProcessor
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.model.time import now
-from tidewheel.transport.log import Retention, open_log, records
+from tidewheel.transport.log.log_types import Retention, records
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.hfp import HfpProcessor
 
 
 @pytest.fixture
@@ -106,7 +107,7 @@ def test_ingestion_adds_up(tmp_path, described, inside):
 
 def test_an_empty_log_says_how_to_fill_it(tmp_path, inside):
     open_log(tmp_path / "log.tw").close()
-    assert "tidewheel simulate --log" in inside("topics", "--log", tmp_path / "log.tw").stdout
+    assert "tidewheel ingest --log" in inside("topics", "--log", tmp_path / "log.tw").stdout
 
 
 def test_watch_goes_on_until_ctrl_c(small_log):

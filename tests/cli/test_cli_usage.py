@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from cli_support import tidewheel
 
+HFP = ["ingest", "--mqtt", "localhost", "--processor", "hfp"]
+
 
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
@@ -13,23 +15,23 @@ from cli_support import tidewheel
         (["run", "vehicle-cel"], 2, "no job 'vehicle-cel'; did you mean 'vehicle-cell'? There are: bunching"),
         (["run", "vehicle-cell", "--resolutoin", "8"], 2, "--resolutoin"),
         (["run", "vehicle-cell", "--resolution", "fine"], 2, "Invalid value for '--resolution'"),
-        (["run", "vehicle-cell", "--start", "yesterday"], 2, "must be ISO text"),
+        (["run", "vehicle-cell", "--from", "yesterday"], 2, "must be ISO text"),
         (["run", "vehicle-cell", "vehicle-cell"], 2, "the job 'vehicle-cell' is named twice"),
         (["run", "none.py"], 2, "there is no file none.py"),
         (["run", "vehicle-cell", "--config", "none.toml"], 2, "the configuration none.toml cannot be read"),
         (
-            ["run", "vehicle-cell", "--from", "city.archive"],
+            ["run", "vehicle-cell", "--input", "city.archive"],
             2,
             "archives and recordings are read as a batch: add --batch",
         ),
-        (["run", "vehicle-cell", "--batch", "--from", "no.jsonl"], 2, "nor a recording (a file) no.jsonl"),
+        (["run", "vehicle-cell", "--batch", "--input", "no.jsonl"], 2, "nor a recording (a file) no.jsonl"),
         (
-            ["run", "vehicle-cell", "--batch", "--from", "notes.txt"],
+            ["run", "vehicle-cell", "--batch", "--input", "notes.txt"],
             2,
             "notes.txt is no recording: notes.txt:1 not a line",
         ),
         (
-            ["run", "vehicle-cell", "--batch", "--from", ".", "--from", "notes.txt"],
+            ["run", "vehicle-cell", "--batch", "--input", ".", "--input", "notes.txt"],
             2,
             "name one archive, or one or more",
         ),
@@ -51,26 +53,54 @@ from cli_support import tidewheel
         (["simulate", "--mqtt", "http://x"], 2, "an MQTT broker's address looks like"),
         (["simulate", "--speed", "max"], 2, "at speed max the simulation overtakes the clock"),
         (["simulate", "--speed", "2.5"], 2, "at speed 2.5 the simulation overtakes the clock"),
-        (["replay", "notes.txt", "--now", "--speed", "max"], 2, "runs at speed max overtakes the clock"),
-        (["replay", "missing.jsonl"], 2, "there is no recording missing.jsonl"),
+        (
+            ["replay", "notes.txt", "--processor", "hfp", "--now", "--speed", "max"],
+            2,
+            "runs at speed max overtakes the clock",
+        ),
+        (["replay", "missing.jsonl", "--processor", "hfp"], 2, "there is no recording missing.jsonl"),
+        (["replay", "missing.jsonl"], 2, "which processor reads the messages? Name it: --processor events|hfp|json"),
+        (["ingest", "--http", "127.0.0.1:0"], 2, "which processor reads the messages? Name it: --processor events|hfp"),
+        (["record", "--mqtt", "localhost", "--output", "x.jsonl"], 2, "which processor reads the messages?"),
         (
             ["replay", "x.jsonl", "--processor", "hpf"],
             2,
             "no processor 'hpf'; did you mean 'hfp'? There are: events, hfp",
         ),
         (["ingest"], 2, "nothing to bring messages from: give --mqtt ADDRESS, --http HOST:PORT, or both"),
-        (["ingest", "--http", "8090"], 2, "--http needs an address such as 127.0.0.1:8090, got '8090'"),
-        (["ingest", "--http", "0.0.0.0:0"], 2, "listen on 127.0.0.1, or say that all may write (--without-token)"),
-        (["ingest", "--http", "127.0.0.1:0", "--processor", "events", "--mode", "bus"], 2, "knows no modes"),
+        (
+            ["ingest", "--http", "8090", "--processor", "hfp"],
+            2,
+            "--http needs an address such as 127.0.0.1:8090, got '8090'",
+        ),
+        (
+            ["ingest", "--http", "0.0.0.0:0", "--processor", "hfp"],
+            2,
+            "listen on 127.0.0.1, or say that all may write (--without-token)",
+        ),
+        (
+            ["ingest", "--http", "127.0.0.1:0", "--processor", "events", "--option", "modes=bus"],
+            2,
+            "processor events has no option 'modes'; there are: subscriptions, max_topics",
+        ),
         (["ingest", "--http", "127.0.0.1:0", "--processor", "json"], 2, "processor json needs --topic and --time"),
-        (["ingest", "--http", "127.0.0.1:0", "--time", "ts"], 2, "processor hfp takes no --time"),
+        (["ingest", "--http", "127.0.0.1:0", "--processor", "hfp", "--time", "ts"], 2, "processor hfp takes no --time"),
         (
             ["ingest", "--http", "127.0.0.1:0", "--processor", "json", "--field", "x"],
             2,
             "such as amount=double, got 'x'",
         ),
-        (["ingest", "--mqtt", "localhost", "--certificate-key", "x.key"], 2, "give it too, with --certificate FILE"),
-        (["ingest", "--mqtt", "localhost", "--mode", "boat"], 2, "unknown mode 'boat'"),
+        (
+            ["ingest", "--mqtt", "localhost", "--processor", "hfp", "--certificate-key", "x.key"],
+            2,
+            "give it too, with --certificate FILE",
+        ),
+        ([*HFP, "--option", "modes=boat"], 2, "unknown mode 'boat'"),
+        ([*HFP, "--option", "modes"], 2, "--option needs a name and a value, such as part=north, got 'modes'"),
+        ([*HFP, "--option", "speed=3"], 2, "processor hfp has no option 'speed'; there are: modes, operators, events"),
+        ([*HFP, "--option", "operators=x"], 2, "--option operators=x: the processor hfp wants a whole number there"),
+        ([*HFP, "--option", "deadruns=perhaps"], 2, "the processor hfp wants yes or no there"),
+        ([*HFP, *2 * ["--option", "deadruns=no"]], 2, "--option deadruns is given twice; the processor hfp takes one"),
         (["record", "--mqtt", "localhost", "--output", "no/where.jsonl"], 2, "the folder no of the recording"),
         (["topics", "--log", "none.tw"], 2, "there is no log none.tw"),
         (["tail", "input.arrival", "--log", "none.tw"], 2, "there is no log none.tw"),

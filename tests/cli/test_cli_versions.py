@@ -7,7 +7,7 @@ import signal
 import pytest
 from cli_support import Running, eventually, lines, tidewheel
 
-from tidewheel.transport.log import open_log
+from tidewheel.transport.open_log import open_log
 
 pytestmark = pytest.mark.long
 

@@ -6,10 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from tests.conformance.cases import Verdict, judge, load
-from tests.conformance.match_recognize import QUERY_RUNNERS, QueryVerdict, judge_queries, load_queries
+from tests.conformance.cases import Verdict, check_cases, load
+from tests.conformance.match_recognize import QUERY_RUNNERS, QueryVerdict, check_queries, load_queries
 from tests.conformance.pattern_runners import PATTERN_RUNNERS
-from tests.conformance.patterns import PatternVerdict, judge_patterns, load_patterns
+from tests.conformance.patterns import PatternVerdict, check_patterns, load_patterns
 from tests.conformance.runners import RUNNERS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,23 +30,23 @@ def main() -> int:
         parser.error(f"no cases in {options.cases}")
     verdicts: dict[str, list[Verdict | PatternVerdict | QueryVerdict]] = {}
     for name in names:
-        verdicts[name] = [*judge(cases, RUNNERS[name])] if cases else []
+        verdicts[name] = [*check_cases(cases, RUNNERS[name])] if cases else []
         if patterns:
-            verdicts[name] += judge_patterns(patterns, PATTERN_RUNNERS[name])
+            verdicts[name] += check_patterns(patterns, PATTERN_RUNNERS[name])
         if queries and name in QUERY_RUNNERS:
-            verdicts[name] += judge_queries(queries, QUERY_RUNNERS[name])
-    for name, judged in verdicts.items():
-        for file in dict.fromkeys(verdict.case.file for verdict in judged):
-            own = [verdict for verdict in judged if verdict.case.file == file]
+            verdicts[name] += check_queries(queries, QUERY_RUNNERS[name])
+    for name, found in verdicts.items():
+        for file in dict.fromkeys(verdict.case.file for verdict in found):
+            own = [verdict for verdict in found if verdict.case.file == file]
             print(f"{name:10} {file:32} {sum(verdict.passed for verdict in own):4} / {len(own)}")
-    for name, judged in verdicts.items():
-        for verdict in judged:
+    for name, found in verdicts.items():
+        for verdict in found:
             for complaint in verdict.complaints:
                 print(f"\nFAILED {name}: {verdict.case.file}: {verdict.case.name}\n  {complaint}")
-        for verdict in judged:
+        for verdict in found:
             if verdict.passed and verdict.another_way:
                 print(f"\nANOTHER WAY {name}: {verdict.case.file}: {verdict.case.name}\n  {verdict.another_way}")
-    return int(any(not verdict.passed for judged in verdicts.values() for verdict in judged))
+    return int(any(not verdict.passed for found in verdicts.values() for verdict in found))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ class Verdict:
         return not self.complaints
 
 
-def judge(cases: Sequence[Case], runner: Runner) -> list[Verdict]:
+def check_cases(cases: Sequence[Case], runner: Runner) -> list[Verdict]:
     """Run the cases and say what is wrong, if anything."""
     readable = [case for case in cases if case.steps]
     answers = iter(runner([(case.windowing, case.steps) for case in readable]) if readable else [])
@@ -99,7 +99,7 @@ def _read(file: str, given: dict[str, Any]) -> list[Case]:
     except (DefinitionError, LookupError, NameError, SyntaxError, TypeError, ValueError) as error:
         complaint = f"it cannot be read: {type(error).__name__}: {error}"
         name = str(given.get("name", "?")) if isinstance(given, dict) else "?"
-        return [Case(file, name, Windowing(tumbling(SECOND), {"value": collect("value")}), [], lambda _: [complaint])]
+        return [Case(file, name, Windowing(tumbling("1 s"), {"value": collect("value")}), [], lambda _: [complaint])]
 
 
 def _cases(file: str, given: dict[str, Any]) -> Iterable[Case]:
@@ -235,7 +235,7 @@ def _table(file: str, given: dict[str, Any]) -> Case:
     # Where elements and clock go together, the case's runner arms such a trigger by its firing, not by an element.
     again_at_once = any("clock_ms" in row and "new_elements" in row for row in given["rows"])
     windowing = Windowing(
-        tumbling(size),
+        tumbling(f"{size} us"),
         {"value": collect("value")},
         trigger=trigger_of(given["trigger"], again_at_once=again_at_once),
         lateness=UNLIMITED,

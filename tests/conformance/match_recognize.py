@@ -24,10 +24,10 @@ from pyspark.sql import functions as f
 from sqlglot import exp
 
 from tests.conformance.cases import files_in
-from tidewheel.engine.session import session
-from tidewheel.engine.sql import sql
+from tidewheel.engine.execution.session import session
+from tidewheel.engine.sql.sql import sql
 from tidewheel.errors import TidewheelError
-from tidewheel.patterns.sql import Recogniser, parse
+from tidewheel.match_recognize import ClauseMatcher, parse
 
 FOLDER = "match_recognize"
 _OURS = "tidewheel.errors."
@@ -74,7 +74,7 @@ def _query(file: str, given: dict[str, Any]) -> Query:
     return Query(file, given["name"], given["sql"], given.get("expected_rows"), given.get("expected_error", ""))
 
 
-def judge_queries(cases: Sequence[Query], runner: QueryRunner | None = None) -> list[QueryVerdict]:
+def check_queries(cases: Sequence[Query], runner: QueryRunner | None = None) -> list[QueryVerdict]:
     """Run the queries and say what is wrong, if anything."""
     answers = (runner or reference)(cases)
     return [QueryVerdict(case, _complaints(case, answer)) for case, answer in zip(cases, answers, strict=True)]
@@ -172,7 +172,7 @@ def run(sql: str) -> list[tuple[Any, ...]]:
     tables: dict[str, pl.DataFrame] = {}
     for recognition in statement.recognitions:
         frame = relation(recognition.relation, tables)
-        tables[recognition.name] = Recogniser(recognition.clause, frame.schema).run(frame)
+        tables[recognition.name] = ClauseMatcher(recognition.clause, frame.schema).run(frame)
     context = pl.SQLContext(tables)
     return context.execute(_spoken(statement.outer), eager=True).rows()
 

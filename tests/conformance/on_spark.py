@@ -1,8 +1,8 @@
-"""Many small cases in one streaming query of Spark: each case is a bucket with a time of its own.
+"""Many small cases in one streaming query of Spark: each case is a key group with a time of its own.
 
 The state operator takes the time of a batch from its rows, so batch k can be step k of every case, and all of them
-together need no more batches than the longest has steps. What runs is what runs for users: the first half inside the
-log's reader, the shuffle, Spark's state store, the second half in the state operator.
+together need no more batches than the longest has steps. What runs is what runs for users: the map side inside the
+log's reader, the shuffle, Spark's state store, the stages in the state operator.
 """
 
 from __future__ import annotations
@@ -20,34 +20,39 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.types import Row
 
-from tidewheel.engine.flow import Flow, Stage
-from tidewheel.engine.halves import Dealer, Parcel, Rows, SecondHalf
-from tidewheel.engine.operator import LATE, RESULTS, Tick
-from tidewheel.engine.options import reader_function
-from tidewheel.engine.query import _BucketProcessor
+from tidewheel.engine.datasource.options import reader_function
+from tidewheel.engine.execution.state_operator import _KeyGroupProcessor
+from tidewheel.engine.operators.operator import LATE, RESULTS, BatchTime
+from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows
+from tidewheel.engine.runtime.flow import Flow, Stage
+from tidewheel.engine.runtime.stage_runner import StatefulStage
 from tidewheel.errors import FlowError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Pane, Timing, Window
 from tidewheel.model.time import Instant
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
 
 # Workers cannot import what only the tests' process has on its path.
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 FLOW = "case"
 TOPIC = "steps"
-_PARCELS = pa.schema(
+_EXCHANGE = pa.schema(
     [
-        ("bucket", pa.int32()),
+        ("key_group", pa.int32()),
         ("step", pa.int32()),
         ("task", pa.int32()),
-        ("lane", pa.string()),
-        ("before", pa.int64()),
+        ("catch_up", pa.string()),
+        ("watermark_before", pa.int64()),
         ("watermark", pa.int64()),
         ("clock", pa.int64()),
-        ("parcel", pa.binary()),
+        ("batch_bytes", pa.binary()),
     ]
 )
-_DDL = "bucket INT, step INT, task INT, lane STRING, before BIGINT, watermark BIGINT, clock BIGINT, parcel BINARY"
+_DDL = (
+    "key_group INT, step INT, task INT, catch_up STRING, watermark_before BIGINT, watermark BIGINT, clock BIGINT, "
+    "batch_bytes BINARY"
+)
 
 FrameStep = tuple[pl.DataFrame, Instant | None, Instant]
 """Rows, watermark (None: it stays), clock."""
@@ -97,10 +102,10 @@ def run_cases(
             .load()
         )
         query = (
-            rows.groupBy("bucket")
+            rows.groupBy("key_group")
             .transformWithState(
-                _CaseProcessor([SecondHalf([flow], 0, 1) for flow in flows], may_fail=may_fail),
-                outputStructType="bucket INT, step INT, parcel BINARY",
+                _CaseProcessor([StatefulStage([flow], 0, 1) for flow in flows], may_fail=may_fail),
+                outputStructType="key_group INT, step INT, batch_bytes BINARY",
                 outputMode="append",
                 timeMode="None",
             )
@@ -115,16 +120,16 @@ def run_cases(
         spark.catalog.dropTempView(name)
     parts: dict[tuple[int, int], dict[str, list[pl.DataFrame]]] = {}
     for row in collected:
-        for _, port, frame in Parcel.read(bytes(row.parcel)):
-            parts.setdefault((row.bucket, row.step), {}).setdefault(port, []).append(frame)
+        for _, output, frame in ExchangeBatch.read(bytes(row.batch_bytes)):
+            parts.setdefault((row.key_group, row.step), {}).setdefault(output, []).append(frame)
 
     def found(case: int, step: int) -> Found:
-        return Found({port: pl.concat(frames) for port, frames in parts.get((case, step), {}).items()})
+        return Found({output: pl.concat(frames) for output, frames in parts.get((case, step), {}).items()})
 
     return [[found(case, step) for step in range(len(steps))] for case, steps in enumerate(timed)]
 
 
-def _timed(steps: Sequence[FrameStep]) -> list[tuple[pl.DataFrame, Tick]]:
+def _timed(steps: Sequence[FrameStep]) -> list[tuple[pl.DataFrame, BatchTime]]:
     """Steps with the time before and after them; no time ever falls."""
     found = []
     before: Instant | None = None
@@ -132,66 +137,66 @@ def _timed(steps: Sequence[FrameStep]) -> list[tuple[pl.DataFrame, Tick]]:
     for rows, watermark, clock in steps:
         after = watermark if before is None else before if watermark is None else max(before, watermark)
         now = max(now, clock)
-        found.append((rows, Tick(before, after, now)))
+        found.append((rows, BatchTime(before, after, now)))
         before = after
     return found
 
 
 class _Reader:
-    """The first half: the record that says `k` becomes the parcels of every case's step k, of two tasks each."""
+    """The map side: the record that says `k` becomes the exchange batches of every case's step k, of two tasks each."""
 
-    def __init__(self, flows: Sequence[Flow], steps: Sequence[Sequence[tuple[pl.DataFrame, Tick]]]) -> None:
-        self._dealers = [Dealer([flow], 1) for flow in flows]
+    def __init__(self, flows: Sequence[Flow], steps: Sequence[Sequence[tuple[pl.DataFrame, BatchTime]]]) -> None:
+        self._partitioners = [Partitioner([flow], 1) for flow in flows]
         self._steps = steps
 
     def __call__(self, batches: Iterator[Any], info: Any) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for value in batch.columns.column("value").to_pylist():
-                yield pa.RecordBatch.from_pylist(list(self._parcels(int(value))), schema=_PARCELS)
+                yield pa.RecordBatch.from_pylist(list(self._exchange_batches(int(value))), schema=_EXCHANGE)
 
-    def _parcels(self, step: int) -> Iterator[dict[str, Any]]:
-        for case, (dealer, steps) in enumerate(zip(self._dealers, self._steps, strict=True)):
+    def _exchange_batches(self, step: int) -> Iterator[dict[str, Any]]:
+        for case, (partitioner, steps) in enumerate(zip(self._partitioners, self._steps, strict=True)):
             if step >= len(steps):
                 continue
-            rows, tick = steps[step]
+            rows, batch_time = steps[step]
             half = (rows.height + 1) // 2
             for task, part in enumerate([rows[:half], rows[half:]]):
-                parcels: dict[int, Parcel] = {}
-                dealer.deal(parcels, FLOW, [Rows(part)], tick.before)
-                if parcels or task == 0:
+                exchange_batches: dict[int, ExchangeBatch] = {}
+                partitioner.partition(exchange_batches, FLOW, [Rows(part)], batch_time.watermark_before)
+                if exchange_batches or task == 0:
                     yield {
-                        "bucket": case,
+                        "key_group": case,
                         "step": step,
                         "task": task,
-                        "lane": "",
-                        "before": tick.before,
-                        "watermark": tick.watermark,
-                        "clock": tick.clock,
-                        "parcel": parcels.get(0, Parcel()).to_bytes(),
+                        "catch_up": "",
+                        "watermark_before": batch_time.watermark_before,
+                        "watermark": batch_time.watermark,
+                        "clock": batch_time.clock,
+                        "batch_bytes": exchange_batches.get(0, ExchangeBatch()).to_bytes(),
                     }
 
 
-class _CaseProcessor(_BucketProcessor):
-    """The second half of the bucket's own case."""
+class _CaseProcessor(_KeyGroupProcessor):
+    """The stage of the key group's own case."""
 
-    def __init__(self, halves: Sequence[SecondHalf], *, may_fail: bool) -> None:
-        super().__init__(halves[0], 1)
-        self._halves = halves
+    def __init__(self, stateful_stages: Sequence[StatefulStage], *, may_fail: bool) -> None:
+        super().__init__(stateful_stages[0], 1)
+        self._stateful_stages = stateful_stages
         self._may_fail = may_fail
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         held = list(rows)
-        self._half = self._halves[key[0]]
+        self._stateful_stage = self._stateful_stages[key[0]]
         self._numbers = {key[0]: 0}
         try:
             for row in super().handleInputRows(key, held, timerValues):
-                yield Row(bucket=key[0], step=held[0].step, parcel=row.parcel)
+                yield Row(key_group=key[0], step=held[0].step, batch_bytes=row.batch_bytes)
         except FlowError as error:
             if not self._may_fail:
                 raise
-            told = Parcel()
+            told = ExchangeBatch()
             told.add(FLOW, ERROR, pl.DataFrame({"error": [str(error)]}))
-            yield Row(bucket=key[0], step=held[0].step, parcel=told.to_bytes())
+            yield Row(key_group=key[0], step=held[0].step, batch_bytes=told.to_bytes())
 
 
 def panes_of(frame: pl.DataFrame | None, keys: Sequence[str], names: Sequence[str]) -> list[Pane]:

@@ -1,4 +1,4 @@
-"""What runs the cases of event patterns: the automaton by itself, and the engine on Spark."""
+"""What runs the cases of event patterns: the NFA by itself, and the engine on Spark."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tests.conformance.patterns import (
     Row,
     Stages,
 )
-from tidewheel.engine.flow import Stage
-from tidewheel.engine.matched import TIMED_OUT, PatternMatch
-from tidewheel.engine.operator import RESULTS
-from tidewheel.engine.session import session
+from tidewheel.engine.execution.session import session
+from tidewheel.engine.operators.operator import RESULTS
+from tidewheel.engine.operators.patterns.recognizer import TIMED_OUT, PatternRecognizer
+from tidewheel.engine.runtime.flow import Stage
 from tidewheel.errors import TidewheelError
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.patterns.harness import Harness
-from tidewheel.patterns.matcher import Matcher
-from tidewheel.patterns.pattern import Pattern
-from tidewheel.patterns.references import collect
+from tidewheel.patterns.define.builder import Pattern
+from tidewheel.patterns.define.references import collect
+from tidewheel.patterns.nfa.harness import Harness
+from tidewheel.patterns.vectorized.matcher import Matcher
 
 COPIES = 3
 """So many keys run each case on Spark, side by side."""
@@ -43,8 +43,8 @@ _FRAME = {"event_time": _INSTANT, "copy": pl.Int64(), **SCHEMA}
 Event = tuple[int, Row]
 
 
-def automaton(cases: Sequence[PatternCase]) -> list[list[Outcome]]:
-    """The automaton by itself, key by key."""
+def nfa(cases: Sequence[PatternCase]) -> list[list[Outcome]]:
+    """The NFA by itself, key by key."""
     return [[_on_automaton(case)] for case in cases]
 
 
@@ -92,7 +92,7 @@ def matcher(cases: Sequence[PatternCase]) -> list[list[Outcome]]:
 def _on_matcher(case: PatternCase) -> Outcome:
     outcome = Outcome(late=[row["event"] for step in case.steps for _, row in step.late])
     times = [time for step in case.steps for time, _ in step.events]
-    arrival = times != sorted(times)  # cases for the automaton alone; none of them has a limit of time
+    arrival = times != sorted(times)  # cases for the NFA alone; none of them has a limit of time
     try:
         built = case.build()
         measures = {f"of {stage}": collect(f"{stage}.event") for stage in built.stages}
@@ -156,7 +156,7 @@ def _asked(case: PatternCase, chance: random.Random) -> _Asked:
         built = case.build()
         measures = {stage: collect(f"{stage}.event") for stage in built.stages}
         keys = ("copy", *case.keys)
-        what = PatternMatch(Matcher(built, keys=keys, measures=measures), _FRAME)
+        what = PatternRecognizer(Matcher(built, keys=keys, measures=measures), _FRAME)
     except TidewheelError as error:
         return _Asked(refused=str(error))
     steps = case.steps if any(step.watermark is not None for step in case.steps) else _marked(case.steps, chance)
@@ -237,4 +237,4 @@ def _outcome(built: Pattern, steps: Sequence[Found], copy: int) -> Outcome:
     return outcome
 
 
-PATTERN_RUNNERS: dict[str, PatternRunner] = {"reference": automaton, "matcher": matcher, "spark": spark}
+PATTERN_RUNNERS: dict[str, PatternRunner] = {"reference": nfa, "matcher": matcher, "spark": spark}

@@ -19,8 +19,8 @@ import yaml
 
 from tests.conformance.cases import files_in
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.patterns import references
-from tidewheel.patterns.pattern import Pattern, pattern
+from tidewheel.patterns.define import references
+from tidewheel.patterns.define.builder import Pattern, pattern
 
 MILLISECOND = 1_000
 SCHEMA = {
@@ -85,7 +85,7 @@ class PatternVerdict:
         return not self.complaints
 
 
-def judge_patterns(cases: Sequence[PatternCase], runner: PatternRunner) -> list[PatternVerdict]:
+def check_patterns(cases: Sequence[PatternCase], runner: PatternRunner) -> list[PatternVerdict]:
     return [
         PatternVerdict(case, [complaint for outcome in found for complaint in case.check(outcome)])
         for case, found in zip(cases, runner(cases), strict=True)
@@ -242,10 +242,10 @@ def build_pattern(given: dict[str, Any]) -> Pattern:
     within = given.get("within") or {}
     gaps = {}
     if within.get("type") == "PREVIOUS_AND_CURRENT":
-        gaps[within["declared_on"]] = within["ms"] * MILLISECOND
+        gaps[within["declared_on"]] = f"{within['ms']} ms"
     built = _sequence(given["pattern"], gaps)
     if within.get("type") == "FIRST_AND_LAST":
-        built = built.within(within["ms"] * MILLISECOND)
+        built = built.within(f"{within['ms']} ms")
     skip = given.get("skip") or {"strategy": "no_skip"}
     missing = "fail" if skip.get("throw_on_miss") else "ignore"
     if skip["strategy"] == "no_skip":
@@ -253,7 +253,7 @@ def build_pattern(given: dict[str, Any]) -> Pattern:
     return built.after_match(_SKIPS[skip["strategy"]], stage=skip.get("stage"), missing=missing)
 
 
-def _sequence(stages: list[dict[str, Any]], gaps: dict[str, int]) -> Pattern:
+def _sequence(stages: list[dict[str, Any]], gaps: dict[str, str]) -> Pattern:
     built: Pattern | None = None
     for stage in stages:
         built = _quantified(_stage(built, stage, gaps), stage)
@@ -261,7 +261,7 @@ def _sequence(stages: list[dict[str, Any]], gaps: dict[str, int]) -> Pattern:
     return built
 
 
-def _stage(built: Pattern | None, stage: dict[str, Any], gaps: dict[str, int]) -> Pattern:
+def _stage(built: Pattern | None, stage: dict[str, Any], gaps: dict[str, str]) -> Pattern:
     if "group" in stage:
         group = _sequence(stage["group"], gaps)
         return pattern(group) if built is None else _joined(built, stage["contiguity"])(group)
@@ -285,7 +285,7 @@ def _joined(built: Pattern, contiguity: str) -> Callable[..., Pattern]:
 def _quantified(built: Pattern, stage: dict[str, Any]) -> Pattern:
     least, most = stage["quantifier"]["min"], stage["quantifier"]["max"]
     window = stage["quantifier"].get("window_ms")
-    limit = None if window is None else window * MILLISECOND
+    limit = None if window is None else f"{window} ms"
     if most is None:
         built = built.one_or_more(within=limit) if least == 1 else built.at_least(least, within=limit)
     elif (least, most) != (1, 1):

@@ -15,10 +15,11 @@ from pyspark import cloudpickle
 
 from tests.conformance import texts
 from tests.conformance.on_spark import panes_of, run_cases
-from tidewheel.engine.flow import Stage
-from tidewheel.engine.session import session
+from tidewheel.engine.execution.session import session
+from tidewheel.engine.operators.window_operation import WindowOperation
+from tidewheel.engine.runtime.flow import Stage
 from tidewheel.model.panes import Element, Pane
-from tidewheel.model.reference import Reference
+from tidewheel.model.reference.windows import Reference
 from tidewheel.model.time import Instant
 from tidewheel.model.windowing import Windowing
 
@@ -35,13 +36,13 @@ class Step:
     clock: Instant = 0
 
 
-Question = tuple[Windowing, Sequence[Step]]
+Predicate = tuple[Windowing, Sequence[Step]]
 Panes = list[list[Pane]]
 """The panes of each step."""
-Runner = Callable[[Sequence[Question]], list[Panes]]
+Runner = Callable[[Sequence[Predicate]], list[Panes]]
 
 
-def reference(questions: Sequence[Question]) -> list[Panes]:
+def reference(questions: Sequence[Predicate]) -> list[Panes]:
     """The interpreter, case by case."""
     answers = []
     for windowing, steps in questions:
@@ -52,7 +53,7 @@ def reference(questions: Sequence[Question]) -> list[Panes]:
     return answers
 
 
-def spark(questions: Sequence[Question]) -> list[Panes]:
+def spark(questions: Sequence[Predicate]) -> list[Panes]:
     """The engine, all cases in one streaming query."""
     cloudpickle.register_pickle_by_value(sys.modules[texts.__name__])  # custom windows are functions of that module
     cases = []
@@ -64,7 +65,7 @@ def spark(questions: Sequence[Question]) -> list[Panes]:
             "value": pl.String() if any(isinstance(value, str) for value in values) else pl.Int64(),
         }
         frames = [(_frame(step.elements, schema), step.watermark, step.clock) for step in steps]
-        cases.append((Stage((), ("key",), windowing, schema), frames))
+        cases.append((Stage((), ("key",), WindowOperation(windowing), schema), frames))
     found = run_cases(session(), cases)
     return [
         [panes_of(step.results, ("key",), list(windowing.aggregates)) for step in case]

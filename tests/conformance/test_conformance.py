@@ -1,4 +1,4 @@
-"""Other projects' cases run here, if they are beside the checkout; and the checks that judge them do find faults."""
+"""Other projects' cases run here, if they are beside the checkout; and the checks do find faults."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.__main__ import main
-from tests.conformance.cases import Verdict, judge, load, load_file
-from tests.conformance.pattern_runners import COPIES, PATTERN_RUNNERS, automaton
-from tests.conformance.patterns import Outcome, PatternVerdict, judge_patterns, load_pattern_file, load_patterns
+from tests.conformance.cases import Verdict, check_cases, load, load_file
+from tests.conformance.pattern_runners import COPIES, PATTERN_RUNNERS, nfa
+from tests.conformance.patterns import Outcome, PatternVerdict, check_patterns, load_pattern_file, load_patterns
 from tests.conformance.runners import RUNNERS, reference
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
@@ -28,7 +28,7 @@ def each(runners: Mapping[str, object]) -> list[object]:
 @pytest.fixture(scope="module")
 def verdicts() -> Callable[[str], list[Verdict]]:
     """What a runner makes of all cases: they run together, once."""
-    return functools.cache(lambda name: judge(CASES, RUNNERS[name]))
+    return functools.cache(lambda name: check_cases(CASES, RUNNERS[name]))
 
 
 @pytest.mark.parametrize("runner", each(RUNNERS))
@@ -41,7 +41,9 @@ def test_a_runner_that_gives_nothing_is_found_out(shared):
     def silent(questions):
         return [[[] for _ in steps] for _, steps in questions]
 
-    accused = [verdict.case for verdict in judge(CASES, silent) if not verdict.case.must_fail and not verdict.passed]
+    accused = [
+        verdict.case for verdict in check_cases(CASES, silent) if not verdict.case.must_fail and not verdict.passed
+    ]
     assert {case.file for case in accused} == {case.file for case in CASES}
     assert len(accused) > len(CASES) * 0.8
 
@@ -80,7 +82,7 @@ transcript:
 def test_a_transcript_is_compared_pane_by_pane(tmp_path, fields, complaints):
     path = tmp_path / "transcripts.yaml"
     path.write_text(TRANSCRIPT.format(**{"end": 9, "value": 3, "more": "", **fields}))
-    [verdict] = judge(load_file(path), reference)
+    [verdict] = check_cases(load_file(path), reference)
     assert len(verdict.complaints) == complaints
 
 
@@ -90,7 +92,7 @@ def test_in_a_transcript_elements_are_welcome_until_the_watermark_is_past_the_la
     more = f"  - watermark: {watermark}\n  - input: [2]{late}\nallowed_lateness: 5"
     path = tmp_path / "transcripts.yaml"
     path.write_text(TRANSCRIPT.format(end=9, value=3, more=more))
-    [verdict] = judge(load_file(path), reference)
+    [verdict] = check_cases(load_file(path), reference)
     assert verdict.complaints == []
 
 
@@ -105,7 +107,7 @@ def test_in_a_transcript_elements_are_welcome_until_the_watermark_is_past_the_la
 def test_a_case_that_cannot_be_read_fails_and_the_others_are_run(tmp_path, text, reason):
     path = tmp_path / "strange.yaml"
     path.write_text(f"{text}\n---{TRANSCRIPT.format(end=9, value=3, more='')}")
-    strange, good = judge(load_file(path), reference)
+    strange, good = check_cases(load_file(path), reference)
     assert [reason in complaint for complaint in strange.complaints] == [True]
     assert good.passed
 
@@ -139,7 +141,7 @@ def test_a_folder_without_cases_is_refused(tmp_path, monkeypatch, capsys):
 @pytest.fixture(scope="module")
 def pattern_verdicts() -> Callable[[str], list[PatternVerdict]]:
     """What a runner makes of all cases: they run together, once."""
-    return functools.cache(lambda name: judge_patterns(PATTERNS, PATTERN_RUNNERS[name]))
+    return functools.cache(lambda name: check_patterns(PATTERNS, PATTERN_RUNNERS[name]))
 
 
 @pytest.mark.parametrize("runner", each(PATTERN_RUNNERS))
@@ -152,7 +154,7 @@ def test_a_matcher_that_finds_nothing_is_found_out(shared):
     def silent(cases):
         return [[Outcome([[] for _ in case.steps], [[] for _ in case.steps])] for case in cases]
 
-    accused = [verdict.case for verdict in judge_patterns(PATTERNS, silent) if not verdict.passed]
+    accused = [verdict.case for verdict in check_patterns(PATTERNS, silent) if not verdict.passed]
     assert {case.file for case in accused} == {case.file for case in PATTERNS}
     assert len(accused) > len(PATTERNS) * 0.7
 
@@ -185,7 +187,7 @@ expected:
 def test_a_case_of_a_pattern_is_compared_match_by_match(tmp_path, fields, complaints):
     path = tmp_path / "patterns.yaml"
     path.write_text(STAGES.format(**{"end": "b", "more": "price > 1", **fields}))
-    [verdict] = judge_patterns(load_pattern_file(path), automaton)
+    [verdict] = check_patterns(load_pattern_file(path), nfa)
     assert len(verdict.complaints) == complaints
 
 
@@ -194,9 +196,9 @@ def test_a_key_that_gets_other_matches_than_the_others_is_found_out(tmp_path):
     path.write_text(STAGES.format(end="b", more="price > 1"))
 
     def forgetful(cases):
-        return [[*found * (COPIES - 1), Outcome([[]], [[]])] for found in automaton(cases)]
+        return [[*found * (COPIES - 1), Outcome([[]], [[]])] for found in nfa(cases)]
 
-    [verdict] = judge_patterns(load_pattern_file(path), forgetful)
+    [verdict] = check_patterns(load_pattern_file(path), forgetful)
     assert len(verdict.complaints) == 1
 
 

@@ -1,4 +1,4 @@
-"""Other projects' MATCH_RECOGNIZE cases run here, if they are beside the checkout; and their judge does find faults."""
+"""Other projects' MATCH_RECOGNIZE cases run here, if they are beside the checkout; and their check does find faults."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.match_recognize import judge_queries, load_queries
+from tests.conformance.match_recognize import check_queries, load_queries
 from tests.conformance.match_recognize import spark as on_spark
 
 FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
@@ -15,13 +15,13 @@ QUERIES = load_queries(FOLDER)
 
 @pytest.mark.parametrize("query", QUERIES, ids=[f"{query.file}-{query.name}" for query in QUERIES])
 def test_the_rows_are_as_the_case_says(query):
-    [verdict] = judge_queries([query])
+    [verdict] = check_queries([query])
     assert verdict.complaints == []
 
 
 @pytest.mark.long
 def test_the_rows_are_the_same_on_spark(shared, spark):
-    verdicts = judge_queries(QUERIES, on_spark)
+    verdicts = check_queries(QUERIES, on_spark)
     assert [(verdict.case.name, verdict.complaints) for verdict in verdicts if not verdict.passed] == []
 
 
@@ -53,7 +53,7 @@ sql: SELECT a, b FROM (VALUES (1, 2), (2, 3)) t(v, w) MATCH_RECOGNIZE (ORDER BY 
 def test_a_query_is_compared_row_by_row_in_any_order(tmp_path, skip, expected, complaints):
     (tmp_path / "match_recognize").mkdir()
     (tmp_path / "match_recognize" / "mine.yaml").write_text(CASE.format(skip=skip, expected=expected))
-    [verdict] = judge_queries(load_queries(tmp_path))
+    [verdict] = check_queries(load_queries(tmp_path))
     assert len(verdict.complaints) == complaints
 
 
@@ -69,7 +69,7 @@ def test_faults_are_found_on_spark_too(tmp_path, spark):
         ]
     ):
         (tmp_path / "match_recognize" / f"{number}.yaml").write_text(CASE.format(skip=skip, expected=expected))
-    verdicts = judge_queries(load_queries(tmp_path), on_spark)
+    verdicts = check_queries(load_queries(tmp_path), on_spark)
     assert [len(verdict.complaints) for verdict in verdicts] == [1, 0, 0, 1]
 
 

@@ -9,8 +9,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tidewheel.engine.checkpoint import Checkpoint
-from tidewheel.transport.log import Log, open_log, records
+from tidewheel.engine.checkpoint.checkpoint import Checkpoint
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
 
 PRODUCER = "spark:q"
 KEPT = 5

@@ -6,10 +6,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.transport import codec
-from tidewheel.transport.log import records
-from tidewheel.transport.registry import type_name
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.registry import type_name
+from tidewheel.transport.log.log_types import records
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 START = 1_760_000_000_000_000
 """The event time of the first position."""

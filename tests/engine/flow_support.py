@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from tidewheel.engine.bucket_store import BucketState, MemoryEntries
-from tidewheel.engine.halves import Dealer, Rows, SecondHalf
-from tidewheel.engine.operator import Tick
+from tidewheel.engine.operators.operator import BatchTime
+from tidewheel.engine.runtime.exchange import Partitioner, Rows
+from tidewheel.engine.runtime.stage_runner import StatefulStage
+from tidewheel.engine.runtime.state_store import KeyGroupState, MemoryEntries
 
 S = 1_000_000
 
@@ -15,22 +16,24 @@ def outputs_of(result, frames, watermarks):
     """The rows of each output, from frames in batches with these watermarks after them."""
     flow = result.named("job").flow()
     depth = len(flow.stages)
-    halves = [SecondHalf([flow], level, 1, last=level + 1 == depth) for level in range(depth)]
-    states = [MemoryEntries() for _ in halves]
-    dealer, before = Dealer([flow], 1), None
+    stateful_stages = [StatefulStage([flow], level, 1, last=level + 1 == depth) for level in range(depth)]
+    states = [MemoryEntries() for _ in stateful_stages]
+    partitioner, before = Partitioner([flow], 1), None
     found: dict[str, list[pl.DataFrame]] = {}
     for frame, watermark in zip(frames, watermarks, strict=True):
-        parcels: dict = {}
-        tick = Tick(before, watermark, 0)
-        dealer.deal(parcels, "job", [Rows(frame)], before)
-        for half, entries in zip(halves, states, strict=True):
-            state = BucketState(entries)
-            out, parcels = half.step(state, 0, [parcel.to_bytes() for parcel in parcels.values()], tick)
+        exchange_batches: dict = {}
+        batch_time = BatchTime(before, watermark, 0)
+        partitioner.partition(exchange_batches, "job", [Rows(frame)], before)
+        for stateful_stage, entries in zip(stateful_stages, states, strict=True):
+            state = KeyGroupState(entries)
+            out, exchange_batches = stateful_stage.step(
+                state, 0, [exchange_batch.to_bytes() for exchange_batch in exchange_batches.values()], batch_time
+            )
             state.save()
-        for _, port, rows in out:
-            found.setdefault(port, []).append(rows)
+        for _, output, rows in out:
+            found.setdefault(output, []).append(rows)
         before = watermark
-    return {port: pl.concat(frames, how="diagonal") for port, frames in found.items()}
+    return {output: pl.concat(frames, how="diagonal") for output, frames in found.items()}
 
 
 def positions(result, *rows):

@@ -8,12 +8,13 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from tidewheel.transport import event_pb2
-from tidewheel.transport.codec import decode_columns, encode_columns
-from tidewheel.transport.dynamic import define_message, made_name
-from tidewheel.transport.log import Log, records
-from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import load_types, publish_types
+from tidewheel.transport.events import event_pb2
+from tidewheel.transport.events.codec import decode_columns, encode_columns
+from tidewheel.transport.events.registry import TypeRegistry
+from tidewheel.transport.events.schema_inference import define_message, made_name
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.topics.types import load_types, publish_types
 
 INPUT = "input.order"
 SCHEMA = {"at": pl.Float64, "country": pl.String, "amount": pl.Int64}

@@ -9,13 +9,13 @@ import polars as pl
 from hypothesis import strategies as st
 
 from tests.patterns import generated
-from tidewheel.engine.matched import DROPPED, TIMED_OUT
-from tidewheel.engine.operator import LATE, RESULTS
+from tidewheel.engine.operators.operator import LATE, RESULTS
+from tidewheel.engine.operators.patterns.recognizer import DROPPED, TIMED_OUT
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.patterns.matcher import Matcher
-from tidewheel.patterns.references import collect, count, last, mean
-from tidewheel.patterns.references import sum as total
+from tidewheel.patterns.define.references import collect, count, last, mean
+from tidewheel.patterns.define.references import sum as total
+from tidewheel.patterns.vectorized.matcher import Matcher
 
 INSTANT = pl.Datetime("us", "UTC")
 SCHEMA = {"event_time": INSTANT, "key": pl.String(), "number": pl.Int64(), **generated.SCHEMA}

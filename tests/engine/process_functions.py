@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from tidewheel.model.process import DATETIME, Process, ProcessingTimer, Timer
+from tidewheel.model.process.process import DATETIME, Process, ProcessingTimer, Timer
 
 SCHEMA = {"key": pl.String, "value": pl.Int64}
 

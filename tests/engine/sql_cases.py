@@ -10,12 +10,13 @@ from typing import Any
 import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 
-from tidewheel.transport import event_pb2
-from tidewheel.transport.codec import encode_columns
-from tidewheel.transport.dynamic import define_message
-from tidewheel.transport.log import Log, records
-from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.events import event_pb2
+from tidewheel.transport.events.codec import encode_columns
+from tidewheel.transport.events.registry import TypeRegistry
+from tidewheel.transport.events.schema_inference import define_message
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.topics.types import publish_types
 
 SECOND = 1_000_000
 START = 1_760_000_000 * SECOND

@@ -15,11 +15,12 @@ import pytest
 from engine_data import START, positions
 from test_sink import decoded
 
-from tidewheel.apps.transit.transit_pb2 import Arrival, VehiclePosition
-from tidewheel.engine.archive import Archive, Archiver
+from tidewheel.engine.jobs.archive import Archive, Archiver
 from tidewheel.errors import CheckpointError, DefinitionError
-from tidewheel.transport import codec
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.events import codec
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.transit_pb2 import Arrival, VehiclePosition
 
 INPUT = "input.vehicle-position"
 
@@ -97,8 +98,8 @@ def test_what_a_killed_archiver_has_begun_is_nothing(log, tmp_path):
 
 KILLED = """
 import sys
-from tidewheel.engine.archive import Archiver
-from tidewheel.transport.log import open_log
+from tidewheel.engine.jobs.archive import Archiver
+from tidewheel.transport.open_log import open_log
 
 with open_log(sys.argv[1]) as log, Archiver.open(log, sys.argv[2], ["input.vehicle-position"]) as archiver:
     while archiver.step(limit=200):

@@ -13,12 +13,13 @@ import backup_support
 import pytest
 from backup_support import Job, check, killed_at
 
-from tidewheel.engine.backup import back_up
-from tidewheel.engine.backup_manifest import Manifest, verify
-from tidewheel.engine.checkpoint import Checkpoint
-from tidewheel.engine.restore import finish, restore
+from tidewheel.engine.backup.backup import back_up
+from tidewheel.engine.backup.manifest import Manifest, verify
+from tidewheel.engine.backup.restore import finish, restore
+from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.errors import BackupError, CheckpointError, DefinitionError, LogError
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
 
 
 @pytest.fixture
@@ -229,7 +230,7 @@ def test_checkpoints_of_a_log_behind_a_link_go_where_its_jobs_look_for_them(tmp_
 def test_the_journal_of_the_old_log_is_not_taken_for_one_of_the_new(city, tmp_path):
     made(city, tmp_path / "b")
     code = (
-        "import os, signal, sys; from tidewheel.transport.log import open_log, records;"
+        "import os, signal, sys; from tidewheel import open_log, records;"
         "log = open_log(sys.argv[1]); log.append('input', records([b'x' * 100_000]));"
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
@@ -264,7 +265,7 @@ def test_a_damaged_backup_is_refused_and_changes_nothing(city, tmp_path, what):
             del fields["sha256"]
             fields["version"] = 2 if what == "version" else 1
             fields["files"][0]["path"] = "../log.tw"
-            from tidewheel.engine.backup_manifest import _sum
+            from tidewheel.engine.backup.manifest import _sum
 
             path.write_text(json.dumps({**fields, "sha256": _sum(fields)}))
         told = {"version": "version 2", "outside": "outside of the backup", "manifest": "damaged"}.get(what, name)

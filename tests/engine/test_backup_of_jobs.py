@@ -16,9 +16,9 @@ from driver_process import kill, launch, until_written, written
 from orders import put_frame, read
 from test_windows_exactly_once import RESULTS, replayed
 
-from tidewheel.engine.backup import back_up
-from tidewheel.engine.restore import restore
-from tidewheel.transport.log import open_log
+from tidewheel.engine.backup.backup import back_up
+from tidewheel.engine.backup.restore import restore
+from tidewheel.transport.open_log import open_log
 
 pytestmark = pytest.mark.long
 

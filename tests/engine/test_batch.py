@@ -13,13 +13,13 @@ from orders import read
 from pyspark import cloudpickle
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import Arrival, VehiclePosition
-from tidewheel.engine.archive import Archiver
-from tidewheel.engine.batch import run_batch
+from tidewheel.engine.jobs.archive import Archiver
+from tidewheel.engine.jobs.batch import run_batch
 from tidewheel.errors import DefinitionError
-from tidewheel.transport import codec
-from tidewheel.transport.final_table import compare, final_table
-from tidewheel.transport.log import records
+from tidewheel.transport.events import codec
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.topics.materialize import compare, materialize
+from tidewheel_transit.transit_pb2 import Arrival, VehiclePosition
 
 pytestmark = pytest.mark.long
 
@@ -127,7 +127,7 @@ def told(spark, tmp_path_factory):
                 log=log,
                 archive=folder / "archive",
                 spark=spark,
-                buckets=5,
+                key_groups=5,
             )
         yield log
 
@@ -135,8 +135,8 @@ def told(spark, tmp_path_factory):
 @pytest.mark.parametrize("name", ["speeds", "busiest", "stops", "risers"])
 @pytest.mark.parametrize("other", ["batch", "archive"])
 def test_a_batch_gives_the_tables_of_the_stream(told, name, other):
-    stream = final_table(told, f"analytics.{name}")
-    batch = final_table(told, f"analytics.{name}.{other}")
+    stream = materialize(told, f"analytics.{name}")
+    batch = materialize(told, f"analytics.{name}.{other}")
     found = compare(stream, batch)
     assert found.same > (2 if name == "busiest" else 10)
     assert found.equal, (found.only_first, found.only_second, found.changed)
@@ -157,7 +157,7 @@ def test_the_table_is_that_of_all_events(told):
     wanted = {
         (row["operator"], row["event_time"]): (row["n"], pytest.approx(row["mean"])) for row in expected.to_dicts()
     }
-    table = final_table(told, "analytics.speeds.batch").rows.filter(pl.col("n") > 0)
+    table = materialize(told, "analytics.speeds.batch").rows.filter(pl.col("n") > 0)
     table = table.filter(pl.col("window_end") < datetime.fromtimestamp(START / 1e6 + 3_000, timezone.utc))
     found = {(row["operator"], row["window_start"]): (row["n"], row["mean"]) for row in table.to_dicts()}
     assert found == wanted

@@ -13,25 +13,26 @@ import pytest
 from engine_data import START
 from pyspark.sql.types import _parse_datatype_string
 
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine import batch_limit
-from tidewheel.engine.batch_limit import raw_size
-from tidewheel.engine.columns import arrow_schema
-from tidewheel.engine.lanes import Roster, plan_lanes
-from tidewheel.engine.launch import run
-from tidewheel.engine.options import ReadOptions
-from tidewheel.engine.planning import Piece, first_offset, plan_batch
-from tidewheel.engine.query import PARCELS, ReaderHalf
-from tidewheel.engine.reading import ReadInfo, read_pieces
-from tidewheel.engine.stream import stream
+from tidewheel.engine.datasource import batch_limit
+from tidewheel.engine.datasource.backfill import SuspendedFlows, plan_catch_up
+from tidewheel.engine.datasource.batch_limit import raw_size
+from tidewheel.engine.datasource.batch_planner import OffsetRange, first_offset, plan_batch
+from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
+from tidewheel.engine.datasource.options import ReadOptions
+from tidewheel.engine.execution.exchange_rows import EXCHANGE
+from tidewheel.engine.execution.map_side_reader import MapSideReader
+from tidewheel.engine.jobs.run import run
+from tidewheel.engine.spark.arrow_schema import arrow_schema
+from tidewheel.engine.streams.stream_factory import stream
 from tidewheel.errors import DefinitionError
 from tidewheel.model import aggregates as agg
 from tidewheel.model.watermarks import bounded
 from tidewheel.model.windows import tumbling
-from tidewheel.transport.block_header import Place, decode_header
-from tidewheel.transport.codec import encode, pack
-from tidewheel.transport.log import records
-from tidewheel.transport.registry import type_name
+from tidewheel.transport.events.codec import encode, pack
+from tidewheel.transport.events.registry import type_name
+from tidewheel.transport.log.block_header import Place, decode_header
+from tidewheel.transport.log.log_types import records
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 INPUT = "input.vehicle-position"
 MB = 1 << 20
@@ -87,10 +88,10 @@ def test_flows_that_catch_up_keep_to_it_too(log):
     strategies = {INPUT: bounded("1 s")}
     begin = first_offset(log, [INPUT], "earliest", clock=0)
     reached = plan_batch(log, strategies, begin, limit=None, clock=1, tick=0)
-    waiting = Roster().suspend("flow", "why", begin).resume()
-    after = plan_lanes(log, strategies, reached, reached, waiting, limit=None, limit_bytes=250_000, clock=2)
-    (lane,) = after.lanes.values()
-    assert lane.end.positions[INPUT, 0] == 2
+    waiting = SuspendedFlows().suspend("flow", "why", begin).resume()
+    after = plan_catch_up(log, strategies, reached, reached, waiting, limit=None, limit_bytes=250_000, clock=2)
+    (catch_up,) = after.catch_ups.values()
+    assert catch_up.end.positions[INPUT, 0] == 2
 
 
 def test_the_option_is_checked():
@@ -103,13 +104,13 @@ def test_the_option_is_checked():
 
 def test_a_batch_that_was_planned_too_large_is_read_in_pieces(spark, log, monkeypatch):
     """With a limit that is smaller, so that it takes less: what is held at a time, and that nothing is missing."""
-    monkeypatch.setattr("tidewheel.engine.reading.AT_ONCE_BYTES", 250_000)
-    monkeypatch.setattr("tidewheel.engine.query.AT_ONCE_BYTES", 250_000)
+    monkeypatch.setattr("tidewheel.engine.datasource.batch_reader.AT_ONCE_BYTES", 250_000)
+    monkeypatch.setattr("tidewheel.engine.execution.map_side_reader.AT_ONCE_BYTES", 250_000)
     fill(log, 20, 100_000)
     counts = (
         stream(log, INPUT, type=VehiclePosition).key_by("vehicle").window(tumbling("10 s")).aggregate(n=agg.count())
     )
-    half = ReaderHalf([counts.flow()], 2)
+    reader = MapSideReader([counts.flow()], 2)
     held: list[int] = []
 
     def watched(decoded, info):
@@ -118,20 +119,20 @@ def test_a_batch_that_was_planned_too_large_is_read_in_pieces(spark, log, monkey
                 held.append(batch.size)
                 yield batch
 
-        return half(seen(), info)
+        return reader(seen(), info)
 
-    watched.columns = half.columns
+    watched.columns = reader.columns
     options = ReadOptions(log.address, (INPUT,), types={INPUT: type_name(VehiclePosition)}, metadata=("_append_time",))
     object.__setattr__(options, "transform", watched)
     info = ReadInfo(None, START, START, 0, 1)
-    schema = arrow_schema(_parse_datatype_string(PARCELS))
-    found = list(read_pieces(log, options, [Piece(INPUT, 0, 0, 20)], info, schema))
+    schema = arrow_schema(_parse_datatype_string(EXCHANGE))
+    found = list(read_pieces(log, options, [OffsetRange(INPUT, 0, 0, 20)], info, schema))
     assert len(held) == 7
     assert max(held) < 400_000
     assert len(found) == 7
     places = [place for batch in found for place in batch.column("task").to_pylist()]
     assert places == sorted(places)
-    assert len(found[0]) == 2  # every bucket is told the time, once
+    assert len(found[0]) == 2  # every key group is told the time, once
 
 
 def test_large_records_run_through_in_batches_of_bounded_size(spark, log, tmp_path):
@@ -148,7 +149,7 @@ PROGRAM = """
 import sys
 import polars as pl
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 log = tw.open_log(sys.argv[1])
 rows = tw.stream(log, "input.vehicle-position", type=VehiclePosition)

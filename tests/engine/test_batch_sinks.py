@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from contextlib import closing
 
@@ -50,7 +51,7 @@ def orders(spark, tmp_path):
 
 
 def start(result, tmp_path, **sinks):
-    query = result.writeStream(checkpoint=tmp_path / "checkpoint", available_now=True, buckets=2, **sinks)
+    query = result.writeStream(checkpoint=tmp_path / "checkpoint", available_now=True, key_groups=2, **sinks)
     query.awaitTermination()
     return query
 
@@ -101,7 +102,7 @@ def test_a_retraction_comes_before_what_replaces_it(orders, tmp_path):
 
 
 def test_a_plain_frame_knows_its_micro_batch(spark, orders, tmp_path):
-    frame = sessions(orders).df("results", buckets=2)
+    frame = sessions(orders).df("results", key_groups=2)
     assert frame.isStreaming
     query = frame.writeStream.format("memory").queryName("numbered").trigger(availableNow=True)
     query = query.option("checkpointLocation", str(tmp_path / "plain")).start()
@@ -217,3 +218,32 @@ def test_a_transaction_that_notes_the_number_has_every_micro_batch_once(orders, 
     with closing(sqlite3.connect(path)) as connection:
         [(total,)] = connection.execute("SELECT sum(revenue) FROM sums")
     assert total + sum(row["amount"] for row in late.rows) == sum(amount for some in FILES for _, _, amount in some)
+
+
+def test_a_folder_is_not_overwritten_by_micro_batches_of_another_checkpoint_or_of_an_older_one(spark, tmp_path):
+    def rows():
+        return sorted(map(tuple, spark.read.parquet(str(tmp_path / "out")).collect()))
+
+    def refused(message, into, checkpoint):
+        query = sessions(read_orders(spark, tmp_path / "orders")).writeStream(
+            results={"format": "parquet", "path": tmp_path / into}, checkpoint=tmp_path / checkpoint,
+            available_now=True, key_groups=2,
+        )  # fmt: skip
+        with pytest.raises(StreamingQueryException, match=message):
+            query.awaitTermination()
+
+    out = {"format": "parquet", "path": tmp_path / "out"}
+    write_orders(tmp_path / "orders", FILES[:2])
+    start(sessions(read_orders(spark, tmp_path / "orders")), tmp_path, results=out)
+    shutil.copytree(tmp_path / "checkpoint", tmp_path / "older")
+    write_orders(tmp_path / "orders", FILES)
+    start(sessions(read_orders(spark, tmp_path / "orders")), tmp_path, results=out)
+    written = rows()
+    assert len(written) > 10
+
+    refused("out, holds results of another run", "out", "new")
+    refused(r"holds micro-batch \d+, and the checkpoint goes on with \d+: it is older", "out", "older")
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "notes.txt").write_text("not ours")
+    refused("theirs, holds files that no run of writeStream put there", "theirs", "newer")
+    assert rows() == written

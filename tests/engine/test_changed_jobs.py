@@ -14,11 +14,12 @@ import pytest
 from cli_support import tidewheel
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine import launch
-from tidewheel.engine.checkpoint import Checkpoint
-from tidewheel.engine.job_finder import jobs_of_file
+from tidewheel.engine.checkpoint.checkpoint import Checkpoint
+from tidewheel.engine.execution import query_start
+from tidewheel.engine.execution.computation import definition_of
+from tidewheel.engine.jobs.discovery import jobs_of_file
 from tidewheel.errors import CheckpointError
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 TOPIC = "input.vehicle-position"
 
@@ -28,7 +29,7 @@ def without_spark(monkeypatch):
     def session(*args, **options):
         raise AssertionError("Spark would be started")
 
-    monkeypatch.setattr(launch, "session", session)
+    monkeypatch.setattr(query_start, "session", session)
 
 
 def positions(log, topic=TOPIC, **options):
@@ -47,9 +48,9 @@ def stopped(rows, slow=1.0):
 
 def made(folder, log, *results, name="fast", **changes):
     """A checkpoint as a run of these results leaves it."""
-    flows = {result.name: launch._definition(result) for result in results}
+    flows = {result.name: definition_of(result) for result in results}
     held = Checkpoint(folder)
-    held.acquire({"job": name, "log": log.identity, "buckets": 2, "flows": json.loads(json.dumps(flows)), **changes})
+    held.acquire({"job": name, "log": log.identity, "key_groups": 2, "flows": json.loads(json.dumps(flows)), **changes})
     held.release()
     return folder
 
@@ -100,8 +101,8 @@ def test_patterns_tell_their_stage_and_other_kinds_all_of_them(log, tmp_path):
     folder = made(tmp_path / "c", log, stopped(positions(log)))
     said = refusal(log, folder, stopped(positions(log), slow=2.0))
     assert 'fast: pattern standing condition expression: col("speed") < 1.0 → col("speed") < 2.0. ' in said
-    assert "PatternMatch" in (said := refusal(log, folder, counted(positions(log))))
-    assert "Windowing(window" in said
+    assert "match(" in (said := refusal(log, folder, counted(positions(log))))
+    assert "window(windows" in said
 
 
 def test_without_state_a_change_may_be_accepted(log, tmp_path):
@@ -121,7 +122,7 @@ def test_without_state_a_change_may_be_accepted(log, tmp_path):
 def test_another_polars_may_have_other_words_for_an_expression(log, tmp_path):
     """Then nothing but expressions differs, and who knows that they are what they were says so."""
     result = counted(positions(log))
-    reworded = json.loads(json.dumps(launch._definition(result)).replace("> 15", "greater than 15"))
+    reworded = json.loads(json.dumps(definition_of(result)).replace("> 15", "greater than 15"))
     folder = made(tmp_path / "c", log, result, flows={"fast": reworded})
     assert "State was made by these steps" in refusal(log, folder, result)
     kept = json.loads((folder / "tidewheel.json").read_text())
@@ -143,10 +144,10 @@ def test_the_version_of_polars_is_that_of_the_last_run(log, tmp_path):
 
 
 def test_a_checkpoint_of_another_format_is_refused_in_words(log, tmp_path):
-    for version, when in ((2, "an earlier"), (4, "a later")):
+    for version, when in ((3, "an earlier"), (5, "a later")):
         folder = made(tmp_path / str(version), log, counted(positions(log)), version=version)
         said = refusal(log, folder, counted(positions(log)))
-        assert f"was written by {when} Tidewheel (its format is {version}, and this one reads 3)" in said
+        assert f"was written by {when} Tidewheel (its format is {version}, and this one reads 4)" in said
         assert "start with a new checkpoint" in said
 
 
@@ -154,7 +155,7 @@ def test_the_command_refuses_it_without_java(log, tmp_path):
     file = tmp_path / "my_jobs.py"
     text = """
         import tidewheel as tw
-        from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+        from tidewheel_transit.transit_pb2 import VehiclePosition
 
         @tw.job("counts", reads={"input.vehicle-position": VehiclePosition})
         def counts(rows: tw.Stream, *, size: str = "10 s") -> tw.Result:
@@ -173,6 +174,6 @@ def test_the_command_refuses_it_without_java(log, tmp_path):
     assert "counts: parameter size: 10 s → 20 s. " in said
     assert "--version v2" in said
     assert not started.exists()
-    looking = "from tidewheel.engine.java import find_java; find_java()"
+    looking = "from tidewheel.engine.spark.java import find_java; find_java()"
     subprocess.run([sys.executable, "-c", looking], env={**os.environ, **environment}, check=True)
     assert started.exists(), "as soon as somebody looks for a Java to start Spark with"

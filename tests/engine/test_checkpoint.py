@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from tidewheel.engine.checkpoint import Checkpoint
+from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.errors import CheckpointError
 
 PURPOSE = {"job": "cells", "log": "L", "parameters": {"resolution": 9}}
@@ -33,8 +33,8 @@ def test_a_second_run_is_refused_while_the_first_holds_it(tmp_path):
 
 def test_it_knows_what_it_was_made_for(tmp_path):
     assert Checkpoint(tmp_path).purpose() is None
-    hold(tmp_path, buckets=3).release()
-    assert Checkpoint(tmp_path).purpose()["buckets"] == 3
+    hold(tmp_path, key_groups=3).release()
+    assert Checkpoint(tmp_path).purpose()["key_groups"] == 3
     (tmp_path / "tidewheel.json").write_text("{")
     with pytest.raises(CheckpointError, match="damaged"):
         Checkpoint(tmp_path).purpose()
@@ -42,7 +42,7 @@ def test_it_knows_what_it_was_made_for(tmp_path):
 
 def test_a_killed_holder_leaves_it_free(tmp_path):
     code = (
-        "import sys, time; from tidewheel.engine.checkpoint import Checkpoint;"
+        "import sys, time; from tidewheel.engine.checkpoint.checkpoint import Checkpoint;"
         f"held = Checkpoint({str(tmp_path)!r}); held.acquire({PURPOSE!r}); print('held', flush=True); time.sleep(600)"
     )
     holder = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
@@ -77,7 +77,7 @@ def test_what_a_killed_run_left_behind_is_waited_for(tmp_path):
         ({"log": "M"}, r"another log \(whose identity is L; this one's is M\)\. Use another checkpoint"),
         ({"parameters": {"resolution": 8}}, r"parameter resolution: 9 → 8\. Use what it was made for"),
         ({"reads": {"more": "Type"}}, r"input topic is new"),
-        ({"buckets": 3}, r"buckets: None → 3"),
+        ({"key_groups": 3}, r"key groups: None → 3"),
     ],
 )
 def test_a_checkpoint_of_something_else_is_refused(tmp_path, changes, message):

@@ -14,15 +14,15 @@ from contextlib import suppress
 import pytest
 from engine_data import positions
 
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.checkpoint_file import check_crc, read_json, sync_folder, write_json
-from tidewheel.engine.lanes import Roster
-from tidewheel.engine.launch import run
-from tidewheel.engine.offset import Offset
-from tidewheel.engine.stream import stream
+from tidewheel.engine.checkpoint.checkpoint_file import check_crc, read_json, sync_folder, write_json
+from tidewheel.engine.datasource.backfill import SuspendedFlows
+from tidewheel.engine.datasource.offset import Offset
+from tidewheel.engine.jobs.run import run
+from tidewheel.engine.streams.stream_factory import stream
 from tidewheel.errors import CheckpointError
 from tidewheel.model import aggregates as agg
 from tidewheel.model.windows import tumbling
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 INPUT = "input.vehicle-position"
 
@@ -57,21 +57,21 @@ def test_what_is_written_is_read_again_and_nothing_else_is(tmp_path):
 
 def test_files_of_earlier_versions_without_checksums_are_read_and_told_when_fields_are_missing(tmp_path):
     path = tmp_path / "flows.json"
-    path.write_text('{"suspended": {}, "lanes": {"l": {"flows": ["f"], "since": {}}}}')
-    assert Roster.read(path).lanes["l"]["flows"] == ["f"]
-    path.write_text('{"suspendeb": {}, "lanes": {}}')
+    path.write_text('{"suspended": {}, "catch_ups": {"l": {"flows": ["f"], "since": {}}}}')
+    assert SuspendedFlows.read(path).catch_ups["l"]["flows"] == ["f"]
+    path.write_text('{"suspendeb": {}, "catch_ups": {}}')
     with pytest.raises(CheckpointError, match=r"flows.json of the checkpoint is damaged: it lacks 'suspended'"):
-        Roster.read(path)
+        SuspendedFlows.read(path)
     path.write_text("[]")
     with pytest.raises(CheckpointError, match="damaged"):
-        Roster.read(path)
+        SuspendedFlows.read(path)
 
 
-def test_a_roster_survives_its_file(tmp_path):
+def test_suspended_flows_survive_their_file(tmp_path):
     path = tmp_path / "flows.json"
-    roster = Roster().suspend("fails", "why", Offset("log", {("a", 0): 3}, 5))
-    roster.write(path)
-    assert Roster.read(path) == roster
+    suspended_flows = SuspendedFlows().suspend("fails", "why", Offset("log", {("a", 0): 3}, 5))
+    suspended_flows.write(path)
+    assert SuspendedFlows.read(path) == suspended_flows
 
 
 def started(spark, log, folder, **options):
@@ -83,7 +83,7 @@ def started(spark, log, folder, **options):
         .named("counts")
     )
     options = {"available_now": True, "max_events_per_batch": 100, **options}
-    return run(counts, log=log, checkpoint=folder, spark=spark, buckets=1, **options)
+    return run(counts, log=log, checkpoint=folder, spark=spark, key_groups=1, **options)
 
 
 def flipped(path):
@@ -138,13 +138,13 @@ def test_a_damaged_file_of_a_checkpoint_is_a_plain_error_wherever_it_is(spark, l
 SYNCED = """
 import sys
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 log = tw.open_log(sys.argv[1])
 spark = tw.session(settings={"spark.tidewheel.checkpoint.fsync": sys.argv[3]})
 positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
 counts = positions.key_by("vehicle").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
-tw.run(counts.named("counts"), log=log, checkpoint=sys.argv[2], available_now=True, buckets=1).wait()
+tw.run(counts.named("counts"), log=log, checkpoint=sys.argv[2], available_now=True, key_groups=1).wait()
 """
 
 

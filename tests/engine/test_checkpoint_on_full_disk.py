@@ -10,8 +10,8 @@ from orders import INPUT, put
 from orders import rows as results
 
 import tidewheel as tw
-from tidewheel.engine.checkpoint import Checkpoint
-from tidewheel.engine.run import explained
+from tidewheel.engine.checkpoint.checkpoint import Checkpoint
+from tidewheel.engine.execution.running_query import translate_error
 from tidewheel.errors import CheckpointError, JobError
 
 
@@ -56,14 +56,14 @@ def test_what_may_pass_is_not_told_as_damage_of_a_checkpoint_that_is_whole(tmp_p
         ("CANNOT_READ_DELTA_FILE_NOT_EXISTS", CheckpointError),
     ):
         report = Report(f"[CANNOT_LOAD_STATE_STORE.{kind}] An error occurred during loading state.")
-        told = explained("cells", report, Checkpoint(tmp_path))  # type: ignore[arg-type]
+        told = translate_error("cells", report, Checkpoint(tmp_path))  # type: ignore[arg-type]
         assert type(told) is expected, kind
         assert ("delete the checkpoint" in str(told)) is (expected is CheckpointError)
     (tmp_path / "spark" / "offsets").mkdir(parents=True)
     (tmp_path / "spark" / "offsets" / "0").write_bytes(b"v1")
     (tmp_path / "spark" / "offsets" / ".0.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + b"wrong")
     report = Report("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.")
-    assert isinstance(explained("cells", report, Checkpoint(tmp_path)), CheckpointError)  # type: ignore[arg-type]
+    assert isinstance(translate_error("cells", report, Checkpoint(tmp_path)), CheckpointError)  # type: ignore[arg-type]
 
 
 def test_a_full_disk_is_found_in_sparks_report() -> None:
@@ -71,6 +71,6 @@ def test_a_full_disk_is_found_in_sparks_report() -> None:
         "[STREAM_FAILED] Query terminated with exception: No space left on device SQLSTATE: XXKST\n"
         "=== Streaming Query ===\njava.io.IOException: No space left on device\n\tat java.base/java.io.FileOutputStream"
     )
-    told = explained("cells", report)  # type: ignore[arg-type]
+    told = translate_error("cells", report)  # type: ignore[arg-type]
     assert isinstance(told, JobError)
     assert "job cells: a disk is full, that of the checkpoint" in str(told)

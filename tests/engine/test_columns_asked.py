@@ -7,13 +7,14 @@ import pytest
 from orders import INPUT, put
 
 import tidewheel as tw
-from tidewheel.engine import query
-from tidewheel.engine.flow import needed
-from tidewheel.engine.halves import Dealer, Parcel, Rows
-from tidewheel.engine.options import ReadOptions, reader_function
-from tidewheel.engine.planning import Piece
-from tidewheel.engine.query import PARCELS, ReaderHalf
-from tidewheel.engine.reading import ReadInfo, read_pieces
+from tidewheel.engine.datasource.batch_planner import OffsetRange
+from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
+from tidewheel.engine.datasource.options import ReadOptions, reader_function
+from tidewheel.engine.execution import exchange_rows
+from tidewheel.engine.execution.exchange_rows import EXCHANGE
+from tidewheel.engine.execution.map_side_reader import MapSideReader
+from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows
+from tidewheel.engine.runtime.flow import needed
 
 
 @pytest.fixture
@@ -39,29 +40,29 @@ def test_what_nobody_asks_for_is_not_needed(orders):
     assert needed(orders.key_by("country").previous("amount").stages[0]) is None
 
 
-def dealt(log, orders, before):
+def partitioned(log, orders, before):
     """All that the reader hands on, by port."""
-    half = ReaderHalf([counted(orders).flow()], 1)
+    reader = MapSideReader([counted(orders).flow()], 1)
     options = ReadOptions.of(
         {
             **orders.input.options(),
             "topics": INPUT,
             "type": orders.input.message,
-            "transform": reader_function(half),
-            "transformSchema": PARCELS,
+            "transform": reader_function(reader),
+            "transformSchema": EXCHANGE,
         }
     )
-    piece = Piece(INPUT, 0, 0, log.topic_info(INPUT).next_offsets[0])
+    piece = OffsetRange(INPUT, 0, 0, log.topic_info(INPUT).next_offsets[0])
     info = ReadInfo(before, before, 0, 0, 1)
     found = {}
-    for batch in read_pieces(log, options, [piece], info, query._ARROW):
-        for data in batch.column("parcel").to_pylist():
-            found |= {port: frame for _, port, frame in Parcel.read(data)}
+    for batch in read_pieces(log, options, [piece], info, exchange_rows.EXCHANGE_ARROW):
+        for data in batch.column("batch_bytes").to_pylist():
+            found |= {output: frame for _, output, frame in ExchangeBatch.read(data)}
     return found
 
 
 def test_late_rows_have_all_columns(log, orders):
-    found = dealt(log, orders, 3_000_000)
+    found = partitioned(log, orders, 3_000_000)
     assert found["in"]["__n"].to_list() == [1]
     late = found["late"].sort("event_time")
     assert late.select("country", "amount", "late_reason").rows() == [("fi", 5, "too late"), ("se", 7, "too late")]
@@ -69,7 +70,7 @@ def test_late_rows_have_all_columns(log, orders):
 
 
 def test_rows_in_time_are_counted_without_the_columns_that_nobody_asked_for(log, orders):
-    found = dealt(log, orders, None)
+    found = partitioned(log, orders, None)
     assert found.keys() == {"in"}
     assert found["in"]["__n"].sum() == 3
 
@@ -80,7 +81,7 @@ def test_rows_from_the_future_are_found_behind_a_select(log, orders):
     frame = pl.DataFrame({"country": ["fi", "se"], "event_time": [0, 90_000_000], "_arrival": [0, 0]}).with_columns(
         pl.col("event_time").cast(pl.Datetime("us", "UTC"))
     )
-    parcels = {}
-    Dealer([flow], 1).deal(parcels, flow.name, [Rows(frame)], None, arrival="_arrival")
-    [late] = [frame for _, port, frame in Parcel.read(parcels[0].to_bytes()) if port == "late"]
+    exchange_batches = {}
+    Partitioner([flow], 1).partition(exchange_batches, flow.name, [Rows(frame)], None, arrival="_arrival")
+    [late] = [frame for _, output, frame in ExchangeBatch.read(exchange_batches[0].to_bytes()) if output == "late"]
     assert late.select("country", "late_reason").rows() == [("se", "from the future")]

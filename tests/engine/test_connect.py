@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from tidewheel.engine.java import find_java, spark_home
-from tidewheel.engine.session import SETTINGS
+from tidewheel.engine.execution.session import SETTINGS
+from tidewheel.engine.spark.java import find_java, spark_home
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -18,7 +18,7 @@ PROGRAM = """
 import json, sys, time
 from pyspark.sql import SparkSession
 import tidewheel as tw
-from tidewheel.engine.frame_watermark import has_watermark
+from tidewheel.engine.execution.dataframe.watermark import has_watermark
 
 store, folder = sys.argv[1:]
 name = "spark.sql.streaming.stateStore.providerClass"

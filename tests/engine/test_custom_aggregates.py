@@ -7,8 +7,8 @@ import pytest
 from flow_support import S, outputs_of, positions
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.errors import DefinitionError
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 MIDDLE = tw.agg.custom(partial={"m": pl.col("speed").median()}, finish=pl.col("m"), name="middle")
 
@@ -23,7 +23,7 @@ def speeds(log):
 )
 def test_without_merge_rows_are_kept_from_one_batch_to_the_next(speeds, windows):
     result = speeds.window(windows).aggregate(middle=MIDDLE, n=tw.agg.count())
-    assert "middle" in repr(result.stages[0].what)
+    assert "middle" in repr(result.stages[0].operation)
     frames = [positions(result, (11, 1, 4.0)), positions(result, (12, 1, 9.0), (13, 1, 5.0))]
     found = outputs_of(result, [*frames, frames[0].clear()], [0, 5 * S, 60 * S])["results"]
     assert (5.0, 3) in found.select("middle", "n").rows()

@@ -11,7 +11,7 @@ import pytest
 import tidewheel as tw
 from tests.conformance.on_spark import panes_of
 from tidewheel.model.panes import Element, Pane
-from tidewheel.model.reference import Reference
+from tidewheel.model.reference.windows import Reference
 from tidewheel.model.time import now
 
 pytestmark = pytest.mark.long
@@ -54,7 +54,7 @@ NAMES = ("tumbling", "late", "sliding", "session", "delta", "all")
 def on_reference(result: tw.Result) -> tuple[list[Pane], list[tuple[Any, ...]]]:
     """In each batch time moves first, by what the batches before held; then the rows come."""
     [stage] = result.stages
-    reference = Reference(stage.what)
+    reference = Reference(stage.operation.windowing)
     panes: list[Pane] = []
     late = []
     highest: int | None = None
@@ -93,7 +93,7 @@ def answers(spark, tmp_path_factory):
         rows = tw.stream(frame, time="at", watermark=tw.watermarks.bounded("5 s", future=None))
         result = asked(rows)[name]
         query = (
-            result.df(buckets=2)
+            result.df(key_groups=2)
             .writeStream.format("memory")
             .queryName(f"frames_{name}")
             .option("checkpointLocation", str(folder / f"checkpoint-{name}"))
@@ -114,7 +114,7 @@ def test_a_streaming_frame_gives_the_panes_of_the_reference(name, answers):
     result, rows = answers[name]
     [stage] = result.stages
     panes, late = on_reference(result)
-    got = panes_of(rows.filter(pl.col("output") == "results"), stage.keys, list(stage.what.aggregates))
+    got = panes_of(rows.filter(pl.col("output") == "results"), stage.keys, list(stage.operation.computed))
     assert sorted(got, key=repr) == sorted(panes, key=repr)
     rejected = rows.filter(pl.col("output") == "late").select(pl.col("late").struct.unnest())
     by = (pl.col("late_by") * SECOND).round().cast(pl.Int64)
@@ -148,7 +148,7 @@ def test_rows_from_the_future_are_late_and_do_not_move_the_watermark(windows, sp
     assert counts.select(pl.sum("events", "accepted", "late")).row(0) == (5, 4, 1)
 
 
-def test_a_window_behind_another_stage_has_every_row_whichever_bucket_tells_the_time_first(spark, tmp_path):
+def test_a_window_behind_another_stage_has_every_row_whichever_key_group_tells_the_time_first(spark, tmp_path):
     for number, rows in enumerate(FILES):
         path = tmp_path / f"{number}.parquet"
         at = (pl.col("second") * SECOND + START).cast(pl.Datetime("us", "UTC")).alias("at")
@@ -159,7 +159,7 @@ def test_a_window_behind_another_stage_has_every_row_whichever_bucket_tells_the_
     rows = tw.stream(frame.parquet(str(tmp_path)), time="at", watermark=tw.watermarks.bounded("5 s", future=None))
     once = rows.deduplicate("value", horizon="1 min")
     result = once.key_by("key").window(tw.windows.tumbling("10 s")).aggregate(total=tw.agg.sum("value"))
-    query = result.df(buckets=2).writeStream.format("memory").queryName("chained").trigger(availableNow=True)
+    query = result.df(key_groups=2).writeStream.format("memory").queryName("chained").trigger(availableNow=True)
     query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
     found = pl.DataFrame(pl.from_arrow(spark.table("chained").toArrow()))
     spark.catalog.dropTempView("chained")

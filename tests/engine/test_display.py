@@ -11,11 +11,11 @@ import polars as pl
 import pytest
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.graph import Graph, Operator, Step
-from tidewheel.engine.mermaid import mermaid
-from tidewheel.engine.svg import svg
+from tidewheel.engine.streams.explain.graph import Graph, Operator, Step
+from tidewheel.engine.streams.explain.mermaid import mermaid
+from tidewheel.engine.streams.explain.svg import svg
 from tidewheel.errors import DefinitionError
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 EVIL = '<script>alert("x")</script> & <b>'
 SVG = "{http://www.w3.org/2000/svg}"
@@ -115,7 +115,7 @@ def test_the_picture_has_the_steps_what_spark_runs_and_the_outputs(chained):
         "Spark: state operator 1 (transformWithState)",
         "Spark: state operator 2 (transformWithState)",
     ]
-    assert found.count("shuffle by bucket") == 2
+    assert found.count("shuffle by key group") == 2
     assert "key_by(cell)" in found
     assert found.index("key_by(cell)") < found.index(operators[1])
     assert {"results", "many", "late", "late_2", "metrics"} <= set(found)
@@ -161,17 +161,17 @@ def test_mermaid_takes_nothing_in_a_label_as_its_own():
 
 
 def test_parallelism_is_told_where_it_is_known(spark, chained, positions):
-    assert any(re.match("\\d+ buckets?, a task each", text) for text in texts(chained.explain("svg")))
+    assert any(re.match("\\d+ key groups?, a task each", text) for text in texts(chained.explain("svg")))
     rows = positions.key_by("vehicle").each_row()
     assert [text for text in texts(rows.explain("svg")) if text.startswith("Spark: ")] == ["Spark: the log's reader"]
     table = spark.range(3).selectExpr("id", "timestamp_seconds(id) AS at")
     counted = tw.stream(table, time="at").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
     found = texts(counted.explain("svg"))
     assert "a static DataFrame by at" in found
-    assert "Spark: grouped by bucket (applyInArrow)" in found
-    buckets = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    told = "1 bucket" if buckets == 1 else f"{buckets} buckets"
-    assert f"{told}, a task each (buckets=); in memory, all rows at once" in found
+    assert "Spark: grouped by key group (applyInArrow)" in found
+    key_groups = int(spark.conf.get("spark.sql.shuffle.partitions"))
+    told = "1 key group" if key_groups == 1 else f"{key_groups} key groups"
+    assert f"{told}, a task each (key_groups=); in memory, all rows at once" in found
     assert not any("with_columns" in text for text in found), "the user did not write it"
     endless = spark.readStream.format("rate").load()
     streaming = tw.stream(endless, time="timestamp").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())

@@ -12,8 +12,8 @@ from driver_process import kill, launch, until_written, written
 from engine_data import START, positions
 from test_sink import values
 
-from tidewheel.apps.transit.transit_pb2 import VehicleCell
-from tidewheel.transport import codec
+from tidewheel.transport.events import codec
+from tidewheel_transit.transit_pb2 import VehicleCell
 
 EVENTS = 120_000
 BLOCK = 500
@@ -25,9 +25,9 @@ INPUT, RESULTS = "input.vehicle-position", "analytics.vehicle-cell"
 
 DRIVER = """
 import sys
-from tidewheel.apps.transit.jobs import vehicle_cell
-from tidewheel.engine.launch import run
-from tidewheel.transport.log import open_log
+from tidewheel.engine.jobs.run import run
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.jobs import vehicle_cell
 
 log = open_log(sys.argv[1])
 run = run(vehicle_cell, log=log, checkpoint=sys.argv[2], available_now=True, max_events_per_batch=4_000)

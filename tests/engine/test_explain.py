@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from windowing_cases import AGGREGATES, TRIGGERS
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
 from tidewheel.model.panes import Element
-from tidewheel.model.reference import Reference
+from tidewheel.model.reference.windows import Reference
 from tidewheel.model.windowing import Windowing
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 TEN = 10
 
@@ -22,7 +22,7 @@ TEN = 10
 @settings(max_examples=300)
 @given(trigger=TRIGGERS, counts=st.lists(st.integers(1, 4), min_size=1, max_size=4))
 def test_a_trigger_that_is_on_time_fires_when_the_watermark_passes_unless_it_has_finished(trigger, counts):
-    reference = Reference(Windowing(wn.tumbling(TEN), AGGREGATES, trigger=trigger, lateness=5, allow_loss=True))
+    reference = Reference(Windowing(wn.tumbling(f"{TEN} us"), AGGREGATES, trigger=trigger, lateness=5, allow_loss=True))
     panes = []
     for number, count in enumerate(counts):
         elements = [Element(1, (), {"value": 1, "goal": None})] * count
@@ -109,9 +109,10 @@ def test_it_is_said_what_becomes_of_a_window_of_which_nothing_is_left(log, mode,
 
 LATE = "Late: rows behind the watermark go to the output late, with late_reason and late_by."
 AGGREGATED = (
-    "rows are aggregated and dealt to buckets inside the log's reader; one shuffle by bucket, one state operator."
+    "rows are aggregated and partitioned by key group inside the log's reader; one shuffle by key group, one state "
+    "operator."
 )
-DEALT = "rows are dealt to buckets inside the log's reader; one shuffle by bucket, one state operator."
+PARTITIONED = "rows are partitioned by key group inside the log's reader; one shuffle by key group, one state operator."
 STOPS = tw.pattern("fast", pl.col("speed") > 10).followed_by("slow", pl.col("speed") < 1).within("1 min")
 
 
@@ -140,7 +141,7 @@ def counted(windows, **options):
             counted(wn.session(gap="30 s")),
             [
                 "Where: session(gap='30 s').",
-                "Late: rows are welcome until the watermark passes their window's end; after that they go "
+                "Late: rows are accepted until the watermark passes their window's end; after that they go "
                 "to the output "
                 "late, with late_reason and late_by.",
                 "Kept: one partial result for each key and session, until the watermark passes the end of the session.",
@@ -165,14 +166,14 @@ def counted(windows, **options):
                 "Kept: rows, until the watermark has passed them and their windows are full; how many rows "
                 "each key had, "
                 "for ever.",
-                DEALT,
+                PARTITIONED,
             ],
         ),
         (
             counted(wn.global_()),
             [
                 "When: default(): a result when the input ends.",
-                "Late: rows are welcome however late they come.",
+                "Late: rows are accepted however late they come.",
                 "Kept: one partial result for each key and window, until the input ends.",
             ],
         ),
@@ -195,7 +196,7 @@ def counted(windows, **options):
                 LATE,
                 "Kept: rows until the watermark passes them; at, due, seen of each key, until a key was "
                 "silent for 1 h.",
-                DEALT,
+                PARTITIONED,
             ],
         ),
         (
@@ -226,12 +227,12 @@ def counted(windows, **options):
                 "Late: rows behind the watermark by more than 1 min go to the output late, with "
                 "late_reason and late_by.",
                 "Kept: rows, until the watermark is 1 min past them.",
-                DEALT,
+                PARTITIONED,
             ],
         ),
         (
             lambda keyed: keyed.match(
-                STOPS, measures={"drop": tw.first("fast.speed") - tw.last("slow.speed")}, limit=7
+                STOPS, measures={"drop": tw.measures.first("fast.speed") - tw.measures.last("slow.speed")}, limit=7
             ),
             [
                 f"What: {STOPS!r}.",
@@ -241,7 +242,7 @@ def counted(windows, **options):
                 "Kept: rows until the watermark passes them; the events of open partial matches, at most 7 "
                 "of these for "
                 "each key: beyond it the oldest go to the output dropped.",
-                DEALT,
+                PARTITIONED,
             ],
         ),
         (
@@ -249,9 +250,9 @@ def counted(windows, **options):
             [
                 "Stage 1, for each vehicle:",
                 "Stage 2, over all rows:",
-                "rows are dealt to buckets inside the log's reader; 2 stages one after the other, each "
+                "rows are partitioned by key group inside the log's reader; 2 stages one after the other, each "
                 "with a shuffle by "
-                "bucket and a state operator.",
+                "key group and a state operator.",
             ],
         ),
     ],
@@ -269,11 +270,11 @@ def test_it_is_said_how_dataframes_run(spark):
     streaming = tw.stream(endless, time="timestamp").window(wn.tumbling("10 s")).aggregate(n=tw.agg.count()).explain()
     assert static.splitlines()[-1] == (
         "Runs as one Spark job over all rows, after which time has ended: rows go to Python; one shuffle "
-        "by bucket, one "
+        "by key group, one "
         "state operator."
     )
     assert streaming.splitlines()[-1] == (
-        "Runs as one Spark query: rows go to Python; one shuffle by bucket, one state operator. Spark's "
+        "Runs as one Spark query: rows go to Python; one shuffle by key group, one state operator. Spark's "
         "watermark is in "
         "force a batch later than it moves, so results come one batch later than from a log."
     )

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import functions as F
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.errors import DefinitionError, DefinitionWarning
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 TOPIC = "input.vehicle-position"
 
@@ -75,6 +75,16 @@ def test_a_number_has_a_unit(positions):
             call()
     with pytest.raises(DefinitionError, match=r"0\.5 of which unit\?"):
         tw.watermarks.bounded(0.5)
+    for mistake in (
+        lambda: tw.windows.tumbling(10),
+        lambda: tw.windows.sliding("10 s", every=5),
+        lambda: tw.windows.session(30),
+        lambda: tw.triggers.every(1),
+        lambda: tw.triggers.after_processing_time(5),
+        lambda: tw.pattern("a").next("b").within(10),
+    ):
+        with pytest.raises(DefinitionError, match=r"of which unit\? Say it, like"):
+            mistake()
     assert positions.window(tw.windows.tumbling("10 s"), lateness=0).lateness == 0, "nothing has no unit"
     assert tw.watermarks.bounded(timedelta(seconds=10)) == tw.watermarks.bounded("10 s")
 
@@ -131,7 +141,7 @@ def test_the_api_completes():
 def test_the_words_of_beam_for_the_modes_are_understood(positions):
     def mode(said):
         windows = positions.window(tw.windows.tumbling("10 s")).accumulate(said)
-        return windows.aggregate(n=tw.agg.count()).stages[-1].what.mode
+        return windows.aggregate(n=tw.agg.count()).stages[-1].operation.windowing.mode
 
     words = ["discarding", "accumulating", "delta", "value", "retracting"]
     assert [mode(said) for said in words] == ["delta", "value", "delta", "value", "retracting"]

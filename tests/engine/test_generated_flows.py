@@ -86,7 +86,7 @@ def processed(name, ttl):
 
 
 def counts(rows, **options):
-    return rows.window(tw.windows.tumbling(7), **options).aggregate(n=tw.agg.count(), total=tw.agg.sum("value"))
+    return rows.window(tw.windows.tumbling("7 us"), **options).aggregate(n=tw.agg.count(), total=tw.agg.sum("value"))
 
 
 PROCESSES = {
@@ -104,7 +104,7 @@ PROCESSES = {
         rows.key_by("key")
         .previous("value", "event_time", ttl="6 us", lateness="8 us")
         .key_by("previous_value")
-        .window(tw.windows.sliding(9, every=3), lateness="8 us")
+        .window(tw.windows.sliding("9 us", every="3 us"), lateness="8 us")
         .accumulate("retracting")
         .aggregate(n=tw.agg.count(), most=tw.agg.max("value"), all=tw.agg.sum("value"))
     ),
@@ -126,14 +126,14 @@ def moving(windows, trigger, mode, *, on=False):
     def pipeline(rows):
         latest = over(
             rows.key_by("key"),
-            tw.windows.tumbling(10),
+            tw.windows.tumbling("10 us"),
             30,
             EAGER,
             "retracting",
             level=tw.agg.last(pl.col("value") // 3),
         )
         found = over(latest.key_by("level"), windows, 30, trigger, mode, n=tw.agg.count(), levels=tw.agg.max("level"))
-        return over(found, tw.windows.tumbling(20), 30, EAGER, "value", n=tw.agg.sum("n")) if on else found
+        return over(found, tw.windows.tumbling("20 us"), 30, EAGER, "value", n=tw.agg.sum("n")) if on else found
 
     return pipeline
 
@@ -142,9 +142,9 @@ MOVES = {
     f"{mode} of {windows!r}, {trigger!r}{', and on' * on}": moving(windows, trigger, mode, on=on)
     for mode in ("value", "retracting", "delta")
     for windows, trigger, on in (
-        (tw.windows.tumbling(10), tr.default(), False),
-        (tw.windows.sliding(20, every=10), EAGER, False),
-        (tw.windows.session(gap=12), EAGER, mode != "value"),
+        (tw.windows.tumbling("10 us"), tr.default(), False),
+        (tw.windows.sliding("20 us", every="10 us"), EAGER, False),
+        (tw.windows.session(gap="12 us"), EAGER, mode != "value"),
     )
 }
 

@@ -14,8 +14,9 @@ from pyspark import cloudpickle
 from windowing_cases import AGGREGATES, SCHEMA, Step, frame_of, on_reference, panes_of, scripts, windowings
 
 from tests.conformance.on_spark import Found, run_cases
-from tidewheel.engine.flow import Stage
-from tidewheel.engine.halves import METRICS
+from tidewheel.engine.operators.operator import METRICS
+from tidewheel.engine.operators.window_operation import WindowOperation
+from tidewheel.engine.runtime.flow import Stage
 from tidewheel.model import windows as wn
 from tidewheel.model.windowing import Windowing
 
@@ -80,7 +81,7 @@ def compared(spark):
     telling += [number for number in range(len(cases)) if number not in telling][:10]
     questions = [
         (
-            Stage((), ("key",), windowing, SCHEMA),
+            Stage((), ("key",), WindowOperation(windowing), SCHEMA),
             [(frame_of(elements), watermark, clock) for elements, watermark, clock in script],
         )
         for windowing, script in (cases[number] for number in telling)

@@ -1,4 +1,4 @@
-"""Spark against the automaton: generated patterns and scripts, many in one query, on every way in."""
+"""Spark against the NFA: generated patterns and scripts, many in one query, on every way in."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from pattern_cases import SCHEMA, Row, batches, expected, frame_of, matchers, pl
 
 import tidewheel as tw
 from tests.conformance.on_spark import Found, run_cases
-from tidewheel.engine.flow import Flow, Stage
-from tidewheel.engine.halves import METRICS, Parcel
-from tidewheel.engine.launch import _Mark
-from tidewheel.engine.matched import DROPPED, TIMED_OUT, PatternMatch
-from tidewheel.engine.operator import LATE, RESULTS
-from tidewheel.engine.query import in_memory, row_parcels, with_state
+from tidewheel.engine.execution.dataframe.batches import dataframe_batches
+from tidewheel.engine.execution.dataframe.output import HighestTime
+from tidewheel.engine.execution.state_operator import in_memory, with_state
+from tidewheel.engine.operators.operator import LATE, METRICS, RESULTS
+from tidewheel.engine.operators.patterns.recognizer import DROPPED, TIMED_OUT, PatternRecognizer
+from tidewheel.engine.runtime.exchange import ExchangeBatch
+from tidewheel.engine.runtime.flow import Flow, Stage
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.patterns.matcher import Matcher
-from tidewheel.patterns.reference import PatternReference
+from tidewheel.patterns.nfa.reference import PatternReference
+from tidewheel.patterns.vectorized.matcher import Matcher
 
 pytestmark = pytest.mark.long
 
@@ -67,7 +68,7 @@ def from_the_log(spark):
     telling += [number for number in range(len(cases)) if number not in telling][:20]
     questions = [
         (
-            Stage((), ("key",), PatternMatch(matcher, SCHEMA), SCHEMA),
+            Stage((), ("key",), PatternRecognizer(matcher, SCHEMA), SCHEMA),
             [(frame_of(some), mark, 0) for some, mark in script],
         )
         for matcher, script in (cases[number] for number in telling)
@@ -116,13 +117,15 @@ def asked(source: Any, made: list[Matcher], *, watermark: Any = None) -> list[Fl
     return [result.named(f"p{number}").flow() for number, result in enumerate(results)]
 
 
-def by_flow(parcels: list[Any]) -> dict[str, dict[str, list[str]]]:
-    """The outputs of each flow, of all batches and buckets together."""
+def by_flow(exchange_batches: list[Any]) -> dict[str, dict[str, list[str]]]:
+    """The outputs of each flow, of all batches and key groups together."""
     frames: dict[str, dict[str, list[pl.DataFrame]]] = {}
-    for row in parcels:
-        for flow, port, frame in Parcel.read(bytes(row.parcel)):
-            frames.setdefault(flow, {}).setdefault(port, []).append(frame)
-    return {flow: together(plain({port: pl.concat(some) for port, some in of.items()})) for flow, of in frames.items()}
+    for row in exchange_batches:
+        for flow, output, frame in ExchangeBatch.read(bytes(row.batch_bytes)):
+            frames.setdefault(flow, {}).setdefault(output, []).append(frame)
+    return {
+        flow: together(plain({output: pl.concat(some) for output, some in of.items()})) for flow, of in frames.items()
+    }
 
 
 def together(outputs: dict[str, list[str]]) -> dict[str, list[str]]:
@@ -153,8 +156,8 @@ def test_a_static_frame_gives_what_the_automaton_gives(spark, made):
     whole = [row for file in files for row in file]
     frame = spark.createDataFrame(frame_of(whole).to_arrow(compat_level=pl.CompatLevel.oldest()))
     flows = asked(frame, matchers)
-    parcels = row_parcels(frame, flows, 2, clock=0, ended=True, marked=lambda rows: None)
-    got = by_flow(in_memory(parcels, flows, 2).collect())
+    exchange_batches = dataframe_batches(frame, flows, 2, clock=0, ended=True, marked=lambda rows: None)
+    got = by_flow(in_memory(exchange_batches, flows, 2).collect())
     assert len(matchers) >= 40
     for number, matcher in enumerate(matchers):
         wanted = PatternReference(matcher, SCHEMA).step(timed(whole), watermark=END_OF_TIME)
@@ -174,8 +177,8 @@ def test_a_streaming_frame_gives_what_the_automaton_gives(spark, made, tmp_path)
         .parquet(str(folder))
     )
     flows = asked(frame, matchers, watermark=tw.watermarks.bounded(f"{DELAY} us", future=None))
-    parcels = row_parcels(frame, flows, 2, clock=0, ended=False, marked=_Mark(flows[0], None))
-    watched = parcels.withWatermark("mark", f"{DELAY} microseconds").drop("mark")
+    exchange_batches = dataframe_batches(frame, flows, 2, clock=0, ended=False, marked=HighestTime(flows[0], None))
+    watched = exchange_batches.withWatermark("mark", f"{DELAY} microseconds").drop("mark")
     query = (
         with_state(watched, flows, 2, delay=DELAY)
         .writeStream.format("memory")

@@ -12,8 +12,8 @@ from orders import INPUT, put
 
 import tidewheel as tw
 from tidewheel.model.time import now
-from tidewheel.serve.status import Status
-from tidewheel.transport.held_watermarks import HeldWatermarks
+from tidewheel.serve.view.status import Status
+from tidewheel.transport.topics.held_watermarks import HeldWatermarks
 
 
 def test_an_empty_partition_that_holds_the_watermark_is_named(spark, log, tmp_path, monkeypatch: pytest.MonkeyPatch):

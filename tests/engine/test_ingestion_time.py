@@ -9,11 +9,11 @@ from flow_support import S, outputs_of
 from orders import read
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.planning import first_offset, plan_batch
-from tidewheel.transport.codec import decode_columns, encode_columns
-from tidewheel.transport.log import records
-from tidewheel.transport.sqlite import SqliteLog
+from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch
+from tidewheel.transport.events.codec import decode_columns, encode_columns
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.sqlite.log import SqliteLog
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 pytestmark = pytest.mark.long
 

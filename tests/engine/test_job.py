@@ -14,15 +14,16 @@ from test_sink import decoded as messages_of
 from test_sink import values
 
 import tidewheel as tw
-from tidewheel.apps.transit.jobs import vehicle_cell
-from tidewheel.apps.transit.transit_pb2 import Arrival, VehicleCell, VehiclePosition
-from tidewheel.engine.job_finder import find_jobs, installed_jobs, jobs_of_file
+from tidewheel.engine.jobs.discovery import find_jobs, installed_jobs, jobs_of_file
 from tidewheel.errors import CheckpointError, DamagedLogError, DefinitionError, JobError
 from tidewheel.testing import Script, row
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import Punctuation, TypeDefinition
-from tidewheel.transport.log import open_log, records
-from tidewheel.transport.type_topic import TYPES_TOPIC
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import Punctuation, TypeDefinition
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.types import TYPES_TOPIC
+from tidewheel_transit.jobs import vehicle_cell
+from tidewheel_transit.transit_pb2 import Arrival, VehicleCell, VehiclePosition
 
 INPUT = "input.vehicle-position"
 RESULTS = "analytics.vehicle-cell"

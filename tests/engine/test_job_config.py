@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tidewheel as tw
-from tidewheel.engine.job_config import read_config
+from tidewheel.engine.jobs.configuration import read_config
 from tidewheel.errors import DefinitionError
 
 

@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from windowing_cases import AGGREGATES, INSTANT, SCHEMA, WINDOWS, Step, frame_of, on_operator, scripts
 
-from tidewheel.engine.bucket_store import BucketState, MemoryEntries
-from tidewheel.engine.flow import Flow, Stage, prepared
-from tidewheel.engine.halves import METRICS, Dealer, Parcel, Rows, SecondHalf
-from tidewheel.engine.operator import LATE, RESULTS, MemoryStore, Tick
+from tidewheel.engine.operators.operator import LATE, METRICS, RESULTS, BatchTime, MemoryStore
+from tidewheel.engine.operators.window_operation import WindowOperation
+from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows
+from tidewheel.engine.runtime.flow import Flow, Stage, prepared
+from tidewheel.engine.runtime.stage_runner import StatefulStage
+from tidewheel.engine.runtime.state_store import KeyGroupState, MemoryEntries
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
 from tidewheel.model.panes import END_OF_TIME, Element, Pane, Window
@@ -26,16 +28,21 @@ from tidewheel.model.windowing import Windowing
 pytestmark = pytest.mark.long
 
 FOR_EVER = END_OF_TIME
-GRIDS = [wn.tumbling(10), wn.sliding(10, every=4), wn.sliding(12, every=4).staggered(), wn.global_()]
-SESSIONS = wn.session(gap=5)
+GRIDS = [
+    wn.tumbling("10 us"),
+    wn.sliding("10 us", every="4 us"),
+    wn.sliding("12 us", every="4 us").staggered(),
+    wn.global_(),
+]
+SESSIONS = wn.session(gap="5 us")
 EARLY_AND_LATE = tr.after_watermark(early=tr.each_batch(), late=tr.each_batch())
 LASTING = [
     tr.default(),
     tr.each_batch(),
     EARLY_AND_LATE,
     tr.repeatedly(tr.after_count(3)),
-    tr.after_watermark(early=tr.every(3), late=tr.after_count(2)),
-    tr.repeatedly(tr.any_of(tr.after_count(4), tr.every(2))),
+    tr.after_watermark(early=tr.every("3 us"), late=tr.after_count(2)),
+    tr.repeatedly(tr.any_of(tr.after_count(4), tr.every("2 us"))),
 ]
 """Triggers that show every event that is accepted."""
 
@@ -156,26 +163,29 @@ def test_deltas_values_and_retractions_add_up_to_the_same(script, windows, trigg
             assert summed(list(lasting.values()), name) == summed(retracting, name)
 
 
-def through_halves(stage: Stage, script: Sequence[Step], *, judged: bool) -> Iterator[dict[str, pl.DataFrame]]:
+def through_stages(stage: Stage, script: Sequence[Step], *, watermark_known: bool) -> Iterator[dict[str, pl.DataFrame]]:
     """What comes out of both halves of a flow, batch by batch, by port; `judged`: does the first know the watermark?"""
     flow = Flow("law", ("topic",), (stage,))
-    dealer, half = Dealer([flow], 2, judged=judged), SecondHalf([flow], 0, 2, judged=judged)
-    buckets = [MemoryEntries(), MemoryEntries()]
+    partitioner, stateful_stage = (
+        Partitioner([flow], 2, watermark_known=watermark_known),
+        StatefulStage([flow], 0, 2, watermark_known=watermark_known),
+    )
+    key_groups = [MemoryEntries(), MemoryEntries()]
     for (elements, watermark, clock), before in zip(script, befores(script), strict=True):
         after = watermark if before is None else before if watermark is None else max(before, watermark)
-        parcels: dict[int, Parcel] = {}
+        exchange_batches: dict[int, ExchangeBatch] = {}
         cut = len(elements) // 2
         given = [Rows(frame_of(elements[:cut])), Rows(frame_of(elements[cut:]))]
-        dealer.deal(parcels, "law", given, before if judged else None, spare=clock % 2)
+        partitioner.partition(exchange_batches, "law", given, before if watermark_known else None, spare=clock % 2)
         found: dict[str, list[pl.DataFrame]] = {}
-        for number, entries in enumerate(buckets):
-            state = BucketState(entries)
-            mine = [parcels[number].to_bytes()] if number in parcels else []
-            out, _ = half.step(state, number, mine, Tick(before, after, clock))
+        for number, entries in enumerate(key_groups):
+            state = KeyGroupState(entries)
+            mine = [exchange_batches[number].to_bytes()] if number in exchange_batches else []
+            out, _ = stateful_stage.step(state, number, mine, BatchTime(before, after, clock))
             state.save()
-            for _, port, frame in out:
-                found.setdefault(port, []).append(frame)
-        yield {port: pl.concat(frames, how="diagonal") for port, frames in found.items()}
+            for _, output, frame in out:
+                found.setdefault(output, []).append(frame)
+        yield {output: pl.concat(frames, how="diagonal") for output, frames in found.items()}
 
 
 @settings(max_examples=50, deadline=None)
@@ -186,9 +196,13 @@ def through_halves(stage: Stage, script: Sequence[Step], *, judged: bool) -> Ite
     st.sampled_from([0, 3]),
     st.booleans(),
 )
-def test_every_event_is_accepted_or_late(script, windows, trigger, lateness, judged):
-    stage = Stage((), ("key",), windowing(windows, trigger=trigger, lateness=lateness, allow_loss=True), SCHEMA)
-    for (elements, _, _), out in zip(script, through_halves(stage, script, judged=judged), strict=True):
+def test_every_event_is_accepted_or_late(script, windows, trigger, lateness, watermark_known):
+    stage = Stage(
+        (), ("key",), WindowOperation(windowing(windows, trigger=trigger, lateness=lateness, allow_loss=True)), SCHEMA
+    )
+    for (elements, _, _), out in zip(
+        script, through_stages(stage, script, watermark_known=watermark_known), strict=True
+    ):
         told, results = out.get(METRICS, pl.DataFrame()), out.get(RESULTS, pl.DataFrame())
         late = out.get(LATE, pl.DataFrame()).height
         sums = told.sum().row(0, named=True) if told.height else dict.fromkeys(TOLD, 0)
@@ -210,14 +224,16 @@ def test_every_event_is_accepted_or_late(script, windows, trigger, lateness, jud
 )
 def test_what_is_late_may_be_told_before_or_after_aggregating(script, windows, trigger, lateness, timestamp):
     what = windowing(windows, trigger=trigger, lateness=lateness, timestamp=timestamp, allow_loss=True)
-    stage = Stage((), ("key",), what, SCHEMA)
-    before, after = (list(through_halves(stage, script, judged=judged)) for judged in (True, False))
+    stage = Stage((), ("key",), WindowOperation(what), SCHEMA)
+    before, after = (
+        list(through_stages(stage, script, watermark_known=watermark_known)) for watermark_known in (True, False)
+    )
 
     def plain(out: dict[str, pl.DataFrame]) -> dict[str, list[str]]:
         return {
-            port: sorted(map(repr, frame.with_columns(cs.temporal().to_physical()).rows()))
-            for port, frame in out.items()
-            if port != METRICS
+            output: sorted(map(repr, frame.with_columns(cs.temporal().to_physical()).rows()))
+            for output, frame in out.items()
+            if output != METRICS
         }
 
     assert list(map(plain, after)) == list(map(plain, before))
@@ -237,19 +253,21 @@ def test_values_after_every_batch_are_those_of_a_batch_run_over_the_input_so_far
         assert view == last_values(flat(at_once))
 
 
-EARLY = tr.after_watermark(early=tr.every(2))
+EARLY = tr.after_watermark(early=tr.every("2 us"))
 
 
 @pytest.mark.parametrize(
     ("windows", "trigger"),
     [
-        *itertools.product([wn.tumbling(10), wn.sliding(10, every=2), SESSIONS], [tr.default(), EARLY_AND_LATE, EARLY]),
+        *itertools.product(
+            [wn.tumbling("10 us"), wn.sliding("10 us", every="2 us"), SESSIONS], [tr.default(), EARLY_AND_LATE, EARLY]
+        ),
         (wn.count(3), tr.default()),
     ],
     ids=repr,
 )
 def test_the_calls_to_the_store_do_not_grow_with_the_keys(windows, trigger):
-    stage = Stage((), ("key",), windowing(windows, trigger=trigger), SCHEMA)
+    stage = Stage((), ("key",), WindowOperation(windowing(windows, trigger=trigger)), SCHEMA)
     operator = stage.operator()
 
     def calls(keys: int) -> list[int]:
@@ -263,9 +281,9 @@ def test_the_calls_to_the_store_do_not_grow_with_the_keys(windows, trigger):
             )
             frame = prepared(stage, rows.select(SCHEMA.keys()))
             start = store.calls
-            good, _ = operator.judge(frame, before)
+            good, _ = operator.split_late(frame, before)
             after = number * 3 - 1
-            operator.step(store, operator.first_half(good, before), Tick(before, after, number))
+            operator.step(store, operator.pre_aggregate(good, before), BatchTime(before, after, number))
             counted.append(store.calls - start)
             before = after
         return counted

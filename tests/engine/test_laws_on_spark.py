@@ -18,7 +18,8 @@ from test_laws import EARLY_AND_LATE, FOR_EVER, LASTING, befores, expected_of, l
 from windowing_cases import BURSTS, DAYS, SCHEMA, Step, frame_of, scripts
 
 from tests.conformance.on_spark import run_cases
-from tidewheel.engine.flow import Stage
+from tidewheel.engine.operators.window_operation import WindowOperation
+from tidewheel.engine.runtime.flow import Stage
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
 from tidewheel.model.panes import END_OF_TIME, Element, Pane, Window
@@ -26,7 +27,7 @@ from tidewheel.model.panes import END_OF_TIME, Element, Pane, Window
 pytestmark = pytest.mark.long
 
 GAP = 5
-SESSIONS = wn.session(gap=GAP)
+SESSIONS = wn.session(gap=f"{GAP} us")
 MODES = ("delta", "value", "retracting")
 EVENT_BY_EVENT = [tr.each_batch(), EARLY_AND_LATE]
 
@@ -64,7 +65,7 @@ def numbered(script: list[Step]) -> list[Step]:
 @pytest.fixture(scope="module")
 def runs(spark) -> list[dict[str, Ran]]:
     """Each drawn case by mode, all of them in one query."""
-    windows = st.sampled_from([SESSIONS, BURSTS, DAYS, wn.tumbling(10), wn.sliding(10, every=4)])
+    windows = st.sampled_from([SESSIONS, BURSTS, DAYS, wn.tumbling("10 us"), wn.sliding("10 us", every="4 us")])
     cases = drawn(
         st.tuples(windows, st.sampled_from(LASTING), st.sampled_from([0, 3, 3, FOR_EVER]), scripts(odd_times=False)), 50
     )
@@ -73,7 +74,10 @@ def runs(spark) -> list[dict[str, Ran]]:
     questions = [
         (
             Stage(
-                (), ("key",), windowing(kind, trigger=trigger, lateness=lateness, mode=mode, allow_loss=True), SCHEMA
+                (),
+                ("key",),
+                WindowOperation(windowing(kind, trigger=trigger, lateness=lateness, mode=mode, allow_loss=True)),
+                SCHEMA,
             ),
             [(frame_of(elements), watermark, clock) for elements, watermark, clock in script],
         )

@@ -9,12 +9,13 @@ import sqlite3
 import pytest
 from engine_data import positions
 
-from tidewheel.engine.archive import Archiver
-from tidewheel.engine.offset import Offset
-from tidewheel.engine.planning import first_offset, plan_batch, split
+from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch, split
+from tidewheel.engine.datasource.offset import Offset
+from tidewheel.engine.jobs.archive import Archiver
 from tidewheel.errors import CheckpointError
 from tidewheel.model import watermarks
-from tidewheel.transport.log import Retention, open_log, records
+from tidewheel.transport.log.log_types import Retention, records
+from tidewheel.transport.open_log import open_log
 
 OLDER = "is older than the checkpoint"
 

@@ -1,4 +1,4 @@
-"""Rows and the answers to their keys, on one bucket: who waits for whom, and for how long."""
+"""Rows and the answers to their keys, on one key group: who waits for whom, and for how long."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.halves import Dealer, Parcel, Rows
-from tidewheel.engine.looked_up import LookedUp, LookupOperator
-from tidewheel.engine.operator import MemoryStore, Tick
+from tidewheel.engine.operators.lookup_join import LookupJoin, LookupJoinOperator
+from tidewheel.engine.operators.operator import BatchTime, MemoryStore
+from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows
 from tidewheel.errors import CheckpointError, DefinitionError
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 S = 1_000_000
 INSTANT = pl.Datetime("us", "UTC")
@@ -24,7 +24,7 @@ SCHEMA = {"event_time": INSTANT, "line": pl.String(), "number": pl.Int32(), "v":
 
 
 def looked_up(timeout=5 * S, keep=100 * S):
-    return LookedUp(DEPOT, timeout, keep, SCHEMA)
+    return LookupJoin(DEPOT, timeout, keep, SCHEMA)
 
 
 def rows(*given):
@@ -54,106 +54,109 @@ def depot(name, km=1.5):
     return {"depot": name, "km": km}
 
 
-class Bucket:
+class KeyGroup:
     def __init__(self, **options):
-        self.what = looked_up(**options)
-        self.operator = LookupOperator(self.what)
+        self.operation = looked_up(**options)
+        self.operator = LookupJoinOperator(self.operation)
         self.store = MemoryStore()
         self.mark = None
 
     def batch(self, *given, told=(), mark=None):
         """The results as (v, depot), and the failures as (v, reason)."""
-        tick = Tick(self.mark, self.mark if mark is None else mark * S, 0)
-        self.mark = tick.watermark
+        batch_time = BatchTime(self.mark, self.mark if mark is None else mark * S, 0)
+        self.mark = batch_time.watermark
         if told:
-            self.operator.heed(self.store, self.what.accepted([outcomes(*told)]), tick)
+            self.operator.on_control(self.store, self.operation.accepted([outcomes(*told)]), batch_time)
         taken = None
         if given:
-            taken, _ = self.operator.judge(rows(*given), tick.before)
-            taken = self.operator.first_half(taken, tick.before)
-        out = self.operator.step(self.store, taken, tick)
+            taken, _ = self.operator.split_late(rows(*given), batch_time.watermark_before)
+            taken = self.operator.pre_aggregate(taken, batch_time.watermark_before)
+        out = self.operator.step(self.store, taken, batch_time)
         if not out:
             return [], []
         return out["results"].select("v", "depot").rows(), out["failed"].select("v", "reason").rows()
 
 
 def test_a_row_whose_answer_is_there_goes_on_at_once():
-    bucket = Bucket()
-    assert bucket.batch((1, "a", 1, 10), told=[(1, ("a", 1), depot("north"))]) == ([(10, "north")], [])
-    assert bucket.batch((2, "a", 1, 11), (2, "a", 2, 12)) == ([(11, "north")], [])
+    key_group = KeyGroup()
+    assert key_group.batch((1, "a", 1, 10), told=[(1, ("a", 1), depot("north"))]) == ([(10, "north")], [])
+    assert key_group.batch((2, "a", 1, 11), (2, "a", 2, 12)) == ([(11, "north")], [])
 
 
 def test_a_row_waits_for_its_answer_and_keeps_its_time():
-    bucket = Bucket()
-    assert bucket.batch((1, "a", 1, 10), mark=2) == ([], [])
-    assert bucket.batch(mark=5) == ([], [])
-    assert bucket.batch(told=[(1, ("a", 1), depot("north"))]) == ([(10, "north")], [])
-    assert bucket.batch(mark=50) == ([], []), "it comes once"
+    key_group = KeyGroup()
+    assert key_group.batch((1, "a", 1, 10), mark=2) == ([], [])
+    assert key_group.batch(mark=5) == ([], [])
+    assert key_group.batch(told=[(1, ("a", 1), depot("north"))]) == ([(10, "north")], [])
+    assert key_group.batch(mark=50) == ([], []), "it comes once"
 
 
 def test_without_an_answer_a_row_goes_on_when_the_time_is_over_and_is_told_as_failed():
-    bucket = Bucket()
-    bucket.batch((1, "a", 1, 10), (3, "a", 1, 11), mark=2)
-    assert bucket.batch(mark=6) == ([(10, None)], [(10, "no answer in time")])
-    assert bucket.batch(told=[(3, ("a", 1), depot("north"))]) == ([(11, "north")], []), "the next one got it"
+    key_group = KeyGroup()
+    key_group.batch((1, "a", 1, 10), (3, "a", 1, 11), mark=2)
+    assert key_group.batch(mark=6) == ([(10, None)], [(10, "no answer in time")])
+    assert key_group.batch(told=[(3, ("a", 1), depot("north"))]) == ([(11, "north")], []), "the next one got it"
 
 
 def test_a_failure_that_was_written_down_is_the_reason_and_an_answer_that_comes_later_counts():
-    bucket = Bucket()
-    bucket.batch((1, "a", 1, 10), told=[(1, ("a", 1), "no connection")], mark=2)
-    assert bucket.batch(mark=6) == ([(10, None)], [(10, "no connection")])
-    assert bucket.batch((7, "a", 1, 11), told=[(7, ("a", 1), depot("north"))]) == ([(11, "north")], [])
+    key_group = KeyGroup()
+    key_group.batch((1, "a", 1, 10), told=[(1, ("a", 1), "no connection")], mark=2)
+    assert key_group.batch(mark=6) == ([(10, None)], [(10, "no connection")])
+    assert key_group.batch((7, "a", 1, 11), told=[(7, ("a", 1), depot("north"))]) == ([(11, "north")], [])
 
 
 def test_no_failure_takes_an_answer_back_and_a_newer_answer_replaces_it():
-    bucket = Bucket()
-    bucket.batch(told=[(1, ("a", 1), depot("north")), (2, ("a", 1), "no connection")])
-    assert bucket.batch((3, "a", 1, 10)) == ([(10, "north")], [])
-    assert bucket.batch((3, "a", 1, 11), told=[(4, ("a", 1), depot("south"))]) == ([(11, "south")], [])
+    key_group = KeyGroup()
+    key_group.batch(told=[(1, ("a", 1), depot("north")), (2, ("a", 1), "no connection")])
+    assert key_group.batch((3, "a", 1, 10)) == ([(10, "north")], [])
+    assert key_group.batch((3, "a", 1, 11), told=[(4, ("a", 1), depot("south"))]) == ([(11, "south")], [])
 
 
 def test_a_row_without_a_whole_key_does_not_wait():
-    assert Bucket().batch((1, None, 1, 10), (1, "a", None, 11)) == (
+    assert KeyGroup().batch((1, None, 1, 10), (1, "a", None, 11)) == (
         [(10, None), (11, None)],
         [(10, "the key is incomplete"), (11, "the key is incomplete")],
     )
 
 
 def test_no_row_is_too_late_but_one_whose_time_is_over_does_not_wait():
-    bucket = Bucket()
-    bucket.batch(told=[(1, ("a", 1), depot("north"))], mark=100)
-    assert bucket.batch((1, "a", 1, 10), (1, "a", 2, 11)) == ([(10, "north"), (11, None)], [(11, "no answer in time")])
+    key_group = KeyGroup()
+    key_group.batch(told=[(1, ("a", 1), depot("north"))], mark=100)
+    assert key_group.batch((1, "a", 1, 10), (1, "a", 2, 11)) == (
+        [(10, "north"), (11, None)],
+        [(11, "no answer in time")],
+    )
 
 
 def test_rows_without_a_time_that_makes_sense_are_rejected():
-    operator = LookupOperator(looked_up())
+    operator = LookupJoinOperator(looked_up())
     frame = rows((1, "a", 1, 10)).with_columns(pl.lit(None, pl.Int64).alias("__time"))
-    good, rejected = operator.judge(frame, None)
+    good, rejected = operator.split_late(frame, None)
     assert good.height == 0
     assert rejected["late_reason"].to_list() == ["no event time"]
 
 
 def test_answers_are_forgotten_when_event_time_is_long_past_them():
-    bucket = Bucket(keep=10 * S)
-    bucket.batch(told=[(1, ("a", 1), depot("north"))], mark=5)
-    bucket.batch(told=[(12, ("b", 1), depot("south"))], mark=12)
-    bucket.batch(told=[(13, ("c", 1), depot("west"))])
-    assert bucket.store.frames["answers.1"]["line"].to_list() == ["b", "c"]
+    key_group = KeyGroup(keep=10 * S)
+    key_group.batch(told=[(1, ("a", 1), depot("north"))], mark=5)
+    key_group.batch(told=[(12, ("b", 1), depot("south"))], mark=12)
+    key_group.batch(told=[(13, ("c", 1), depot("west"))])
+    assert key_group.store.frames["answers.1"]["line"].to_list() == ["b", "c"]
 
 
 def test_when_nothing_waits_nothing_is_kept_of_rows():
-    bucket = Bucket()
-    bucket.batch((1, "a", 1, 10))
-    assert set(bucket.store.frames) == {"waiting.1"}
-    bucket.batch(mark=60)
-    assert bucket.store.frames == {}
+    key_group = KeyGroup()
+    key_group.batch((1, "a", 1, 10))
+    assert set(key_group.store.frames) == {"waiting.1"}
+    key_group.batch(mark=60)
+    assert key_group.store.frames == {}
 
 
 def test_the_state_of_another_version_is_refused():
-    bucket = Bucket()
-    bucket.store.put("answers.9", pl.DataFrame({"a": [1]}))
+    key_group = KeyGroup()
+    key_group.store.put("answers.9", pl.DataFrame({"a": [1]}))
     with pytest.raises(CheckpointError, match=r"answers\.9"):
-        bucket.batch((1, "a", 1, 10))
+        key_group.batch((1, "a", 1, 10))
 
 
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -166,15 +169,15 @@ KEYS = st.sampled_from(["a", "b", "c"])
 )
 def test_with_answers_that_were_there_results_do_not_depend_on_the_batches(events, answered, cuts):
     """Every row comes once; with an answer if its key has one; and it is told as failed if it has none."""
-    bucket = Bucket()
+    key_group = KeyGroup()
     told = [(0, (key, 1), depot(key.upper())) for key in sorted(answered)]
     bounds = sorted({0, len(events), *(cut for cut in cuts if cut < len(events))})
-    found, failed = bucket.batch(told=told)
+    found, failed = key_group.batch(told=told)
     for begin, end in pairwise(bounds):
         some = [(at, key, 1, number) for number, (at, key) in enumerate(events)][begin:end]
-        more, lost = bucket.batch(*some, mark=max([(bucket.mark or 0) // S, *(at - 1 for at, *_ in some)]))
+        more, lost = key_group.batch(*some, mark=max([(key_group.mark or 0) // S, *(at - 1 for at, *_ in some)]))
         found, failed = found + more, failed + lost
-    more, lost = bucket.batch(mark=1_000)
+    more, lost = key_group.batch(mark=1_000)
     expected = [(number, key.upper() if key in answered else None) for number, (_, key) in enumerate(events)]
     assert sorted(found + more) == expected
     assert sorted(number for number, _ in failed + lost) == [number for number, where in expected if where is None]
@@ -194,7 +197,7 @@ def test_with_answers_that_were_there_results_do_not_depend_on_the_batches(event
 def test_what_makes_no_sense_is_refused_when_it_is_defined(columns, options, message):
     given = {"timeout": 1, "keep": 1, **options}
     with pytest.raises(DefinitionError, match=message):
-        LookedUp(DEPOT, given["timeout"], given["keep"], {"event_time": INSTANT, **columns})
+        LookupJoin(DEPOT, given["timeout"], given["keep"], {"event_time": INSTANT, **columns})
 
 
 @pytest.mark.parametrize(
@@ -227,7 +230,7 @@ def test_an_answer_may_have_nothing_in_a_column():
 
 def test_an_answer_about_a_key_that_no_row_can_have_is_left_out():
     wide = tw.Lookup("depot", keys={"line": pl.String, "number": pl.Int64}, returns=DEPOT.returns)
-    what = LookedUp(wide, 5 * S, 100 * S, SCHEMA)
+    what = LookupJoin(wide, 5 * S, 100 * S, SCHEMA)
     told = outcomes((0, ("a", 3_000_000_000), depot("far")), (0, ("a", 1), depot("near")))
     assert [what.refusal(row) for row in told.iter_rows(named=True)] == [None, None]
     found = what.accepted([told])
@@ -242,8 +245,8 @@ def test_rows_from_the_future_are_told_apart_also_after_a_select(log):
     flow = positions.select("vehicle").lookup(lookup).flow()
     frame = pl.DataFrame({"event_time": [0, 120 * S], "vehicle": [1, 2], "speed": [1.0, 2.0], "_arrival": [0, 0]})
     frame = frame.with_columns(pl.col("event_time").cast(INSTANT), pl.col("vehicle").cast(pl.Int32))
-    parcels: dict[int, Parcel] = {}
-    Dealer([flow], 1).deal(parcels, flow.name, [Rows(frame)], None, arrival="_arrival")
-    found = {port: part for _, port, part in Parcel.read(parcels[0].to_bytes())}
+    exchange_batches: dict[int, ExchangeBatch] = {}
+    Partitioner([flow], 1).partition(exchange_batches, flow.name, [Rows(frame)], None, arrival="_arrival")
+    found = {output: part for _, output, part in ExchangeBatch.read(exchange_batches[0].to_bytes())}
     assert found["in"]["vehicle"].to_list() == [1]
     assert found["late"].select("vehicle", "late_reason").rows() == [(2, "from the future")]

@@ -12,9 +12,9 @@ from orders import INPUT, put, read, rows
 
 import tidewheel as tw
 from tidewheel.errors import DefinitionError
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import DeadLetter, PatternDefinition
-from tidewheel.transport.log import records
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import DeadLetter, PatternDefinition
+from tidewheel.transport.log.log_types import records
 
 pytestmark = pytest.mark.long
 
@@ -76,7 +76,7 @@ def dead(log, topic: str) -> list[tuple[str, str, bytes]]:
 
 @pytest.fixture
 def book(log):
-    return tw.PatternBook(log.topic(CONTROL))
+    return tw.PatternRegistry(log.topic(CONTROL))
 
 
 def test_patterns_are_added_replaced_and_removed_between_runs(spark, log, book, tmp_path):
@@ -84,7 +84,7 @@ def test_patterns_are_added_replaced_and_removed_between_runs(spark, log, book, 
     finish(log, tmp_path, spark)
     assert rows(log, "analytics.found", SHOWN) == []
 
-    assert book.put("up", UP, measures={"to": tw.last("high.amount"), "n": tw.count()}) == 1
+    assert book.put("up", UP, measures={"to": tw.measures.last("high.amount"), "n": tw.measures.count()}) == 1
     put(log, (6, "fi", 8), (7, "se", 1), (9, "se", 5))
     finish(log, tmp_path, spark)
     assert rows(log, "analytics.found", SHOWN) == [("fi", "up", 1, second(5), second(6))]
@@ -128,9 +128,9 @@ def test_an_idle_topic_of_patterns_neither_holds_back_nor_moves_the_watermark(sp
 def test_a_job_that_begins_with_what_is_new_knows_the_patterns_all_the_same(spark, log, book, tmp_path):
     book.put("up", UP)
     put(log, (1, "fi", 1), (2, "fi", 9))
-    finish(log, tmp_path, spark, begin="latest")
+    finish(log, tmp_path, spark, start_from="latest")
     put(log, (3, "fi", 2), (4, "fi", 8), (9, "fi", 5))
-    finish(log, tmp_path, spark, begin="latest")
+    finish(log, tmp_path, spark, start_from="latest")
     assert rows(log, "analytics.found", SHOWN) == [("fi", "up", 1, second(3), second(4))]
 
 
@@ -200,8 +200,10 @@ def test_patterns_change_while_a_job_runs(spark, log, book, tmp_path):
 
 
 def test_beside_other_jobs_and_after_a_window(spark, log, book, tmp_path):
-    book.put("many", tw.pattern("few", pl.col("n") == 1).next("many", pl.col("n") > 1), measures={"n": tw.last("n")})
-    tw.PatternBook(log.topic("other")).put("up", UP, measures={"where": tw.last("country")})
+    book.put(
+        "many", tw.pattern("few", pl.col("n") == 1).next("many", pl.col("n") > 1), measures={"n": tw.measures.last("n")}
+    )
+    tw.PatternRegistry(log.topic("other")).put("up", UP, measures={"where": tw.measures.last("country")})
     put(log, (1, "fi", 1), (2, "se", 1), (3, "se", 9))
     orders = tw.stream(log, INPUT, watermark=tw.watermarks.bounded("1 s", future=None))
     counted = orders.key_by("country").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
@@ -256,7 +258,7 @@ def test_a_book_refuses_what_makes_no_sense(log, book):
     with pytest.raises(DefinitionError, match="a pattern's name is"):
         book.put("a b", UP)
     with pytest.raises(DefinitionError, match="expected a topic"):
-        tw.PatternBook(CONTROL)
+        tw.PatternRegistry(CONTROL)
     with pytest.raises(DefinitionError, match="expected a pattern"):
         book.put("up", "UP")
     assert book.put("up", UP) == 1
@@ -272,7 +274,7 @@ def test_a_book_refuses_what_makes_no_sense(log, book):
 
 
 def test_of_two_who_write_at_once_each_gets_a_version(log, book, monkeypatch):
-    other = tw.PatternBook(log.topic(CONTROL))
+    other = tw.PatternRegistry(log.topic(CONTROL))
     producer = type(log).producer
     raced = []
 

@@ -14,14 +14,14 @@ from driver_process import kill, launch, until_written, written
 from orders import INPUT, put_frame, read
 
 import tidewheel as tw
-from tidewheel.engine.match_book import BookMatch
-from tidewheel.engine.matching import BookOperator
-from tidewheel.engine.operator import MemoryStore, Tick
-from tidewheel.engine.planning import first_offset, plan_batch
-from tidewheel.engine.workers import registry_for
-from tidewheel.model.watermarks import Aside
-from tidewheel.transport.codec import decode_columns
-from tidewheel.transport.log import Log
+from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch
+from tidewheel.engine.operators.operator import BatchTime, MemoryStore
+from tidewheel.engine.operators.patterns.dynamic_patterns import DynamicPatterns
+from tidewheel.engine.operators.patterns.pattern import DynamicPatternsOperator
+from tidewheel.engine.spark.worker import registry_for
+from tidewheel.model.watermarks import ControlTopic
+from tidewheel.transport.events.codec import decode_columns
+from tidewheel.transport.log.log import Log
 
 pytestmark = pytest.mark.long
 
@@ -53,12 +53,12 @@ run.wait()
 def fill(log: Log) -> None:
     """Orders, and every now and then a pattern that comes, changes or goes."""
     chance = np.random.default_rng(5)
-    book = tw.PatternBook(log.topic(CONTROL))
+    book = tw.PatternRegistry(log.topic(CONTROL))
     for number in range(BLOCKS):
         if number % 4 == 1:
             most = int(chance.integers(100, 900))
             rise = tw.pattern("low", pl.col("amount") < most).followed_by("high", pl.col("amount") > most + 50)
-            book.put(f"rise{number % 3}", rise.within("2 s"), measures={"by": tw.last("high.amount")})
+            book.put(f"rise{number % 3}", rise.within("2 s"), measures={"by": tw.measures.last("high.amount")})
         if number % 15 == 14:
             book.remove(book.list()[0].name)
         times = number * 2 + np.sort(chance.uniform(0, 2, BLOCK)) - chance.exponential(0.3, BLOCK)
@@ -70,10 +70,10 @@ def fill(log: Log) -> None:
         put_frame(log, pl.DataFrame(orders))
 
 
-def batches(log: Log, kind: str) -> Iterator[tuple[dict[str, pl.DataFrame], Tick]]:
+def batches(log: Log, kind: str) -> Iterator[tuple[dict[str, pl.DataFrame], BatchTime]]:
     """What each batch holds, by topic, and its time."""
     types = {INPUT: kind, CONTROL: "tidewheel.v1.PatternDefinition"}
-    strategies = {INPUT: WATERMARK, CONTROL: Aside()}
+    strategies = {INPUT: WATERMARK, CONTROL: ControlTopic()}
     before = first_offset(log, list(types), "earliest", clock=0)
     while (after := plan_batch(log, strategies, before, limit=PER_BATCH, clock=0, tick=1)) is not before:
         frames: dict[str, list[pl.DataFrame]] = {}
@@ -83,26 +83,28 @@ def batches(log: Log, kind: str) -> Iterator[tuple[dict[str, pl.DataFrame], Tick
                 decoded = decode_columns(types[topic], batch.records.column("value"), registry=registry)
                 frames.setdefault(topic, []).append(pl.DataFrame(pl.from_arrow(decoded.columns)))
         together = {topic: pl.concat(parts) for topic, parts in frames.items()}
-        yield together, Tick(before.watermark, after.watermark, after.clock)
+        yield together, BatchTime(before.watermark, after.watermark, after.clock)
         before = after
 
 
 def undisturbed(log: Log) -> dict[str, list[tuple[Any, ...]]]:
-    """The same batches in one go, in this process, without Spark and without buckets."""
+    """The same batches in one go, in this process, without Spark and without key groups."""
     kind = "tidewheel.results.Order"
     schema = {"event_time": pl.Datetime("us", "UTC"), "country": pl.String(), "amount": pl.Int64()}
-    book = BookMatch(CONTROL, ("country",), schema)
-    operator, store = BookOperator(book, ("country",)), MemoryStore()
+    book = DynamicPatterns(CONTROL, ("country",), schema)
+    operator, store = DynamicPatternsOperator(book, ("country",)), MemoryStore()
     found: dict[str, list[pl.DataFrame]] = {}
-    for frames, tick in batches(log, kind):
+    for frames, batch_time in batches(log, kind):
         told = []
         if CONTROL in frames:
-            told.append(operator.heed(store, book.accepted([frames[CONTROL]]).with_columns(tells=True), tick))
+            told.append(
+                operator.on_control(store, book.accepted([frames[CONTROL]]).with_columns(tells=True), batch_time)
+            )
         orders = frames.get(INPUT)
         if orders is not None:
             orders = orders.with_columns(pl.col("event_time").cast(pl.Int64).alias("__time"))
-            orders, _ = operator.judge(orders, tick.before)
-        told.append(operator.step(store, orders, tick))
+            orders, _ = operator.split_late(orders, batch_time.watermark_before)
+        told.append(operator.step(store, orders, batch_time))
         for outputs in told:
             for name, frame in outputs.items():
                 found.setdefault(name, []).append(frame)

@@ -13,15 +13,15 @@ from pyspark import cloudpickle
 from test_sink import values
 
 import tidewheel as tw
-from tidewheel.engine import neighbour_modules
-from tidewheel.engine.batch import run_batch
-from tidewheel.engine.job_finder import find_jobs, jobs_of_file
-from tidewheel.engine.query import ReaderHalf
+from tidewheel.engine.execution.map_side_reader import MapSideReader
+from tidewheel.engine.jobs.batch import run_batch
+from tidewheel.engine.jobs.discovery import find_jobs, jobs_of_file
+from tidewheel.engine.spark import neighbour_modules
 from tidewheel.errors import DefinitionError
-from tidewheel.transport import codec, event_pb2
-from tidewheel.transport.event_pb2 import Punctuation
-from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import load_types
+from tidewheel.transport.events import codec, event_pb2
+from tidewheel.transport.events.event_pb2 import Punctuation
+from tidewheel.transport.events.registry import TypeRegistry
+from tidewheel.transport.topics.types import load_types
 
 INPUT = "input.vehicle-position"
 
@@ -47,7 +47,7 @@ JOBS = """
     import tw_helpers
     from tw_shapes.round import doubled
     import tidewheel as tw
-    from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+    from tidewheel_transit.transit_pb2 import VehiclePosition
 
     def scored(events, state, clock):
         from tw_lazy import FACTOR                     # not before a worker has rows
@@ -112,14 +112,14 @@ def test_jobs_import_what_is_beside_their_file_also_in_workers(spark, log, tmp_p
 
 def test_who_gets_a_job_s_functions_needs_neither_the_folder_nor_what_was_imported(log, tmp_path):
     found = jobs_of_file(written(tmp_path / "jobs", my_jobs=JOBS, **NEIGHBOURS))
-    half = ReaderHalf([found["scores"].on(log).flow()], 1)
-    (tmp_path / "half").write_bytes(cloudpickle.dumps(half))
+    reader = MapSideReader([found["scores"].on(log).flow()], 1)
+    (tmp_path / "reader").write_bytes(cloudpickle.dumps(reader))
     shutil.rmtree(tmp_path / "jobs")
     code = f"""if True:
         import pickle, sys
         import polars as pl
-        half = pickle.load(open({str(tmp_path / "half")!r}, "rb"))
-        (function,) = (flow.stages[0].what.function for flow in half._flows)
+        reader = pickle.load(open({str(tmp_path / "reader")!r}, "rb"))
+        (function,) = (flow.stages[0].operation.process.function for flow in reader._flows)
         rows, _ = function(pl.DataFrame({{"vehicle": [1], "event_time": [2]}}), None, None)
         print(rows["score"].to_list(), sys.modules["tw_lazy"].__file__)
         """

@@ -12,14 +12,15 @@ from engine_data import positions
 from test_sink import cells, values, write_stream
 from test_source import reader
 
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.batch_identity import BatchIdentity, check_results, has_written
-from tidewheel.engine.frame_job import run_frame
-from tidewheel.engine.launch import run
-from tidewheel.engine.stream import stream
+from tidewheel.engine.checkpoint.batch_identity import BatchIdentity, check_results, has_written
+from tidewheel.engine.jobs.dataframe_job import run_dataframe
+from tidewheel.engine.jobs.run import run
+from tidewheel.engine.streams.stream_factory import stream
 from tidewheel.errors import CheckpointError, DefinitionError
-from tidewheel.transport.codec import decode
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.events.codec import decode
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 INPUT, RESULTS = "input.vehicle-position", "analytics.rows"
 
@@ -125,7 +126,7 @@ def test_a_function_over_frames_is_refused_too_that_has_not_all_results(spark, t
     path, folder = tmp_path / "city.tw", tmp_path / "checkpoint"
 
     def go_on(log):
-        run_frame(
+        run_dataframe(
             lambda rows: rows.where("vehicle % 2 = 0").select("event_time", "vehicle"),
             name="even",
             reads={INPUT: VehiclePosition},

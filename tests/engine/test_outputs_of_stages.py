@@ -7,8 +7,8 @@ import pytest
 from flow_support import S, outputs_of, positions
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.errors import DefinitionError
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 FAST = tw.pattern("fast", pl.col("speed") >= 10).next("slow", pl.col("speed") < 1).within("10 s")
 AGAIN = tw.pattern("one", pl.col("match_start").is_not_null()).next("two", pl.col("vehicle") > 0).within("10 s")
@@ -33,7 +33,7 @@ def test_a_pattern_in_front_of_a_window_tells_what_ran_out_of_time(moves):
 @pytest.mark.parametrize("name", ["late", "dropped", "timed_out", "metrics", "output"])
 def test_a_measure_is_not_called_like_an_output(moves, name):
     with pytest.raises(DefinitionError, match=f"the column '{name}': an output has that name"):
-        moves.key_by("vehicle").match(FAST, measures={name: tw.last("fast.speed")})
+        moves.key_by("vehicle").match(FAST, measures={name: tw.measures.last("fast.speed")})
 
 
 def test_a_column_called_like_an_output_is_told_before_it_is_in_a_frame_twice(moves):

@@ -12,10 +12,10 @@ from engine_data import START, positions
 from test_sink import decoded, values
 
 import tidewheel as tw
-from tidewheel.engine.java import find_java
-from tidewheel.engine.session import SETTINGS
-from tidewheel.transport import codec
-from tidewheel.transport.final_table import final_table
+from tidewheel.engine.execution.session import SETTINGS
+from tidewheel.engine.spark.java import find_java
+from tidewheel.transport.events import codec
+from tidewheel.transport.topics.materialize import materialize
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -50,7 +50,7 @@ def refusal(what):
         return [type(error).__name__, str(error)]
 
 def run():
-    tw.run(counts, log=log, checkpoint=folder / "counts", spark=spark, available_now=True, buckets=2).wait()
+    tw.run(counts, log=log, checkpoint=folder / "counts", spark=spark, available_now=True, key_groups=2).wait()
 
 told = {"run": refusal(run), "df": refusal(lambda: counts.df(spark=spark)), "made": (folder / "counts").exists()}
 spark.conf.set("spark.sql.streaming.stateStore.providerClass", sys.argv[3])
@@ -100,7 +100,7 @@ def test_without_the_store_that_state_needs_it_is_told_what_to_set(told):
 
 
 def test_with_it_windows_work(log, told):
-    rows = final_table(log, "analytics.counts").rows.sort("window_start")
+    rows = materialize(log, "analytics.counts").rows.sort("window_start")
     first = START // 1_000_000
     assert [row["window_start"].timestamp() for row in rows.to_dicts()] == [first, first + 10, first + 20, first + 30]
     assert rows["n"].to_list() == [10] * 4

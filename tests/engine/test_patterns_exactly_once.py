@@ -28,13 +28,14 @@ import tidewheel as tw
 
 rise = (
     tw.pattern("low", pl.col("amount") < 300)
-    .followed_by("more", (pl.col("amount") < 600) & (pl.col("amount") > tw.last("low.amount") + 200))
+    .followed_by("more", (pl.col("amount") < 600) & (pl.col("amount") > tw.measures.last("low.amount") + 200))
     .one_or_more().greedy()
-    .followed_by("high", (pl.col("amount") >= 600) & (pl.col("amount") > tw.max("more.amount") + 350))
+    .followed_by("high", (pl.col("amount") >= 600) & (pl.col("amount") > tw.measures.max("more.amount") + 350))
     .within("8 s")
     .after_match("skip past last")
 )
-measures = {"low": tw.first("low.amount"), "high": tw.last("high.amount"), "all": tw.collect("amount")}
+of = tw.measures
+measures = {"low": of.first("low.amount"), "high": of.last("high.amount"), "all": of.collect("amount")}
 
 if __name__ == "__main__":
     log = tw.open_log(sys.argv[1])

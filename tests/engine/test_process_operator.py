@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from process_functions import SCHEMA, process
 
-from tidewheel.engine import process_rounds
-from tidewheel.engine.operator import LATE, RESULTS, MemoryStore, Tick
-from tidewheel.engine.process import ProcessOperator
+from tidewheel.engine.operators import process_driver
+from tidewheel.engine.operators.operator import LATE, RESULTS, BatchTime, MemoryStore
+from tidewheel.engine.operators.process import ProcessOperator
 from tidewheel.errors import CheckpointError, DefinitionError
-from tidewheel.model.deduplicate import DUPLICATES, deduplicate
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.model.previous import previous
-from tidewheel.model.process import DATETIME, Process, Timer
-from tidewheel.model.process_reference import ProcessReference
+from tidewheel.model.process.deduplicate import DUPLICATES, deduplicate
+from tidewheel.model.process.previous import previous
+from tidewheel.model.process.process import DATETIME, Process, Timer
+from tidewheel.model.reference.process import ProcessReference
 
 pytestmark = pytest.mark.long
 
@@ -44,12 +44,12 @@ def micros(rows):
     return rows.rename({"late_reason": "reason"}).with_columns(pl.col("late_by").cast(pl.Int64)).to_dicts()
 
 
-def stepped(operator, store, rows, tick):
+def stepped(operator, store, rows, batch_time):
     """What comes out of a batch, and the rows that are late."""
     late = None
     if rows is not None:
-        rows, late = operator.judge(rows, tick.before)
-    return operator.step(store, rows, tick), late
+        rows, late = operator.split_late(rows, batch_time.watermark_before)
+    return operator.step(store, rows, batch_time), late
 
 
 def operate(operator, batches, *, store=None):
@@ -57,7 +57,7 @@ def operate(operator, batches, *, store=None):
     store = MemoryStore() if store is None else store
     before, outputs = None, {}
     for rows, watermark, clock in batches:
-        given_out, late = stepped(operator, store, frame(rows), Tick(before, watermark, clock))
+        given_out, late = stepped(operator, store, frame(rows), BatchTime(before, watermark, clock))
         assert late is None
         for name, part in given_out.items():
             outputs.setdefault(name, []).extend(part.to_dicts())
@@ -87,11 +87,11 @@ def scripts(draw):
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=25)
-@given(script=scripts(), ttl=st.sampled_from(TTLS), buckets=st.integers(1, 2))
-def test_columns_give_what_one_event_at_a_time_gives(kind, script, ttl, buckets):
+@given(script=scripts(), ttl=st.sampled_from(TTLS), key_groups=st.integers(1, 2))
+def test_columns_give_what_one_event_at_a_time_gives(kind, script, ttl, key_groups):
     reference = ProcessReference(KINDS[kind](ttl), SCHEMA)
     operator = ProcessOperator(KINDS[kind](ttl), SCHEMA)
-    stores = [MemoryStore() for _ in range(buckets)]
+    stores = [MemoryStore() for _ in range(key_groups)]
     before = None
     for rows, watermark, clock in script:
         expected = reference.step(frame(rows), watermark=watermark, clock=clock)
@@ -99,8 +99,8 @@ def test_columns_give_what_one_event_at_a_time_gives(kind, script, ttl, buckets)
             stepped(
                 operator,
                 store,
-                frame([row for row in rows if KEYS.index(row[0]) % buckets == n]),
-                Tick(before, watermark, clock),
+                frame([row for row in rows if KEYS.index(row[0]) % key_groups == n]),
+                BatchTime(before, watermark, clock),
             )
             for n, store in enumerate(stores)
         ]
@@ -150,7 +150,7 @@ def test_store_calls_do_not_grow_with_keys(kind):
         script = [(many(keys), None, 0), ([], 2, 1), ([], 9, 9), (many(keys, times=(30_000_000,)), END_OF_TIME, 20)]
         before = None
         for rows, watermark, clock in script:
-            operator.step(store, frame(rows), Tick(before, watermark, clock))
+            operator.step(store, frame(rows), BatchTime(before, watermark, clock))
             before = watermark
             counted.append(store.calls)
         return counted
@@ -160,11 +160,11 @@ def test_store_calls_do_not_grow_with_keys(kind):
 
 def test_a_batch_with_nothing_to_do_makes_one_call():
     store, operator = MemoryStore(), ProcessOperator(process("alarms"), SCHEMA)
-    operator.step(store, frame([("a", 4, 10), ("a", 4, 50)]), Tick(None, 12, 0))
+    operator.step(store, frame([("a", 4, 10), ("a", 4, 50)]), BatchTime(None, 12, 0))
     store.calls = 0
-    outputs = operator.step(store, None, Tick(12, 13, 1))
+    outputs = operator.step(store, None, BatchTime(12, 13, 1))
     assert (store.calls, outputs[RESULTS].height) == (1, 0)
-    assert operator.step(store, None, Tick(13, 14, 1))[RESULTS].to_dicts()[0]["kind"] == "alarm"
+    assert operator.step(store, None, BatchTime(13, 14, 1))[RESULTS].to_dicts()[0]["kind"] == "alarm"
 
 
 def test_the_function_is_called_once_for_a_batch_without_timers():
@@ -176,7 +176,7 @@ def test_the_function_is_called_once_for_a_batch_without_timers():
 
     operator = ProcessOperator(Process(watch, keys="key", state={"x": pl.Int64}), SCHEMA)
     sizes.clear()
-    operator.step(MemoryStore(), frame(many(50, times=range(20))), Tick(None, 20, 0))
+    operator.step(MemoryStore(), frame(many(50, times=range(20))), BatchTime(None, 20, 0))
     assert sizes == [(1000, 50)]
 
 
@@ -190,7 +190,7 @@ def test_a_promise_lets_a_function_with_timers_take_many_events_at_once():
     def rounds(timer):
         operator = ProcessOperator(Process(watch, keys="key", state={"wake_at": timer}), SCHEMA)
         calls.clear()
-        operator.step(MemoryStore(), frame([("a", 1, time) for time in range(40)]), Tick(None, 100, 0))
+        operator.step(MemoryStore(), frame([("a", 1, time) for time in range(40)]), BatchTime(None, 100, 0))
         return calls.copy()
 
     assert rounds(Timer) == [1] * 40
@@ -204,11 +204,11 @@ def test_a_broken_promise_is_told():
 
     operator = ProcessOperator(Process(early, keys="key", state={"wake_at": Timer(after="1 s")}), SCHEMA)
     with pytest.raises(DefinitionError, match=r"early set the timer 'wake_at' of key \['a'\] less than Timer\(after="):
-        operator.step(MemoryStore(), frame([("a", 1, 5)]), Tick(None, 100, 0))
+        operator.step(MemoryStore(), frame([("a", 1, 5)]), BatchTime(None, 100, 0))
 
 
 def test_timers_that_are_set_again_for_ever_are_told_at_the_end_of_the_input(monkeypatch):
-    monkeypatch.setattr(process_rounds, "_MOST_ROUNDS_AFTER_THE_END", 200)
+    monkeypatch.setattr(process_driver, "_MOST_ROUNDS_AFTER_THE_END", 200)
 
     def ticking(events, state, clock):
         later = pl.col("wake_at").cast(pl.Int64).fill_null(0) + 10
@@ -225,7 +225,7 @@ def test_timers_that_are_set_again_for_ever_are_told_at_the_end_of_the_input(mon
 
 def test_rows_behind_the_watermark_are_late_and_say_by_how_much():
     operator = ProcessOperator(process("totals"), SCHEMA)
-    results, late = stepped(operator, MemoryStore(), frame([("a", 1, 5), ("a", 2, 10)]), Tick(10, 20, 0))
+    results, late = stepped(operator, MemoryStore(), frame([("a", 1, 5), ("a", 2, 10)]), BatchTime(10, 20, 0))
     assert [(row["reason"], row["late_by"], row["__time"]) for row in micros(late)] == [("too late", 5, 5)]
     assert results[RESULTS].height == 1
 
@@ -235,13 +235,13 @@ def test_adding_to_a_slice_does_not_rewrite_it_and_segments_stay_few():
     most, largest = 0, []
     for n in range(40):
         known = set(store.names())
-        operator.step(store, frame([("a", n, 5)]), Tick(None, None, n))
+        operator.step(store, frame([("a", n, 5)]), BatchTime(None, None, n))
         added = [name for name in store.names() if name.startswith("events/") and name not in known]
         largest.append(store.frames[added[0]].height)
         most = max(most, sum(name.startswith("events/") for name in store.names()))
     assert most == 8
     assert sum(rows > 1 for rows in largest) <= 40 // 8 + 1
-    results = operator.step(store, None, Tick(None, 6, 99))[RESULTS]
+    results = operator.step(store, None, BatchTime(None, 6, 99))[RESULTS]
     assert results["value"].to_list() == list(range(40))  # equal times keep the order of arrival
 
 
@@ -249,11 +249,11 @@ def test_events_that_spread_far_are_kept_in_few_segments():
     year = 365 * 86_400_000_000
     rows = [("a", n % 10, n * year // 5_000) for n in range(5_000)]
     store, operator = MemoryStore(), ProcessOperator(process("totals"), SCHEMA)
-    operator.step(store, frame(rows), Tick(None, None, 0))
+    operator.step(store, frame(rows), BatchTime(None, None, 0))
     assert len(store.names()) <= 65
     out, before = [], None
     for part in range(1, 12):
-        out += operator.step(store, None, Tick(before, part * year // 10, part))[RESULTS]["event_time"].to_list()
+        out += operator.step(store, None, BatchTime(before, part * year // 10, part))[RESULTS]["event_time"].to_list()
         before = part * year // 10
     assert len(out) == 5_000
     assert out == sorted(out)
@@ -267,10 +267,10 @@ def test_state_and_waiting_events_vanish_when_they_are_done():
 
 def test_a_state_of_another_format_is_refused():
     store, operator = MemoryStore(), ProcessOperator(process("totals"), SCHEMA)
-    operator.step(store, frame([("a", 1, 5)]), Tick(None, None, 0))
+    operator.step(store, frame([("a", 1, 5)]), BatchTime(None, None, 0))
     store.frames["hint"] = store.frames["hint"].with_columns(version=pl.lit(99, dtype=pl.Int64))
     with pytest.raises(CheckpointError, match="format 99"):
-        operator.step(store, None, Tick(None, None, 1))
+        operator.step(store, None, BatchTime(None, None, 1))
 
 
 def test_the_event_time_column_of_the_input_gives_way_to_the_judged_time():
@@ -278,9 +278,9 @@ def test_the_event_time_column_of_the_input_gives_way_to_the_judged_time():
     rows = pl.DataFrame({"key": ["a"], "event_time": ["noon"], "value": [1], "__time": [7]})
     operator = ProcessOperator(previous("value", keys="key", schema=schema), schema)
     store = MemoryStore()
-    out = operator.step(store, rows, Tick(None, 8, 0))[RESULTS]
+    out = operator.step(store, rows, BatchTime(None, 8, 0))[RESULTS]
     assert out["event_time"].cast(pl.Int64).to_list() == [7]
-    _, late = stepped(operator, store, rows, Tick(8, 9, 0))
+    _, late = stepped(operator, store, rows, BatchTime(8, 9, 0))
     assert late["event_time"].to_list() == ["noon"]
 
 

@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import pytest
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.progress import Progress
-from tidewheel.engine.watch import watch
+from tidewheel.engine.execution.progress import Progress
+from tidewheel.engine.execution.watch import watch
 from tidewheel.errors import DefinitionError, JobError
 from tidewheel.model.time import instant
 from tidewheel.model.watermark_hold import Holder
-from tidewheel.transport.codec import encode, pack
-from tidewheel.transport.log import records
+from tidewheel.transport.events.codec import encode, pack
+from tidewheel.transport.log.log_types import records
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 NOON = instant("2026-01-01T12:00:00Z")
 

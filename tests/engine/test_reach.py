@@ -15,15 +15,15 @@ import pyspark
 import pytest
 from engine_data import positions
 
-from tidewheel.engine.java import find_java
-from tidewheel.engine.session import check_reach
+from tidewheel.engine.execution.session import check_reach
+from tidewheel.engine.spark.java import find_java
 from tidewheel.errors import SetupError
 
 PROGRAM = """
 import json, sys
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.batch import run_batch
+from tidewheel_transit.transit_pb2 import VehiclePosition
+from tidewheel.engine.jobs.batch import run_batch
 from tidewheel.errors import SetupError
 
 spark = tw.session(master=sys.argv[2])
@@ -43,7 +43,7 @@ print(json.dumps([
     refusal(lambda: tw.run(counts, checkpoint=sys.argv[3], **common)),
     refusal(lambda: counts.df(spark=spark)),
     refusal(lambda: run_batch(counts, **common)),
-    refusal(lambda: tw.run_frame(lambda rows: rows, checkpoint=sys.argv[3], **frame, **common)),
+    refusal(lambda: tw.run_dataframe(lambda rows: rows, checkpoint=sys.argv[3], **frame, **common)),
 ]))
 """
 

@@ -14,14 +14,14 @@ from pyspark import cloudpickle
 from test_sink import CELL, values
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.batch import run_batch
-from tidewheel.engine.halves import CLOCK, Parcel
-from tidewheel.engine.parcel_sink import ParcelTarget, encoded
+from tidewheel.engine.datasource.result_encoder import OutputEncoding, encoded
+from tidewheel.engine.jobs.batch import run_batch
+from tidewheel.engine.runtime.exchange import CLOCK, ExchangeBatch
 from tidewheel.model.time import now
-from tidewheel.transport import codec
-from tidewheel.transport.final_table import frames_of
-from tidewheel.transport.sqlite_schema import add_functions
+from tidewheel.transport.events import codec
+from tidewheel.transport.sqlite.schema import add_functions
+from tidewheel.transport.topics.materialize import frames_of
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 pytestmark = pytest.mark.long
 
@@ -102,13 +102,13 @@ def run(spark, log, folder, *jobs):
 
 
 def test_results_carry_the_clock_of_their_parcel(log):
-    parcel = Parcel()
-    parcel.add("", CLOCK, pl.DataFrame({"clock": [77]}))
-    parcel.add(
+    exchange_batch = ExchangeBatch()
+    exchange_batch.add("", CLOCK, pl.DataFrame({"clock": [77]}))
+    exchange_batch.add(
         "cells", "results", pl.DataFrame({"event_time": [7], "vehicle": [1]}, schema_overrides={"vehicle": pl.Int32})
     )
-    target = ParcelTarget("analytics.cells", CELL, ("vehicle",), (), True)
-    [(_, batch)] = encoded(parcel.to_bytes(), {("cells", "results"): target}, log.address)
+    target = OutputEncoding("analytics.cells", CELL, ("vehicle",), (), True)
+    [(_, batch)] = encoded(exchange_batch.to_bytes(), {("cells", "results"): target}, log.address)
     event = codec.decode(batch["value"][0].as_py())
     assert (event.event_time.ToMicroseconds(), event.batch_time.ToMicroseconds()) == (7, 77)
     assert not event.HasField("ingestion_time"), "it is not written yet"

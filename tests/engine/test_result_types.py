@@ -7,17 +7,18 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.launch import Target, prepared_targets
-from tidewheel.engine.workers import registry_for
+from tidewheel.engine.execution.targets import Target, prepared_targets
+from tidewheel.engine.spark.worker import registry_for
 from tidewheel.errors import DefinitionError
-from tidewheel.transport import codec
-from tidewheel.transport.codec import decode_columns, encode_columns, punctuation
-from tidewheel.transport.dynamic import define_message
-from tidewheel.transport.event_pb2 import TypeDefinition
-from tidewheel.transport.log import open_log, records
-from tidewheel.transport.registry import TypeRegistry, types
-from tidewheel.transport.type_topic import TYPES_TOPIC, load_types, publish_types
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.codec import decode_columns, encode_columns, punctuation
+from tidewheel.transport.events.event_pb2 import TypeDefinition
+from tidewheel.transport.events.registry import TypeRegistry, types
+from tidewheel.transport.events.schema_inference import define_message
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.types import TYPES_TOPIC, load_types, publish_types
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 TOPIC = "analytics.speeds"
 
@@ -151,5 +152,7 @@ def test_so_it_is_behind_a_stage_that_takes_results_back(log, mode):
     if mode == "delta":
         assert prepare(PLAIN)
         return
-    with pytest.raises(DefinitionError, match=r'has no field .retraction.*or use accumulate\("delta"\); if it reads'):
+    with pytest.raises(
+        DefinitionError, match=r'no field .retraction.*or use accumulate\("delta"\), or .*; if it reads'
+    ):
         prepare(PLAIN)

@@ -10,12 +10,12 @@ import pytest
 from flow_support import S, outputs_of
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehicleCount, VehiclePosition
-from tidewheel.engine.checkpoint import Checkpoint
+from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.errors import CheckpointError, DefinitionError, FlowError
-from tidewheel.transport.dynamic import define_message
-from tidewheel.transport.registry import types
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.events.registry import types
+from tidewheel.transport.events.schema_inference import define_message
+from tidewheel.transport.topics.types import publish_types
+from tidewheel_transit.transit_pb2 import VehicleCount, VehiclePosition
 
 TOPIC = "analytics.vehicle-distribution"
 SEEN = tw.pattern("seen", pl.col("vehicles") > 0).next("gone", pl.col("vehicles") == 0).within("1 min")
@@ -50,7 +50,7 @@ def test_what_cannot_follow_retractions_says_how_to_read_a_topic_without_them(lo
 def test_behind_a_window_the_advice_is_about_the_window(log):
     moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
     back = moves.window(tw.windows.tumbling("5 s")).accumulate("retracting").aggregate(n=tw.agg.count())
-    with pytest.raises(DefinitionError, match=r'use accumulate\("delta"\) in the window before it'):
+    with pytest.raises(DefinitionError, match=r'in the stage before it, use accumulate\("delta"\)'):
         back.key_by("vehicle").previous("n")
 
 

@@ -13,12 +13,12 @@ from pyspark.sql import functions as f
 from test_sink import values
 
 import tidewheel as tw
-from tidewheel.engine.columns import spark_schema
-from tidewheel.engine.sink import StreamSink
-from tidewheel.engine.workers import registry_for
+from tidewheel.engine.datasource.sink import StreamSink
+from tidewheel.engine.spark.arrow_schema import spark_schema
+from tidewheel.engine.spark.worker import registry_for
 from tidewheel.errors import DefinitionError
-from tidewheel.transport.codec import decode_columns
-from tidewheel.transport.final_table import final_table
+from tidewheel.transport.events.codec import decode_columns
+from tidewheel.transport.topics.materialize import materialize
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
 TIME = pa.timestamp("us", "UTC")
@@ -44,7 +44,7 @@ def test_rows_go_through_windows_and_a_new_column_is_read_too(spark, log, tmp_pa
         .aggregate(total=tw.agg.sum("amount"), cities=tw.agg.count_distinct("city"))
     )
     sums.start(results=log.topic("analytics.sums"), checkpoint=tmp_path / "c", available_now=True).wait()
-    found = final_table(log, "analytics.sums").rows
+    found = materialize(log, "analytics.sums").rows
     assert sorted(found.select("user", "total", "cities").rows()) == [("anna", 2.0, 1), ("anna", 10.0, 1)]
     static = spark.createDataFrame([("cid", NOON)], "user string, ts timestamp")
     log.append_rows("input.order", static, time="ts")

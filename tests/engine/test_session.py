@@ -12,10 +12,10 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from tidewheel.engine.class_archive import archive_of, make_archive
-from tidewheel.engine.java import Java, find_java, spark_home
-from tidewheel.engine.java_output import without_chatter
-from tidewheel.engine.session import SETTINGS, _collector, session
+from tidewheel.engine.execution.session import SETTINGS, _collector, session
+from tidewheel.engine.spark.cds_archive import archive_of, make_archive
+from tidewheel.engine.spark.java import Java, find_java, spark_home
+from tidewheel.engine.spark.log_filter import without_chatter
 from tidewheel.errors import SetupError
 
 
@@ -59,7 +59,7 @@ def test_workers_import_pyspark_as_it_is_installed(spark):
 @pytest.mark.long
 def test_workers_import_the_pyspark_of_a_home_that_was_chosen():
     code = (
-        "from tidewheel.engine.session import session\n"
+        "from tidewheel.engine.execution.session import session\n"
         "print(session().sparkContext.parallelize([0], 1).map(lambda _: __import__('pyspark').__file__).collect())\n"
     )
     home = Path(pyspark.__file__).parent
@@ -105,8 +105,8 @@ def without_java(folder: Path) -> dict[str, str]:
 
 def test_spark_starts_on_the_java_from_pypi_where_there_is_no_other(tmp_path):
     code = (
-        "from tidewheel.engine.java import find_java; print(find_java().origin)\n"
-        "from tidewheel.engine.session import session; spark = session()\n"
+        "from tidewheel.engine.spark.java import find_java; print(find_java().origin)\n"
+        "from tidewheel.engine.execution.session import session; spark = session()\n"
         "print(spark.sparkContext._jvm.java.lang.System.getProperty('java.home'), spark.range(7).count())\n"
     )
     done = subprocess.run(
@@ -128,7 +128,7 @@ def test_spark_starts_on_the_java_from_pypi_where_there_is_no_other(tmp_path):
 def start(**environment: str) -> subprocess.CompletedProcess[str]:
     """Start Spark; tells a count, and which archives its Java uses."""
     code = (
-        "from tidewheel.engine.session import session; spark = session()\n"
+        "from tidewheel.engine.execution.session import session; spark = session()\n"
         "print(spark.range(7).count())\n"
         "maps = open(f'/proc/{spark.sparkContext._gateway.proc.pid}/maps').read().split()\n"
         "print({word for word in maps if word.endswith('.jsa') and 'tidewheel' in word})\n"

@@ -12,8 +12,8 @@ import pytest
 from orders import INPUT, put, read, rows
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import FenceCrossing
 from tidewheel.errors import CheckpointError, DefinitionError
+from tidewheel_transit.transit_pb2 import FenceCrossing
 
 pytestmark = pytest.mark.long
 
@@ -208,32 +208,32 @@ def test_state_that_does_not_fit_is_refused(spark, log, orders, tmp_path):
     most = orders.key_by("country").window(tw.windows.tumbling("10 s")).aggregate(total=tw.agg.max("amount"))
     with pytest.raises(CheckpointError, match=r"does not fit this job.*max\('amount'\)"):
         finish(spark, log, tmp_path, most.named("totals"))
-    with pytest.raises(CheckpointError, match=r"buckets: 2 → 3 \(say buckets=2\)"):
+    with pytest.raises(CheckpointError, match=r"key groups: 2 → 3 \(say key_groups=2\)"):
         tw.run(
             totals(orders).named("totals"),
             log=log,
             checkpoint=tmp_path / "run",
             spark=spark,
             available_now=True,
-            buckets=3,
+            key_groups=3,
         )
 
 
-def test_a_checkpoint_keeps_its_number_of_buckets(spark, log, orders, tmp_path):
+def test_a_checkpoint_keeps_its_number_of_key_groups(spark, log, orders, tmp_path):
     def go_on(**options):
         result = totals(orders).named("totals")
         tw.run(result, log=log, checkpoint=tmp_path / "run", spark=spark, available_now=True, **options).wait()
 
     before = spark.conf.get("spark.sql.shuffle.partitions")
-    go_on(buckets=3)
+    go_on(key_groups=3)
     put(log, (4, "fi", 100), (31, "fi", 1))
     go_on()
     assert ("fi", second(0), 106) in rows(log, "analytics.totals", ["country", "window_start", "total"])
     partitions = {path.name for path in (tmp_path / "run" / "spark" / "state" / "0").iterdir() if path.name.isdigit()}
-    assert partitions == {"0", "1", "2"}, "a partition for each bucket"
+    assert partitions == {"0", "1", "2"}, "a partition for each key group"
     assert spark.conf.get("spark.sql.shuffle.partitions") == before
-    with pytest.raises(CheckpointError, match="buckets: 3 → 2"):
-        go_on(buckets=2)
+    with pytest.raises(CheckpointError, match="key groups: 3 → 2"):
+        go_on(key_groups=2)
 
 
 def test_results_that_cannot_run_together_are_refused(log, orders, tmp_path):

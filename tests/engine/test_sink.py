@@ -15,13 +15,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 from test_source import POSITION, reader
 
-from tidewheel.engine.columns import spark_schema
-from tidewheel.engine.sink import BatchSink, StreamSink
+from tidewheel.engine.datasource.sink import BatchSink, StreamSink
+from tidewheel.engine.spark.arrow_schema import spark_schema
 from tidewheel.errors import LogError, TidewheelError
 from tidewheel.model.time import now
-from tidewheel.transport import codec
-from tidewheel.transport.log import open_log
-from tidewheel.transport.registry import TypeRegistry, types
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.registry import TypeRegistry, types
+from tidewheel.transport.open_log import open_log
 
 CELL = "tidewheel.transit.v1.VehicleCell"
 

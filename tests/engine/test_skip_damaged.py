@@ -7,16 +7,16 @@ import sqlite3
 import pytest
 from engine_data import positions
 
-from tidewheel.engine.archive import Archive, Archiver
-from tidewheel.engine.columns import arrow_schema
-from tidewheel.engine.options import ReadOptions
-from tidewheel.engine.planning import first_offset, plan_batch, split
-from tidewheel.engine.reading import ReadInfo, read_pieces
+from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch, split
+from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
+from tidewheel.engine.datasource.options import ReadOptions
+from tidewheel.engine.jobs.archive import Archive, Archiver
+from tidewheel.engine.spark.arrow_schema import arrow_schema
 from tidewheel.errors import DamagedBlockError, DefinitionError
 from tidewheel.model import watermarks
-from tidewheel.transport.codec import decode, unpack
-from tidewheel.transport.damage import DamageCount, note_damage
-from tidewheel.transport.type_topic import carried_type
+from tidewheel.transport.events.codec import decode, unpack
+from tidewheel.transport.log.damage import DamageCount, note_damage
+from tidewheel.transport.topics.types import carried_type
 
 TYPE = "tidewheel.transit.v1.VehiclePosition"
 HEADER = "UPDATE block SET header = zeroblob(length(header)) WHERE first_offset = 100"

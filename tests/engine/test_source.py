@@ -15,17 +15,17 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
-from tidewheel.engine.columns import arrow_schema
-from tidewheel.engine.options import ReadOptions, reader_function
-from tidewheel.engine.planning import Piece
-from tidewheel.engine.reading import ReadInfo, read_pieces
+from tidewheel.engine.datasource.batch_planner import OffsetRange
+from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
+from tidewheel.engine.datasource.options import ReadOptions, reader_function
+from tidewheel.engine.spark.arrow_schema import arrow_schema
 from tidewheel.errors import TidewheelError
 from tidewheel.model import watermarks
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import DeadLetter
-from tidewheel.transport.log import Retention, records
-from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import DeadLetter
+from tidewheel.transport.events.registry import TypeRegistry
+from tidewheel.transport.log.log_types import Retention, records
+from tidewheel.transport.topics.types import publish_types
 
 POSITION = "tidewheel.transit.v1.VehiclePosition"
 
@@ -118,7 +118,7 @@ def test_a_stream_starts_at_the_end_or_at_a_time_if_told_to(spark, log, tmp_path
     between = datetime.now(timezone.utc)
     log.append("a", positions(range(5, 9)))
     for start, expected in (("latest", []), (between.isoformat(), [5, 6, 7, 8])):
-        rows, _ = collect_stream(reader(spark, log, stream=True, start=start), tmp_path / start)
+        rows, _ = collect_stream(reader(spark, log, stream=True, startFrom=start), tmp_path / start)
         assert [row.vehicle for row in rows] == expected
 
 
@@ -181,7 +181,11 @@ def test_dead_letters_do_not_depend_on_how_a_batch_is_shared_out(log):
         log.append("a", records([b"\xffbad", *positions(range(number, number + 2))["value"].to_pylist(), b"\xffworse"]))
     options = ReadOptions.of({"log": log.address, "topics": "a", "type": POSITION, "malformed": "dead", "group": "g"})
     info = ReadInfo(None, None, 0, 0, 1)
-    for pieces in ([Piece("a", 0, 0, 24)], [Piece("a", 0, 0, 12), Piece("a", 0, 12, 24)], [Piece("a", 0, 8, 24)]):
+    for pieces in (
+        [OffsetRange("a", 0, 0, 24)],
+        [OffsetRange("a", 0, 0, 12), OffsetRange("a", 0, 12, 24)],
+        [OffsetRange("a", 0, 8, 24)],
+    ):
         rows = list(read_pieces(log, options, pieces, info, arrow_schema(options.schema())))
         assert sum(batch.num_rows for batch in rows) == 2 * len(range(pieces[0].start, 24, 4))
     assert log.topic_info("dead.g").count == 12
@@ -195,7 +199,7 @@ def test_dead_letters_of_a_topic_that_was_made_anew_are_written(log, anew):
         if "a" not in {topic.name for topic in log.topics()}:
             log.append("a", records([raw]))
         for _ in range(2):  # as a task that runs again
-            list(read_pieces(log, options, [Piece("a", 0, 0, 1)], ReadInfo(None, None, 0, 0, 1), schema))
+            list(read_pieces(log, options, [OffsetRange("a", 0, 0, 1)], ReadInfo(None, None, 0, 0, 1), schema))
         letters = [value for batch in log.read("dead.g", 0, 0) for value in batch.records["value"].to_pylist()]
         return [codec.unpack(codec.decode(value)).raw for value in letters]
 
@@ -229,7 +233,7 @@ def test_a_type_that_only_the_log_knows_is_decoded(spark, log):
 
 
 def test_a_function_runs_inside_the_reader_and_sees_the_batch_s_time(spark, log, tmp_path):
-    def first_half(batches, info):
+    def pre_aggregate(batches, info):
         counts = [(batch.topic, batch.columns.num_rows) for batch in batches]
         yield pa.RecordBatch.from_pydict(
             {
@@ -250,7 +254,7 @@ def test_a_function_runs_inside_the_reader_and_sees_the_batch_s_time(spark, log,
         maxEventsPerBatch=10,
         tasks=1,
         watermark=json.dumps(watermarks.monotonic(future=None).to_json()),
-        transform=reader_function(first_half),
+        transform=reader_function(pre_aggregate),
         transformSchema="seen long, before long, watermark long, clock long",
     )
     rows, _ = collect_stream(frame, tmp_path / "c")
@@ -287,7 +291,7 @@ def test_records_that_left_before_they_were_read_are_an_error_not_a_gap(spark, l
         ({"of": "no.such.Type"}, "no.such.Type"),
         ({"maxEventsPerBatch": "many"}, "maxEventsPerBatch"),
         ({"maxEventsPerBatch": "0"}, "maxEventsPerBatch"),
-        ({"start": "yesterday"}, "start"),
+        ({"startFrom": "yesterday"}, "startFrom"),
         ({"malformed": "ignore"}, "fail, keep or dead"),
         ({"malformed": "dead"}, "group"),
         ({"metadata": "_offest"}, "_offset"),

@@ -64,7 +64,7 @@ class TestTheSameRows:
         stops = tw.sql(EMERGENCY_STOP, positions=stream).named("stops")
         counts = stream.window(tw.windows.global_()).aggregate(n=tw.agg.count()).named("counts")
         run = tw.run(
-            stops, counts, log=log, checkpoint=tmp_path / "run", spark=spark, available_now=True, buckets=2,
+            stops, counts, log=log, checkpoint=tmp_path / "run", spark=spark, available_now=True, key_groups=2,
             max_events_per_batch=1,
         )  # fmt: skip
         run.wait()
@@ -275,7 +275,7 @@ class TestStreams:
         hourly = stops.window(tw.windows.tumbling("1 h")).aggregate(n=tw.agg.count(), last=tw.agg.max("last"))
         run = hourly.start(
             results=log.topic("analytics.n"), late_2=log.topic("late_2.n"),
-            checkpoint=tmp_path / "n", spark=spark, available_now=True, max_events_per_batch=1, buckets=2,
+            checkpoint=tmp_path / "n", spark=spark, available_now=True, max_events_per_batch=1, key_groups=2,
         )  # fmt: skip
         run.wait()
         assert read(log, "late_2.n").height == 0
@@ -283,7 +283,7 @@ class TestStreams:
 
     def test_a_table_through_a_stream_has_all_outputs_by_name(self, positions):
         stops = tw.sql(EMERGENCY_STOP, positions=tw.stream(positions, time="event_time"))
-        rows = stops.df(buckets=2).where("output = 'results'").select("operator", "vehicle", "drop")
+        rows = stops.df(key_groups=2).where("output = 'results'").select("operator", "vehicle", "drop")
         assert sorted_rows(rows) == STOPS_IN_ORDER
 
 

@@ -10,7 +10,7 @@ from orders import INPUT, put_frame
 from pyspark.sql import SparkSession
 
 import tidewheel as tw
-from tidewheel.transport.log import open_log
+from tidewheel.transport.open_log import open_log
 
 pytestmark = pytest.mark.long
 
@@ -50,7 +50,7 @@ def counted(spark: SparkSession, folder: Path, keys: int) -> pl.DataFrame:
             spark=spark,
             available_now=True,
             max_events_per_batch=EVENTS,
-            buckets=2,
+            key_groups=2,
         )
         run.wait()
         told = [operator for progress in run.query.recentProgress for operator in progress["stateOperators"]]
@@ -78,7 +78,7 @@ def test_a_batch_writes_no_more_entries_for_a_hundred_times_the_keys(few_and_man
 
 
 def test_a_batch_reads_at_most_what_is_there(few_and_many):
-    # How much it reads depends on whether the worker that has a bucket had it in the batch before.
+    # How much it reads depends on whether the worker that has a key group had it in the batch before.
     for found in few_and_many:
         there = found["entries"].max()
         assert found["gets"].max() <= 3 * there

@@ -11,13 +11,13 @@ from datetime import datetime, timezone
 import polars as pl
 import pytest
 
-from tidewheel.engine import bucket_store
-from tidewheel.engine.bucket_store import BucketState, MemoryEntries
-from tidewheel.engine.frames import unpack
-from tidewheel.engine.offset import Lane, Offset
+from tidewheel.engine.datasource.offset import CatchUp, Offset
+from tidewheel.engine.runtime import state_store
+from tidewheel.engine.runtime.arrow_ipc import unpack
+from tidewheel.engine.runtime.state_store import KeyGroupState, MemoryEntries
 from tidewheel.errors import CheckpointError
 
-# As version 1 wrote them; they must never change here.
+# As these versions wrote them; they must never change here: what is written otherwise gets another version.
 PLAIN = """
     eNqlU7tOhFAQPTwkiMTgK6Gk3MLCP3ATLSwszEYTCxsKCuOjcTXa7Sf4EX6EJR9haW1lYYzFxmjwzNyLsrgVDBlm7pkzZ+69hKqqqj0H8AG8M1+H
     5AQQYQkh3z6mxGMiIR+pCveZ/kDfhenNyNliTJQHOBHUPogL5ioe0X14zI8OdxTLx8AJOftWS3s3oDsQ3VvWsqauZ3Q/ibsI+Jj9nI6LC8HviQeM
@@ -42,17 +42,17 @@ PARCEL = """
 """
 DIRECTORY = (
     '{"names": {"job/0/s0.0": "cc49df2011a253f999c9a5bf13bca867", "job/0/w1": "00112233445566778899aabbccddeeff"}, '
-    '"notes": {"watermark": 5}, "version": 1}'
+    '"notes": {"watermark": 5}, "version": 2}'
 )
 POSITIONS = '{"a": {"0": 7, "1": 9}}'
-LANE = (
-    '{"done": false, "end": {"clock": 9, "log": "L", "memory": {}, "positions": {"a": {"0": 3}}, "version": 1, '
+CATCH_UP = (
+    '{"done": false, "end": {"clock": 9, "log": "L", "memory": {}, "positions": {"a": {"0": 3}}, "version": 2, '
     '"watermark": 4}, "flows": ["job"], "start": {"clock": 8, "log": "L", "memory": {}, "positions": {"a": {"0": 1}}, '
-    '"version": 1, "watermark": null}}'
+    '"version": 2, "watermark": null}}'
 )
 OFFSET = (
-    f'{{"clock": 11, "log": "L", "memory": {{"watermark": 5}}, "positions": {POSITIONS}, "version": 1, "watermark": 5, '
-    f'"lanes": {{"job": {LANE}}}, "ended_lanes": ["old"]}}'
+    f'{{"clock": 11, "log": "L", "memory": {{"watermark": 5}}, "positions": {POSITIONS}, "version": 2, "watermark": 5, '
+    f'"catch_ups": {{"job": {CATCH_UP}}}, "ended_catch_ups": ["old"]}}'
 )
 FRAME = pl.DataFrame(
     {
@@ -77,9 +77,9 @@ def entries(directory=DIRECTORY):
     return found
 
 
-def test_the_state_of_a_bucket(monkeypatch):
-    monkeypatch.setattr(bucket_store, "_recent", bucket_store._Recent(0))  # what is remembered is not read
-    state = BucketState(entries())
+def test_the_state_of_a_key_group(monkeypatch):
+    monkeypatch.setattr(state_store, "_recent", state_store._Recent(0))  # what is remembered is not read
+    state = KeyGroupState(entries())
     assert state.notes == {"watermark": 5}
     store = state.store("job/0/")
     assert store.names() == ["s0.0", "w1"]
@@ -87,11 +87,12 @@ def test_the_state_of_a_bucket(monkeypatch):
     state.save()
 
 
-def test_state_of_another_version_is_refused():
+@pytest.mark.parametrize("version", [1, 3])
+def test_state_of_another_version_is_refused(version):
     with pytest.raises(
-        CheckpointError, match=r"the state is of version 2, this Tidewheel reads version 1.*new checkpoint"
+        CheckpointError, match=rf"the state is of version {version}, this Tidewheel reads version 2.*new checkpoint"
     ):
-        BucketState(entries(DIRECTORY.replace('"version": 1', '"version": 2')))
+        KeyGroupState(entries(DIRECTORY.replace('"version": 2', f'"version": {version}')))
 
 
 def test_frames_on_their_way():
@@ -108,20 +109,20 @@ def test_frames_of_another_version_are_refused():
 
 
 def test_the_offset_of_a_batch():
-    lane = Lane(
+    catch_up = CatchUp(
         ("job",), Offset("L", {("a", 0): 1}, 8), Offset("L", {("a", 0): 3}, 9, watermark=4, memory={}), done=False
     )
     offset = Offset.from_json(json.loads(OFFSET))
     assert offset == Offset(
-        "L", {("a", 0): 7, ("a", 1): 9}, 11, watermark=5, memory={"watermark": 5}, lanes={"job": lane},
-        ended_lanes=("old",),
+        "L", {("a", 0): 7, ("a", 1): 9}, 11, watermark=5, memory={"watermark": 5}, catch_ups={"job": catch_up},
+        ended_catch_ups=("old",),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("version", ["2", "null"])
+@pytest.mark.parametrize("version", ["1", "3", "null"])
 def test_offsets_of_another_version_are_refused(version):
-    later = json.loads(OFFSET.replace('"version": 1, "watermark": 5', f'"version": {version}, "watermark": 5'))
+    later = json.loads(OFFSET.replace('"version": 2, "watermark": 5', f'"version": {version}, "watermark": 5'))
     with pytest.raises(
-        CheckpointError, match=r"offsets of version (2|None), this Tidewheel reads version 1.*new checkpoint"
+        CheckpointError, match=r"offsets of version (1|3|None), this Tidewheel reads version 2.*new checkpoint"
     ):
         Offset.from_json(later)

@@ -114,7 +114,7 @@ def test_it_explains_itself_in_plain_words(orders):
         "Where: sliding('5 min', every='5 s').",
         "only the open window that ends next",
         "the last one is retracted",
-        "rows are welcome until the watermark is 5 s past their window's end",
+        "rows are accepted until the watermark is 5 s past their window's end",
         "one partial result for each key and window, and what it showed last, until the watermark is 5 s past the end",
         "one Spark query",
     ):

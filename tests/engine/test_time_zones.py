@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tidewheel.engine.columns import in_utc
+from tidewheel.engine.spark.arrow_schema import in_utc
 
 ZONES = ["Etc/UTC", "Europe/Berlin", "America/New_York"]
 CHANGE = datetime(2026, 10, 25, 1, tzinfo=timezone.utc)
@@ -43,7 +43,9 @@ def asked(stream: tw.Stream) -> dict[str, tw.Result]:
     hours = stream.with_columns(hour=pl.col("at").dt.hour()).key_by("hour").window(tw.windows.tumbling("1 h"))
     return {
         "repeats": stream.deduplicate("number", horizon="2 h"),
-        "pairs": stream.match(pair, measures={"begin": tw.first("one.at"), "end": tw.last("other.at")}),
+        "pairs": stream.match(
+            pair, measures={"begin": tw.measures.first("one.at"), "end": tw.measures.last("other.at")}
+        ),
         "hours": hours.aggregate(n=tw.agg.count(), newest=tw.agg.max("at")),
     }
 
@@ -77,7 +79,7 @@ def test_a_streaming_frame_gives_the_same_in_every_zone(spark, rows, in_zone, tm
     for name in ("repeats", "pairs", "hours"):
         frame = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(rows)
         result = asked(tw.stream(frame, time="at", watermark=tw.watermarks.bounded("30 min", future=None)))[name]
-        writer = result.df(buckets=1).where("output = 'results'").writeStream.format("memory").queryName(name)
+        writer = result.df(key_groups=1).where("output = 'results'").writeStream.format("memory").queryName(name)
         writer = writer.option("checkpointLocation", str(tmp_path / name)).trigger(availableNow=True)
         queries[name] = writer.start()
     found = {}
@@ -96,7 +98,7 @@ def test_a_static_frame_gives_the_same_in_every_zone(spark, rows, in_zone, zone)
     results = asked(tw.stream(frame, time="at"))
     check(
         {
-            name: pl.DataFrame(pl.from_arrow(result.df(buckets=1).where("output = 'results'").toArrow()))
+            name: pl.DataFrame(pl.from_arrow(result.df(key_groups=1).where("output = 'results'").toArrow()))
             for name, result in results.items()
         }
     )

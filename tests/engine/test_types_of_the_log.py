@@ -6,13 +6,14 @@ import pytest
 from test_sink import order_type
 
 import tidewheel as tw
-from tidewheel.engine.launch import Target, default_targets, prepared_targets
+from tidewheel.engine.execution.targets import Target, prepared_targets
+from tidewheel.engine.jobs.run import default_targets
 from tidewheel.errors import DefinitionError
-from tidewheel.transport import codec
-from tidewheel.transport.final_table import final_table
-from tidewheel.transport.log import records
-from tidewheel.transport.registry import TypeRegistry, types
-from tidewheel.transport.type_topic import carried_type, definitions
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.registry import TypeRegistry, types
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.topics.materialize import materialize
+from tidewheel.transport.topics.types import carried_type, definitions
 
 KIND = "shop_elsewhere.Order"
 
@@ -49,7 +50,7 @@ def test_a_run_finds_them_for_what_it_reads_and_for_what_it_writes(spark, shop, 
     tw.run(by_article, copies, log=shop, checkpoint=tmp_path / "c", available_now=True).wait()
     assert KIND not in types
     assert definitions(shop)[KIND] == before
-    assert sorted(final_table(shop, "analytics.copies").rows["article"]) == ["rum", "tea", "tea"]
+    assert sorted(materialize(shop, "analytics.copies").rows["article"]) == ["rum", "tea", "tea"]
     assert carried_type(shop, "analytics.copies") == KIND
 
 

@@ -21,7 +21,7 @@ from maven_support import jars
 from order_files import START, disordered, read_orders, write_orders
 
 import tidewheel as tw
-from tidewheel.engine.java import find_java
+from tidewheel.engine.spark.java import find_java
 
 pytestmark = pytest.mark.long
 
@@ -165,10 +165,10 @@ def test_a_fraud_pattern_by_builder_and_by_sql_gives_the_same(spark, tmp_path):
         .within("10 min")
         .after_match("skip past last")
     )
-    measures = {"probe": tw.last("probe.amount"), "large": tw.last("large.amount")}
+    measures = {"probe": tw.measures.last("probe.amount"), "large": tw.measures.last("large.amount")}
     built = tw.stream(stream, time="ordered_at", watermark="2 h").key_by("customer").match(probed, measures=measures)
     frames = {
-        "built": built.df("results", buckets=2),
+        "built": built.df("results", key_groups=2),
         "told": tw.sql(FRAUD, payments=stream, watermark=tw.watermarks.bounded("2 h")),
     }
     found = {}

@@ -10,8 +10,8 @@ import pytest
 from orders import INPUT, put, read, rows
 
 import tidewheel as tw
-from tidewheel.transport.codec import punctuation
-from tidewheel.transport.sqlite import SqliteLog
+from tidewheel.transport.events.codec import punctuation
+from tidewheel.transport.sqlite.log import SqliteLog
 
 pytestmark = pytest.mark.long
 

@@ -8,16 +8,16 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windowing_cases import AGGREGATES, SCHEMA, WINDOWS, on_operator, on_reference, scripts, windowings
+from windowing_cases import AGGREGATES, SCHEMA, WINDOWS, on_operator, on_reference, scripts, us, windowings
 
-from tidewheel.engine import window_segments
-from tidewheel.engine.operator import RESULTS, MemoryStore, Tick
-from tidewheel.engine.windowed import WindowedOperator
+from tidewheel.engine.operators.operator import RESULTS, BatchTime, MemoryStore
+from tidewheel.engine.operators.window import WindowOperator
+from tidewheel.engine.operators.windows import state_layout
 from tidewheel.model import aggregates as agg
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
+from tidewheel.model.aggregates.buffered import buffered
 from tidewheel.model.panes import Element
-from tidewheel.model.unmerged import unmerged
 from tidewheel.model.windowing import Windowing
 
 
@@ -28,10 +28,10 @@ def test_every_window_and_trigger_gives_the_panes_of_the_reference(windowing, sc
 
 
 UNALIGNED = st.one_of(
-    st.builds(lambda gap: wn.session(gap=gap), st.integers(1, 10)),
+    st.builds(lambda gap: wn.session(gap=us(gap)), st.integers(1, 10)),
     st.just(wn.global_()),
     st.just(wn.custom(lambda time: [(time // 7 * 7, time // 7 * 7 + 9)], name="nines")),
-    st.just(wn.custom(lambda time: [(time, time + 5)], merge=wn.session(gap=5).merge, name="bursts")),
+    st.just(wn.custom(lambda time: [(time, time + 5)], merge=wn.session(gap="5 us").merge, name="bursts")),
 )
 
 
@@ -40,15 +40,15 @@ UNALIGNED = st.one_of(
 @given(windowing=windowings(windows=UNALIGNED), script=scripts(), few=st.integers(0, 4))
 def test_windows_in_many_frames_give_the_panes_of_the_reference(windowing, script, few):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_segments, "FEW", few)
+        patch.setattr(state_layout, "FEW", few)
         store = MemoryStore()
         assert on_operator(windowing, script, store=store) == on_reference(windowing, script)
 
 
 def test_retractions_that_wait_stay_while_other_frames_are_touched(monkeypatch):
-    monkeypatch.setattr(window_segments, "FEW", 0)
+    monkeypatch.setattr(state_layout, "FEW", 0)
     windowing = Windowing(
-        wn.session(gap=6), AGGREGATES, trigger=tr.repeatedly(tr.after_count(2)), mode="retracting", lateness=50
+        wn.session(gap="6 us"), AGGREGATES, trigger=tr.repeatedly(tr.after_count(2)), mode="retracting", lateness=50
     )
 
     def bundle(*given):
@@ -84,10 +84,10 @@ def test_a_row_touches_few_of_many_windows(windows):
 
     def step(store, keys, number):
         rows = pl.DataFrame({"key": keys, "value": [1] * len(keys), "__time": [number] * len(keys)})
-        found = operator.step(store, operator.first_half(rows, None), Tick(None, None, number))
+        found = operator.step(store, operator.pre_aggregate(rows, None), BatchTime(None, None, number))
         return found[RESULTS].select("key", "n").rows()
 
-    operator = WindowedOperator(windowing, ["key"])
+    operator = WindowOperator(windowing, ["key"])
     store = CountingStore()
     keys = [f"k{number}" for number in range(20_000)]
     step(store, keys, 0)
@@ -110,10 +110,10 @@ def test_a_row_touches_few_of_many_windows(windows):
 def test_rows_are_aggregated_before_the_shuffle_unless_a_window_may_finish_before_it_closes(
     trigger, lateness, as_they_are
 ):
-    windowing = Windowing(wn.tumbling(5), AGGREGATES, trigger=trigger, lateness=lateness, allow_loss=True)
-    operator = WindowedOperator(windowing, ["key"])
+    windowing = Windowing(wn.tumbling("5 us"), AGGREGATES, trigger=trigger, lateness=lateness, allow_loss=True)
+    operator = WindowOperator(windowing, ["key"])
     rows = pl.DataFrame({"key": ["a"] * 3, "value": [1] * 3, "__time": [1, 2, 3]})
-    assert operator.first_half(rows, None).height == (3 if as_they_are else 1)
+    assert operator.pre_aggregate(rows, None).height == (3 if as_they_are else 1)
 
 
 FINISHING = st.sampled_from(
@@ -137,7 +137,7 @@ def test_triggers_that_finish_with_the_watermark_give_the_panes_of_the_reference
     windowing=windowings(
         triggers=st.sampled_from([tr.default(), tr.after_watermark(late=tr.each_batch())]),
         windows=st.builds(
-            lambda every, more: wn.sliding(every + more, every=every), st.integers(1, 6), st.integers(0, 20)
+            lambda every, more: wn.sliding(us(every + more), every=us(every)), st.integers(1, 6), st.integers(0, 20)
         ),
     ),
     script=scripts(odd_times=False),
@@ -159,6 +159,6 @@ MIDDLE = agg.custom(
     parts=st.integers(1, 3),
 )
 def test_an_aggregate_that_cannot_be_merged_gives_the_panes_of_the_reference(windowing, script, parts):
-    kept = replace(windowing, aggregates={**AGGREGATES, "middle": unmerged(MIDDLE, SCHEMA)})
+    kept = replace(windowing, aggregates={**AGGREGATES, "middle": buffered(MIDDLE, SCHEMA)})
     asked = replace(windowing, aggregates={**AGGREGATES, "middle": MIDDLE})
     assert on_operator(kept, script, cut=lambda rows: parts) == on_reference(asked, script)

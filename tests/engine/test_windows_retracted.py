@@ -11,13 +11,13 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windowing_cases import AGGREGATES, SCHEMA, Step, on_operator, on_reference, scripts, windowings
+from windowing_cases import AGGREGATES, SCHEMA, Step, on_operator, on_reference, scripts, us, windowings
 
-from tidewheel.engine import window_segments
+from tidewheel.engine.operators.windows import state_layout
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
+from tidewheel.model.aggregates.retractable import WEIGHT, retractable
 from tidewheel.model.panes import END_OF_TIME, Element, Pane, Window
-from tidewheel.model.retractable import WEIGHT, retractable
 from tidewheel.model.windowing import Windowing
 
 pytestmark = pytest.mark.long
@@ -29,9 +29,14 @@ LASTING = [
     tr.each_batch(),
     EAGER,
     tr.repeatedly(tr.after_count(3)),
-    tr.after_watermark(early=tr.every(3), late=tr.after_count(2)),
+    tr.after_watermark(early=tr.every("3 us"), late=tr.after_count(2)),
 ]
-GRIDS = [wn.tumbling(10), wn.sliding(10, every=4), wn.sliding(12, every=4).staggered(), wn.global_()]
+GRIDS = [
+    wn.tumbling("10 us"),
+    wn.sliding("10 us", every="4 us"),
+    wn.sliding("12 us", every="4 us").staggered(),
+    wn.global_(),
+]
 
 
 def weighted(element: Element, weight: int) -> Element:
@@ -60,7 +65,7 @@ def over(windowing: Windowing) -> Windowing:
 @given(windowing=windowings(), script=taken_back(), parts=st.integers(1, 3), few=st.integers(0, 9))
 def test_the_operators_give_the_panes_of_the_reference(windowing, script, parts, few):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window_segments, "FEW", few * 1_000)
+        patch.setattr(state_layout, "FEW", few * 1_000)
         found = on_operator(over(windowing), script, cut=lambda rows: parts)
     assert found == on_reference(over(windowing), script)
 
@@ -70,7 +75,7 @@ def test_the_operators_give_the_panes_of_the_reference(windowing, script, parts,
     windowing=windowings(
         triggers=st.sampled_from([tr.default(), tr.repeatedly(tr.after_watermark())]),
         windows=st.builds(
-            lambda every, more: wn.sliding(every + more, every=every), st.integers(1, 6), st.integers(0, 20)
+            lambda every, more: wn.sliding(us(every + more), every=us(every)), st.integers(1, 6), st.integers(0, 20)
         ),
     ).map(lambda windowing: replace(windowing, timestamp="end")),
     script=taken_back(odd_times=False),

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tidewheel.engine import worker_python
-from tidewheel.engine.java import find_java
-from tidewheel.engine.worker_python import check_workers
+from tidewheel.engine.execution import worker_python
+from tidewheel.engine.execution.worker_python import check_workers
+from tidewheel.engine.spark.java import find_java
 from tidewheel.errors import SetupError
 
 PROGRAM = """
@@ -38,7 +38,7 @@ with warnings.catch_warnings(record=True) as caught:
                    "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
     result = rows.window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
     try:
-        result.df(buckets=4)
+        result.df(key_groups=4)
     except tw.errors.SetupError:
         pass
 print(json.dumps([told, [str(each.message) for each in caught]]))
@@ -130,6 +130,6 @@ def test_a_session_of_ones_own_is_told_before_the_first_batch(tmp_path, other_py
     else:
         assert told is None
         (message,) = warned
-        assert "spark.sql.shuffle.partitions = 200, and the result 4 buckets" in message
+        assert "spark.sql.shuffle.partitions = 200, and the result 4 key groups" in message
         assert "196 of them empty" in message
         assert 'spark.conf.set("spark.sql.shuffle.partitions", "4")' in message

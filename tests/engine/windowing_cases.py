@@ -10,14 +10,15 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from tidewheel.engine.flow import Stage, prepared
-from tidewheel.engine.operator import LATE, RESULTS, MemoryStore, Tick
+from tidewheel.engine.operators.operator import LATE, RESULTS, BatchTime, MemoryStore
+from tidewheel.engine.operators.window_operation import WindowOperation
+from tidewheel.engine.runtime.flow import Stage, prepared
 from tidewheel.model import aggregates as agg
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
+from tidewheel.model.aggregates.retractable import WEIGHT
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane, Timing, Window
-from tidewheel.model.reference import Reference
-from tidewheel.model.retractable import WEIGHT
+from tidewheel.model.reference.windows import Reference
 from tidewheel.model.windowing import Windowing
 
 INSTANT = pl.Datetime("us", "UTC")
@@ -37,11 +38,16 @@ def days_in(unit: int) -> wn.Custom:
     return wn.custom(days, name="days")
 
 
+def us(number: int) -> str:
+    """So many microseconds, as people write them."""
+    return f"{number} us"
+
+
 def bursts_in(unit: int) -> wn.Custom:
     """Windows of functions that merge: sessions with a gap of five units."""
     return wn.custom(
         lambda time: [(time, time + 5 * unit)],
-        merge=lambda windows: wn.session(gap=5 * unit).merge(windows),
+        merge=lambda windows: wn.session(gap=us(5 * unit)).merge(windows),
         name="bursts",
     )
 
@@ -52,15 +58,15 @@ def windows_in(unit: int) -> Any:
     some = st.integers(1, 12).map(lambda number: number * unit)
     offsets = st.integers(0, 5).map(lambda number: number * unit)
     return st.one_of(
-        st.builds(lambda size, offset: wn.tumbling(size, offset=offset), some, offsets),
+        st.builds(lambda size, offset: wn.tumbling(us(size), offset=us(offset)), some, offsets),
         st.builds(
-            lambda every, more, offset: wn.sliding(every + more * unit, every=every, offset=offset),
+            lambda every, more, offset: wn.sliding(us(every + more * unit), every=us(every), offset=us(offset)),
             few, st.integers(0, 14), offsets,
         ),
-        st.builds(lambda size, gap: wn.sliding(size, every=size + gap, allow_gaps=True), few, few),
-        st.builds(lambda size: wn.tumbling(size + unit).staggered(), some),
-        st.builds(lambda every: wn.sliding((every + unit) * 3, every=every + unit).staggered(), few),
-        st.builds(lambda gap: wn.session(gap=gap), some),
+        st.builds(lambda size, gap: wn.sliding(us(size), every=us(size + gap), allow_gaps=True), few, few),
+        st.builds(lambda size: wn.tumbling(us(size + unit)).staggered(), some),
+        st.builds(lambda every: wn.sliding(us((every + unit) * 3), every=us(every + unit)).staggered(), few),
+        st.builds(lambda gap: wn.session(gap=us(gap)), some),
         st.just(wn.global_()),
     )  # fmt: skip
 
@@ -84,11 +90,11 @@ TIMELESS = st.one_of(
 LEAVES = st.one_of(
     TIMELESS,
     st.builds(
-        lambda delay, again: tr.after_processing_time(delay, unchanged=again and delay > 0),
+        lambda delay, again: tr.after_processing_time(us(delay), unchanged=again and delay > 0),
         st.integers(0, 6), st.booleans(),
     ),
     st.builds(
-        lambda period, offset, delay: tr.after_processing_time(delay, period=period, offset=offset),
+        lambda period, offset, delay: tr.after_processing_time(us(delay), period=us(period), offset=us(offset)),
         st.integers(1, 6), st.integers(0, 3), st.integers(0, 2),
     ),
 )  # fmt: skip
@@ -225,7 +231,7 @@ def on_operator(
     cut: Callable[[int], int] | None = None,
 ) -> list[tuple[list[Pane], list[tuple[Any, ...]]]]:
     """The stage's operator in this process; `cut` says in how many parts the first half sees a bundle of n rows."""
-    stage = Stage((), ("key",), windowing, SCHEMA)
+    stage = Stage((), ("key",), WindowOperation(windowing), SCHEMA)
     operator = stage.operator()
     store = store or MemoryStore()
     outputs = []
@@ -233,15 +239,15 @@ def on_operator(
     for elements, watermark, clock in script:
         after = watermark if before is None else before if watermark is None else max(before, watermark)
         frame = prepared(stage, frame_of(elements, weighted=windowing.weighted))
-        good, rejected = operator.judge(frame, before)
+        good, rejected = operator.split_late(frame, before)
         late = [] if rejected is None else [rejected]
-        halves = []
+        parts = []
         if good.height:
             parts = min(cut(good.height), good.height) if cut else 1
             size = -(-good.height // parts)
-            halves = [operator.first_half(good.slice(start, size), before) for start in range(0, good.height, size)]
-        rows = pl.concat(halves) if halves else None
-        found = operator.step(store, rows, Tick(before, after, clock))
+            parts = [operator.pre_aggregate(good.slice(start, size), before) for start in range(0, good.height, size)]
+        rows = pl.concat(parts) if parts else None
+        found = operator.step(store, rows, BatchTime(before, after, clock))
         before = after
         if LATE in found:
             late.append(found[LATE])

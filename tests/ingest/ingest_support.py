@@ -10,9 +10,10 @@ from typing import Any
 
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Dead, Processed
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import DeadLetter, Punctuation
-from tidewheel.transport.log import Log, records
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import DeadLetter, Punctuation
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
 
 
 class NumberProcessor:

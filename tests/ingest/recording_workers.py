@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.recorder import RecordingWriter
+from tidewheel.ingest.replay.recorder import RecordingWriter
 
 
 def numbered(number: int) -> Message:

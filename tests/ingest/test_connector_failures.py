@@ -18,17 +18,18 @@ from cli_support import Running
 from ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in
 from mqtt_support import free_port
 
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.errors import PanicError
 from tidewheel.ingest.connector import Deliver, run_all
-from tidewheel.ingest.framing import parse_protobuf
-from tidewheel.ingest.http import HttpConnector, _Run
+from tidewheel.ingest.http.connector import HttpConnector, _Run
+from tidewheel.ingest.http.framing import parse_protobuf
 from tidewheel.ingest.ingest_pb2 import RawMessage
 from tidewheel.ingest.pipeline import Pipeline
-from tidewheel.transport import codec
-from tidewheel.transport.converter import Converter
-from tidewheel.transport.event_pb2 import Event
-from tidewheel.transport.log import Log, open_log
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.converter import Converter
+from tidewheel.transport.events.event_pb2 import Event
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 PANICKING = bytes.fromhex("1affffffffffffffffff01")  # an event with details of 2^64 - 1 bytes
 DEEP = b"\x0b" * 500_000  # groups within groups: more than the decoder's stack bears
@@ -141,10 +142,10 @@ def test_a_connector_that_dies_is_told_and_started_again_if_it_resumes(
 
 SCRIPT = """
 import sys
-from tidewheel.cli.attending import stoppable
-from tidewheel.cli.bringing import bring
+from tidewheel.cli.progress import stoppable
+from tidewheel.cli.run_connectors import bring
 from tidewheel.ingest.pipeline import Pipeline
-from tidewheel.transport.log import open_log
+from tidewheel.transport.open_log import open_log
 from ingest_support import NumberProcessor
 from test_connector_failures import Failing, panic
 

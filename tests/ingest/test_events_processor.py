@@ -9,16 +9,16 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.apps.transit.transit_pb2 import Arrival, Door, VehiclePosition
 from tidewheel.errors import DefinitionError
-from tidewheel.ingest.events import EventProcessor
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.ingest.processor import Processed, Processor
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import DeadLetter, Event, Punctuation
-from tidewheel.transport.log import open_log
-from tidewheel.transport.registry import TypeRegistry, types
+from tidewheel.ingest.processors.events import EventProcessor
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import DeadLetter, Event, Punctuation
+from tidewheel.transport.events.registry import TypeRegistry, types
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.transit_pb2 import Arrival, Door, VehiclePosition
 
 PROCESSOR = EventProcessor()
 AT = 1_772_432_130_250_000

@@ -26,13 +26,15 @@ from ingest_support import NumberProcessor, dead_letters, numbers_in
 
 from tidewheel.errors import DefinitionError, FencedError, MalformedError, SetupError
 from tidewheel.ingest.connector import Deliver, Delivered
-from tidewheel.ingest.framing import Gunzip, parse_json_lines, parse_protobuf
-from tidewheel.ingest.http import HttpConnector
+from tidewheel.ingest.http.connector import HttpConnector
+from tidewheel.ingest.http.framing import Gunzip, parse_json_lines, parse_protobuf
 from tidewheel.ingest.ingest_pb2 import HttpState, RawMessage
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline, read_reports
-from tidewheel.transport.event_pb2 import IngestReport
-from tidewheel.transport.log import Log, Receipt, open_log
+from tidewheel.transport.events.event_pb2 import IngestReport
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Receipt
+from tidewheel.transport.open_log import open_log
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
 PROTOBUF = {"Content-Type": "application/x-protobuf"}
@@ -443,7 +445,7 @@ def test_requests_beyond_what_may_wait_are_put_off() -> None:
 
 
 def test_a_log_that_fails_is_503_and_the_repeat_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidewheel.transport.sqlite_database._BUSY_SECONDS", 0)
+    monkeypatch.setattr("tidewheel.transport.sqlite.transactions.BUSY_SECONDS", 0)
     log = open_log(tmp_path / "city.tw")
     with served(Pipeline(log, NumberProcessor(), patience=0)) as client:
         assert client.post(MESSAGES, content=lines(1), headers=numbered("bus", 1)).status_code == 200
@@ -523,9 +525,9 @@ CHILD = """
 import sys, threading
 sys.path.insert(0, sys.argv[2])
 from ingest_support import NumberProcessor
-from tidewheel.ingest.http import HttpConnector
+from tidewheel.ingest.http.connector import HttpConnector
 from tidewheel.ingest.pipeline import Pipeline
-from tidewheel.transport.log import open_log
+from tidewheel.transport.open_log import open_log
 
 pipeline = Pipeline(open_log(sys.argv[1]), NumberProcessor())
 connector = HttpConnector(port=0)

@@ -15,9 +15,10 @@ from raw_http import AMBIGUOUS, answer, connected, get, held, send
 from test_http import MESSAGES, NDJSON, PROTOBUF, Gate, lines, served
 
 from tidewheel.errors import DefinitionError
-from tidewheel.ingest.http import HttpConnector
+from tidewheel.ingest.http.connector import HttpConnector
 from tidewheel.ingest.pipeline import Pipeline, read_reports
-from tidewheel.transport.log import Log, open_log
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
 
 GZIP = {"Content-Encoding": "gzip"}
 POST = b"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-ndjson\r\n"

@@ -14,13 +14,14 @@ from hfp_messages import hfp, topic
 from ingest_support import dead_letters, eventually, values
 from mqtt_support import Mosquitto, free_port, make_certificates, mosquitto, tls_options
 
-from tidewheel.apps.transit.transit_pb2 import Door, VehiclePosition
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.mqtt import Broker, MqttPublisher
+from tidewheel.ingest.mqtt.connector import Broker, MqttPublisher
 from tidewheel.ingest.pipeline import read_reports
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import Event
-from tidewheel.transport.log import Log, open_log
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import Event
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.transit_pb2 import Door, VehiclePosition
 
 COUNT = 600
 ARRIVED = 1_772_432_131_000_000
@@ -72,7 +73,7 @@ def post(port: int, messages: Sequence[Message]) -> None:
 def test_mqtt_and_http_in_one_process_bring_every_message_once(broker: Mosquitto, log: Log) -> None:
     port = free_port()
     addresses = ["--mqtt", f"127.0.0.1:{broker.port}", "--http", f"127.0.0.1:{port}"]
-    with Running("ingest", *addresses, "--json", "--log", log.address) as running:
+    with Running("ingest", "--processor", "hfp", *addresses, "--json", "--log", log.address) as running:
         ingesting(log, "hfp:main-mqtt")
         for first in range(0, COUNT, 200):
             publish(broker.port, positions(range(first, first + 100), "bus"))
@@ -146,10 +147,10 @@ def test_events_come_by_mqtt_and_by_http_and_each_is_accounted_for(broker: Mosqu
 
 
 def test_processes_that_share_the_fleet_by_its_modes_bring_every_message_once(broker: Mosquitto, log: Log) -> None:
-    shared = ["ingest", "--mqtt", f"127.0.0.1:{broker.port}", "--json", "--log", log.address]
+    shared = ["ingest", "--mqtt", f"127.0.0.1:{broker.port}", "--processor", "hfp", "--json", "--log", log.address]
     with (
-        Running(*shared, "--mode", "bus", "--source", "buses") as buses,
-        Running(*shared, "--mode", "tram", "--mode", "train", "--source", "rails") as rails,
+        Running(*shared, "--option", "modes=bus", "--source", "buses") as buses,
+        Running(*shared, "--option", "modes=tram", "--option", "modes=train", "--source", "rails") as rails,
     ):
         ingesting(log, "hfp:buses-mqtt", "hfp:rails-mqtt")
         publish(broker.port, positions(range(COUNT), "bus", "tram", "train"))
@@ -176,10 +177,10 @@ def test_commands_show_their_certificates(tmp_path: Path, log: Log) -> None:
         folder / "client.key",
     ]
     with mosquitto(tmp_path / "broker", *tls_options(folder), "require_certificate true") as broker:
-        address = ["--mqtt", f"127.0.0.1:{broker.port}", *shown]
+        address, hfp = ["--mqtt", f"127.0.0.1:{broker.port}", *shown], ["--processor", "hfp"]
         with (
-            Running("ingest", *address, "--json", "--log", log.address) as running,
-            Running("record", *address, "--json", "--output", tmp_path / "city.jsonl") as recording,
+            Running("ingest", *address, *hfp, "--json", "--log", log.address) as running,
+            Running("record", *address, *hfp, "--json", "--output", tmp_path / "city.jsonl") as recording,
         ):
             ingesting(log, "hfp:main-mqtt")
             small = ["--rate", 50, "--steady", "--speed", "max", "--for", "1s"]

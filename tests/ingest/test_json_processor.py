@@ -16,15 +16,17 @@ from hypothesis import strategies as st
 from ingest_support import dead_letters, values
 
 from tidewheel.errors import DefinitionError
-from tidewheel.ingest.json_rows import JsonProcessor
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.ingest.processor import LogProcessor, Processor
-from tidewheel.transport import codec
-from tidewheel.transport.codec import decode_columns
-from tidewheel.transport.event_pb2 import DeadLetter
-from tidewheel.transport.log import Log, open_log, records
-from tidewheel.transport.row_type import row_type
+from tidewheel.ingest.processors.json_rows import JsonProcessor
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.codec import decode_columns
+from tidewheel.transport.events.event_pb2 import DeadLetter
+from tidewheel.transport.events.row_type import row_type
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
 
 TOPIC = "input.order"
 TS = "2026-01-31T12:00:00Z"

@@ -10,9 +10,9 @@ import pytest
 import tidewheel as tw
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.lookup import Limits, ProviderError
+from tidewheel.ingest.lookup.attempt import LEFT_ALONE, UNKNOWN, LookupAttempts
 from tidewheel.ingest.lookup.breaker import Breaker
 from tidewheel.ingest.lookup.cache import Cache
-from tidewheel.ingest.lookup.question import LEFT_ALONE, UNKNOWN, Questioner
 
 S = 1_000_000
 DEPOT = tw.Lookup("depot", keys={"line": pl.String}, returns={"depot": pl.String})
@@ -56,7 +56,7 @@ class Scripted:
 
 def ask(provider, *, time=None, times=1, chance=0.0, **limits):
     time = time or Time()
-    questioner = Questioner(DEPOT, provider, Limits(**limits), clock=time, sleep=time.sleep, chance=lambda: chance)
+    questioner = LookupAttempts(DEPOT, provider, Limits(**limits), clock=time, sleep=time.sleep, chance=lambda: chance)
 
     async def run():
         return [await questioner.ask(A) for _ in range(times)]
@@ -210,7 +210,7 @@ def test_a_provider_that_never_answers_is_given_up():
                 Silent.cancelled += 1
                 raise
 
-    questioner = Questioner(
+    questioner = LookupAttempts(
         DEPOT, Silent(), Limits(timeout="1 min", attempt_timeout="20 ms", attempts=2, backoff="1 ms")
     )
     outcome = asyncio.run(questioner.ask(A))

@@ -14,13 +14,13 @@ import pytest
 from ingest_support import eventually
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.errors import DamagedBlockError, DefinitionError, FencedError
 from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
-from tidewheel.transport import codec
-from tidewheel.transport.converter import Converter
-from tidewheel.transport.event_pb2 import Event, LookupOutcome
-from tidewheel.transport.log import Retention, records
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.converter import Converter
+from tidewheel.transport.events.event_pb2 import Event, LookupOutcome
+from tidewheel.transport.log.log_types import Retention, records
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 S = 1_000_000
 TOPIC = "input.vehicle-position"

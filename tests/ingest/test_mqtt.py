@@ -20,11 +20,12 @@ from mqtt_support import Line, Mosquitto, free_port, make_certificates, mosquitt
 from tidewheel.errors import DefinitionError, FencedError, LogError, SetupError
 from tidewheel.ingest.connector import Deliver, Delivered
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.mqtt import Broker, MqttConnector, MqttPublisher, Tls, _Memory, _Received
-from tidewheel.ingest.mqtt_client import check_filters
+from tidewheel.ingest.mqtt.client import check_filters
+from tidewheel.ingest.mqtt.connector import Broker, MqttConnector, MqttPublisher, Tls, _Memory, _Received
 from tidewheel.ingest.pipeline import Pipeline, read_reports
-from tidewheel.transport.event_pb2 import IngestReport
-from tidewheel.transport.log import Log, open_log
+from tidewheel.transport.events.event_pb2 import IngestReport
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
 
 DYNAMIC_SECURITY = "mosquitto_dynamic_security.so"
 
@@ -241,9 +242,9 @@ def test_a_subscription_given_up_is_left(broker: Mosquitto, log: Log) -> None:
 STUCK = """
 import sys, threading
 from tidewheel.ingest.connector import Delivered
-from tidewheel.ingest.mqtt import Broker, MqttConnector
-from tidewheel.transport.event_pb2 import IngestReport
-from tidewheel.transport.log import Receipt
+from tidewheel.ingest.mqtt.connector import Broker, MqttConnector
+from tidewheel.transport.events.event_pb2 import IngestReport
+from tidewheel.transport.log.log_types import Receipt
 
 class Stuck:
     \"\"\"A log that takes nothing until a line comes in.\"\"\"
@@ -367,9 +368,9 @@ CHILD = """
 import signal, sys, threading
 sys.path.insert(0, sys.argv[2])
 from ingest_support import NumberProcessor
-from tidewheel.ingest.mqtt import Broker, MqttConnector
+from tidewheel.ingest.mqtt.connector import Broker, MqttConnector
 from tidewheel.ingest.pipeline import Pipeline
-from tidewheel.transport.log import open_log
+from tidewheel.transport.open_log import open_log
 
 stop = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -647,7 +648,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("module", "missing", "extra"),
-    [("tidewheel.ingest.mqtt", "paho", "mqtt"), ("tidewheel.ingest.http", "uvicorn", "serve")],
+    [("tidewheel.ingest.mqtt.connector", "paho", "mqtt"), ("tidewheel.ingest.http.connector", "uvicorn", "serve")],
 )
 def test_a_missing_package_is_told_with_how_to_get_it(module: str, missing: str, extra: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None; import {module}"

@@ -24,9 +24,11 @@ from tidewheel.ingest.connector import Deliver, run_all
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline, Reports, read_reports
 from tidewheel.ingest.processor import Processed
-from tidewheel.transport.event_pb2 import IngestReport
-from tidewheel.transport.log import Batch, Log, open_log, records
-from tidewheel.transport.sqlite import SqliteLog
+from tidewheel.transport.events.event_pb2 import IngestReport
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Batch, records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.sqlite.log import SqliteLog
 
 MALFORMED = Message("numbers/x", b"\xff\x00 not JSON", 5)
 SKIPPED = Message("numbers/x", b'{"skip": "deadrun"}', 6)
@@ -199,7 +201,7 @@ def test_processed_events_are_taken_if_they_add_up(log: Log) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidewheel.transport.sqlite_database._BUSY_SECONDS", 0)
+    monkeypatch.setattr("tidewheel.transport.sqlite.transactions.BUSY_SECONDS", 0)
     log = open_log(tmp_path / "city.tw")
     pipeline = Pipeline(log, NumberProcessor())
     lock = sqlite3.connect(tmp_path / "city.tw", isolation_level=None, check_same_thread=False)
@@ -214,7 +216,7 @@ def test_a_log_that_cannot_be_written_is_tried_again(tmp_path: Path, monkeypatch
 def test_a_delivery_fails_when_patience_ends_and_may_be_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidewheel.transport.sqlite_database._BUSY_SECONDS", 0)
+    monkeypatch.setattr("tidewheel.transport.sqlite.transactions.BUSY_SECONDS", 0)
     log = open_log(tmp_path / "city.tw")
     pipeline = Pipeline(log, NumberProcessor(), patience=0)
     lock = sqlite3.connect(tmp_path / "city.tw", isolation_level=None)
@@ -274,7 +276,7 @@ import sys
 sys.path.insert(0, sys.argv[2])
 from ingest_support import *
 from tidewheel.ingest.pipeline import Pipeline
-from tidewheel.transport.log import open_log
+from tidewheel.transport.open_log import open_log
 
 pipeline = Pipeline(open_log(sys.argv[1]), NumberProcessor(), source=sys.argv[3])
 first, last = int(sys.argv[4]), int(sys.argv[5])

@@ -17,8 +17,8 @@ from recording_workers import numbered
 
 from tidewheel.errors import DefinitionError, MalformedError, SetupError
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.recorder import Recorder, RecordingWriter, record
-from tidewheel.ingest.recording import BadLine, Recorded, encode_line, read_recording
+from tidewheel.ingest.replay.recorder import Recorder, RecordingWriter, record
+from tidewheel.ingest.replay.recording import BadLine, Recorded, encode_line, read_recording
 from tidewheel.model.time import instant
 
 ENDINGS = ["jsonl", "jsonl.gz", "jsonl.zst"]

@@ -12,14 +12,14 @@ import pytest
 import zstandard
 
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.recorder import RecordingWriter
-from tidewheel.ingest.recording import BadLine, Recorded, read_recording
+from tidewheel.ingest.replay.recorder import RecordingWriter
+from tidewheel.ingest.replay.recording import BadLine, Recorded, read_recording
 
 GOOD = b'{"topic":"a","payload":{"x":1}}\n'
 MEGABYTE = 1 << 20
 READ = """
 import json, resource, sys
-from tidewheel.ingest.recording import BadLine, read_recording
+from tidewheel.ingest.replay.recording import BadLine, read_recording
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 told = [[type(item).__name__, getattr(item, "reason", ""), len(getattr(item, "raw", b""))]
         for item in read_recording(sys.argv[1])]
@@ -85,7 +85,7 @@ def test_a_recording_that_is_taken_up_again_after_a_bomb_takes_little_memory(tmp
     write = """
 import resource, sys
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.recorder import RecordingWriter
+from tidewheel.ingest.replay.recorder import RecordingWriter
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 with RecordingWriter(sys.argv[1]) as writer:
     writer.append([Message("a", b"{}", 1)])

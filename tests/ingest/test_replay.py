@@ -14,16 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ingest_support import NumberProcessor, dead_letters, number
 
-from tidewheel.apps.transit.hfp import HfpProcessor
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.connector import Connector, Delivered
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline
-from tidewheel.ingest.recorder import RecordingWriter
-from tidewheel.ingest.recording import encode_line
-from tidewheel.ingest.replay import Replay
+from tidewheel.ingest.replay.recorder import RecordingWriter
+from tidewheel.ingest.replay.recording import encode_line
+from tidewheel.ingest.replay.replay import Replay
 from tidewheel.model.time import duration, format_instant, instant
-from tidewheel.transport.log import Receipt, open_log
+from tidewheel.transport.log.log_types import Receipt
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.hfp import HfpProcessor
 
 PROCESSOR = HfpProcessor()
 START = instant(AT)
@@ -341,7 +342,7 @@ def test_every_event_keeps_its_own_lateness(tmp_path_factory, times, volume, sta
     events = [at(seconds, arrives=seconds + late) for seconds, late in times]
     messages = sorted(events, key=lambda message: message.received_at)
     path = recorded(tmp_path_factory.mktemp("replay") / "a.jsonl", messages)
-    options = {"volume": volume, "stagger": stagger, "now": now, "clock": Clock(at=3 * START)}
+    options = {"volume": volume, "stagger": f"{stagger} us", "now": now, "clock": Clock(at=3 * START)}
     found = list(Replay([path], processor=PROCESSOR, **options).messages())
     lateness = Counter(message.received_at - PROCESSOR.event_time(message) for message in messages)
     assert Counter(message.received_at - PROCESSOR.event_time(message) for message in found) == {

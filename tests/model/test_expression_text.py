@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from expression_corpus import EXPRESSIONS, TEXTS, differing
 
-from tidewheel.model.expression_text import dtype_text, expression_text
+from tidewheel.model.expressions.text import dtype_text, expression_text
 
 c = pl.col
 

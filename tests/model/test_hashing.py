@@ -73,7 +73,7 @@ def test_nested_values_are_refused_as_keys():
         hashes([[1]])
 
 
-def test_keys_spread_evenly_over_buckets():
+def test_keys_spread_evenly_over_key_groups():
     numbers = key_hash(pl.DataFrame({"k": range(10_000)}), ["k"])
     sizes = (numbers % 16).value_counts()["count"]
     assert sizes.min() > 500

@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.deduplicate import deduplicate
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.model.previous import previous
-from tidewheel.model.process import DATETIME, Clock, Process, ProcessingTimer, Timer
-from tidewheel.model.process_call import bind
-from tidewheel.model.process_reference import ProcessReference
+from tidewheel.model.process.deduplicate import deduplicate
+from tidewheel.model.process.previous import previous
+from tidewheel.model.process.process import DATETIME, Clock, Process, ProcessingTimer, Timer
+from tidewheel.model.process.process_call import bind
+from tidewheel.model.reference.process import ProcessReference
 
 SCHEMA = {"key": pl.String, "value": pl.Int64}
 

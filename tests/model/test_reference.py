@@ -19,7 +19,7 @@ from tidewheel.model.panes import (
     Window,
 )
 
-TEN = w.tumbling(10)
+TEN = w.tumbling("10 us")
 EARLY_AND_LATE = t.after_watermark(early=t.each_batch(), late=t.each_batch())
 
 
@@ -31,7 +31,7 @@ def test_a_window_comes_out_when_the_watermark_reaches_its_end():
 
 
 def test_panes_come_in_the_order_of_their_windows_and_keys():
-    run = Run(w.sliding(10, every=5))
+    run = Run(w.sliding("10 us", every="5 us"))
     panes = run.panes(at(7, key="b"), at(7, key=None), at(12, key="a"), watermark=100)
     assert [(*pane.window, *pane.key) for pane in panes] == [
         (0, 10, None), (0, 10, "b"), (5, 15, None), (5, 15, "a"), (5, 15, "b"), (10, 20, "a"),
@@ -46,7 +46,7 @@ def test_an_element_is_judged_by_the_watermark_before_its_bundle():
 
 
 def test_neither_watermark_nor_clock_ever_falls():
-    run = Run(TEN, t.after_watermark(early=t.every(10)))
+    run = Run(TEN, t.after_watermark(early=t.every("10 us")))
     run.step(at(1, "a"), watermark=5, clock=100)
     assert run.step(at(11, "b"), watermark=2, clock=50) == []
     assert run.step(watermark=None, clock=110) == [(0, 10, "a", "EARLY 0"), (10, 20, "b", "EARLY 0")]
@@ -71,14 +71,14 @@ def test_what_comes_with_the_watermark_that_closes_its_window_is_in_the_last_pan
 
 
 def test_an_element_that_is_too_late_for_some_windows_is_in_the_others():
-    run = Run(w.sliding(10, every=5))
+    run = Run(w.sliding("10 us", every="5 us"))
     run.step(watermark=11)
     assert run.step(at(7, "a"), watermark=15) == [(5, 15, "a", "ON_TIME 0")]
     assert run.late == []
 
 
 def test_elements_that_cannot_be_placed_come_out_with_the_reason():
-    run = Run(w.sliding(5, every=10, allow_gaps=True))
+    run = Run(w.sliding("5 us", every="10 us", allow_gaps=True))
     run.step(at(None, "a"), at(END_OF_TIME, "b"), at(START_OF_TIME - 1, "c"), at(7, "d"), at(4, "e"))
     assert run.late == [
         ("a", NO_TIME, None),
@@ -153,7 +153,7 @@ def test_the_end_of_the_input_closes_all_windows_even_where_late_elements_would_
 
 
 def test_a_deadline_is_kept_without_new_elements_and_without_a_watermark():
-    run = Run(TEN, t.every(10))
+    run = Run(TEN, t.every("10 us"))
     run.step(at(1, "a"), clock=100)
     assert run.step(clock=109) == []
     assert run.step(clock=110) == [(0, 10, "a", "EARLY 0")]
@@ -161,7 +161,7 @@ def test_a_deadline_is_kept_without_new_elements_and_without_a_watermark():
 
 
 def test_only_the_next_window_of_a_key_gives_early_panes_if_so_asked():
-    run = Run(w.sliding(10, every=5), EARLY_AND_LATE, early_windows="next")
+    run = Run(w.sliding("10 us", every="5 us"), EARLY_AND_LATE, early_windows="next")
     assert run.step(at(7, "a")) == [(0, 10, "a", "EARLY 0")]
     assert run.step(at(8, "b"), watermark=10) == [(0, 10, "ab", "ON_TIME 1"), (5, 15, "ab", "EARLY 0")]
     assert [pane.key[0] for pane in run.panes(at(22, "c", key="other"))] == ["other"]
@@ -169,7 +169,7 @@ def test_only_the_next_window_of_a_key_gives_early_panes_if_so_asked():
 
 
 def test_a_deadline_waits_until_its_window_is_the_next():
-    run = Run(w.sliding(10, every=5), t.after_watermark(early=t.every(10)), early_windows="next")
+    run = Run(w.sliding("10 us", every="5 us"), t.after_watermark(early=t.every("10 us")), early_windows="next")
     run.step(at(7, "a"))
     assert run.step(clock=10) == [(0, 10, "a", "EARLY 0")]
     assert run.step(watermark=10) == [(0, 10, "a", "ON_TIME 1"), (5, 15, "a", "EARLY 0")]
@@ -217,7 +217,7 @@ def test_completeness_reads_what_is_expected_from_the_elements():
 
 # Windows that merge -----------------------------------------------------------------------------------------
 
-SESSION = w.session(gap=10)
+SESSION = w.session(gap="10 us")
 
 
 def test_sessions_merge_before_the_trigger_is_asked():

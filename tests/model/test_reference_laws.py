@@ -12,24 +12,28 @@ from tidewheel.model import triggers as t
 from tidewheel.model import windows as w
 from tidewheel.model.panes import END_OF_TIME, TOO_LATE, Timing
 
-TEN = w.tumbling(10)
-SESSION = w.session(gap=10)
+TEN = w.tumbling("10 us")
+SESSION = w.session(gap="10 us")
 EARLY_AND_LATE = t.after_watermark(early=t.each_batch(), late=t.each_batch())
 
-WINDOWS = [TEN, w.sliding(10, every=4), SESSION, w.global_(), w.calendar("hour")]
+WINDOWS = [TEN, w.sliding("10 us", every="4 us"), SESSION, w.global_(), w.calendar("hour")]
 LASTING = [
     t.default(),
     t.never(),
     t.each_batch(),
     EARLY_AND_LATE,
     t.repeatedly(t.after_count(3)),
-    t.after_watermark(early=t.every(7), late=t.after_count(2)),
-    t.repeatedly(t.any_of(t.after_count(4), t.every(5, unchanged=True))),
-    t.repeatedly(t.all_of(t.after_count(2), t.after_processing_time(3))),
-    t.repeatedly(t.in_order(t.after_count(2), t.after_processing_time(5), t.after_watermark())),
+    t.after_watermark(early=t.every("7 us"), late=t.after_count(2)),
+    t.repeatedly(t.any_of(t.after_count(4), t.every("5 us", unchanged=True))),
+    t.repeatedly(t.all_of(t.after_count(2), t.after_processing_time("3 us"))),
+    t.repeatedly(t.in_order(t.after_count(2), t.after_processing_time("5 us"), t.after_watermark())),
     t.repeatedly(t.or_finally(t.after_count(2), t.after_count(5))),
 ]
-FINISHING = [t.after_count(3), t.after_watermark(early=t.after_count(2)), t.or_finally(t.every(5), t.after_count(7))]
+FINISHING = [
+    t.after_count(3),
+    t.after_watermark(early=t.after_count(2)),
+    t.or_finally(t.every("5 us"), t.after_count(7)),
+]
 bundles = st.lists(
     st.tuples(
         st.lists(st.tuples(st.integers(0, 60), st.sampled_from("pq")), max_size=6),
@@ -65,7 +69,9 @@ def test_every_element_is_in_a_pane_or_late_and_never_both(bundles, windows, tri
         assert {reason for _, reason, _ in run.late} <= {TOO_LATE}
 
 
-@given(bundles, st.sampled_from([TEN, w.sliding(10, every=4)]), st.sampled_from(LASTING), st.sampled_from([0, 5]))
+@given(
+    bundles, st.sampled_from([TEN, w.sliding("10 us", every="4 us")]), st.sampled_from(LASTING), st.sampled_from([0, 5])
+)
 def test_all_deltas_of_a_window_together_are_its_value(bundles, windows, trigger, lateness):
     _, _, values = run_all(bundles, windows, trigger, lateness=lateness)
     _, _, deltas = run_all(bundles, windows, trigger, lateness=lateness, mode="delta")
@@ -104,7 +110,7 @@ def test_whoever_follows_retractions_has_each_accepted_element_once_in_each_of_i
         assert sorted(value for values in view.values() for value in values) == sorted(set(range(number)) - late)
 
 
-@given(bundles, st.sampled_from([TEN, w.sliding(10, every=4), SESSION]), st.sampled_from([0, 5]))
+@given(bundles, st.sampled_from([TEN, w.sliding("10 us", every="4 us"), SESSION]), st.sampled_from([0, 5]))
 def test_timing_tells_where_the_watermark_was(bundles, windows, lateness):
     _, _, found = run_all(bundles, windows, EARLY_AND_LATE, lateness=lateness)
     watermark = None

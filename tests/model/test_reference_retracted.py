@@ -11,12 +11,12 @@ from tidewheel.errors import DefinitionError
 from tidewheel.model import aggregates as agg
 from tidewheel.model import triggers as t
 from tidewheel.model import windows as w
+from tidewheel.model.aggregates.retractable import WEIGHT, retractable
 from tidewheel.model.panes import FINISHED, Element
-from tidewheel.model.reference import Reference
-from tidewheel.model.retractable import WEIGHT, retractable
+from tidewheel.model.reference.windows import Reference
 from tidewheel.model.windowing import Windowing
 
-TEN = w.tumbling(10)
+TEN = w.tumbling("10 us")
 V = {"v": retractable(agg.collect("v"), {"v": pl.String(), WEIGHT: pl.Int8()})}
 EAGER = t.after_watermark(early=t.each_batch(), late=t.each_batch())
 
@@ -97,27 +97,27 @@ def test_a_trigger_that_finishes_by_taking_back_is_finished():
 
 @pytest.mark.parametrize("mode", ["value", "retracting"])
 def test_of_sessions_that_became_one_all_are_retracted(mode):
-    run = Run(w.session(gap=5), mode=mode, trigger=EAGER)
+    run = Run(w.session(gap="5 us"), mode=mode, trigger=EAGER)
     assert run("a 1", "b 7") == ["EARLY 0 (1, 6): a", "EARLY 0 (7, 12): b"]
     assert run("-a 1", "-b 7", "c 4", "-c 4") == ["-EARLY 0 (1, 6): a", "-EARLY 0 (7, 12): b"]
     assert run(mark=30) == []
 
 
 def test_a_session_that_was_shown_since_it_grew_alone_is_retracted():
-    run = Run(w.session(gap=5), mode="value", trigger=EAGER)
+    run = Run(w.session(gap="5 us"), mode="value", trigger=EAGER)
     assert run("a 1") == ["EARLY 0 (1, 6): a"]
     assert run("b 4") == ["EARLY 0 (1, 9): ab"], "it has grown: nothing is retracted in this mode"
     assert run("-a 1", "-b 4") == ["-EARLY 0 (1, 9): ab"]
 
 
 def test_deltas_of_a_session_that_grew_tell_what_is_taken_back_of_what_it_was():
-    run = Run(w.session(gap=5), mode="delta", trigger=EAGER)
+    run = Run(w.session(gap="5 us"), mode="delta", trigger=EAGER)
     assert run("a 1") == ["EARLY 0 (1, 6): a"]
     assert run("-a 1", "b 4") == ["EARLY 0 (1, 9): b"]
 
 
 def test_a_session_that_nobody_has_seen_draws_no_others_to_it():
-    run = Run(w.session(gap=5), trigger=EAGER)
+    run = Run(w.session(gap="5 us"), trigger=EAGER)
     assert run("a 1", "-a 1") == []
     assert run("b 4") == ["EARLY 0 (4, 9): b"]
 
@@ -138,8 +138,8 @@ def test_without_weights_an_empty_pane_is_one():
         (True, {"trigger": EAGER}),
         (False, {}),
         (False, {"lateness": 5, "trigger": t.after_watermark()}),
-        (True, {"lateness": 5, "trigger": t.after_watermark(), "windows": w.session(gap=5)}),
-        (False, {"windows": w.session(gap=5)}),
+        (True, {"lateness": 5, "trigger": t.after_watermark(), "windows": w.session(gap="5 us")}),
+        (False, {"windows": w.session(gap="5 us")}),
     ],
 )
 def test_it_is_known_whether_results_may_be_retracted(retracts, options):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model import aggregates as agg
-from tidewheel.model.retractable import KeptRows, Totals, retractable
+from tidewheel.model.aggregates.retractable import KeptRows, Totals, retractable
 
 WEIGHTED = pl.Schema({**SCHEMA, "__weight": pl.Int64()})
 PLAIN = [

@@ -7,10 +7,10 @@ import polars_h3
 import pytest
 
 import tidewheel as tw
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.errors import DefinitionError
-from tidewheel.model.rowwise import check_rowwise
-from tidewheel.patterns.matcher import Matcher
+from tidewheel.model.expressions.rowwise import check_rowwise
+from tidewheel.patterns.vectorized.matcher import Matcher
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 X = pl.col("x")
 SEVERAL = [

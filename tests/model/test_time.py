@@ -24,17 +24,24 @@ from tidewheel.model.time import approximate_duration, duration, format_duration
         ("-3 s", -3_000_000),
         ("10 µs", 10),
         (timedelta(seconds=1), 1_000_000),
-        (17, 17),
+        ("17 us", 17),
     ],
 )
 def test_durations_are_read(text, micros):
     assert duration(text) == micros
 
 
-@pytest.mark.parametrize("text", ["", "5", "s", "5 parsecs", "5 s and", "five s", None, 1.5, True, "-", "- -5 s"])
+@pytest.mark.parametrize(
+    "text", ["", "5", 5, -5, "s", "5 parsecs", "5 s and", "five s", None, 1.5, True, "-", "- -5 s"]
+)
 def test_what_is_no_duration_is_refused(text):
     with pytest.raises(DefinitionError, match="size"):
         duration(text, what="size")
+
+
+def test_a_number_without_a_unit_is_taken_where_nobody_but_our_own_code_writes_it():
+    assert duration(17, bare=True) == 17
+    assert duration(0) == 0
 
 
 @given(st.integers(0, 10**13).map(lambda value: value * 1_000))

@@ -58,7 +58,7 @@ def test_a_count_fires_once_for_a_bundle_and_is_finished():
 
 
 def test_processing_time_counts_from_the_first_element_of_the_pane():
-    asked = Asked(t.every(10))
+    asked = Asked(t.every("10 us"))
     assert not asked.at(100)
     assert not asked.add()
     asked.clock = 105
@@ -71,13 +71,13 @@ def test_processing_time_counts_from_the_first_element_of_the_pane():
 
 
 def test_an_aligned_deadline_is_strictly_later_and_the_delay_comes_on_top():
-    aligned = t.after_processing_time(period=10, offset=3)
+    aligned = t.after_processing_time(period="10 us", offset="3 us")
     assert [aligned.deadline_of(clock) for clock in (2, 3, 12, 13)] == [3, 13, 13, 23]
-    assert t.after_processing_time(5, period=10, offset=3).deadline_of(3) == 18
+    assert t.after_processing_time("5 us", period="10 us", offset="3 us").deadline_of(3) == 18
 
 
 def test_unchanged_fires_again_without_new_elements():
-    asked = Asked(t.every(10, unchanged=True))
+    asked = Asked(t.every("10 us", unchanged=True))
     assert not asked.at(50)
     asked.add()
     assert [asked.at(60), asked.at(65), asked.at(70), asked.at(95), asked.at(105)] == [True, False, True, True, True]
@@ -116,7 +116,7 @@ def test_the_default_fires_for_the_watermark_and_then_for_whatever_comes():
 
 def test_any_of_finishes_with_the_first_and_all_of_needs_all_at_once():
     assert adds(t.any_of(t.after_count(3), t.after_count(2)), 1, 1, 1) == [False, True, False]
-    both = Asked(t.all_of(t.after_count(2), t.each_batch(), t.after_processing_time(10)))
+    both = Asked(t.all_of(t.after_count(2), t.each_batch(), t.after_processing_time("10 us")))
     assert not both.add(2)
     assert not both.at(10)  # the batch that touched it was an earlier one
     assert both.add()
@@ -135,7 +135,7 @@ def test_or_finally_repeats_main_until_last_fires():
 
 
 def test_the_deadline_is_the_earliest_that_is_waited_for():
-    trigger = t.or_finally(t.any_of(t.every(10), t.every(5)), t.in_order(t.after_count(1), t.every(1)))
+    trigger = t.or_finally(t.any_of(t.every("10 us"), t.every("5 us")), t.in_order(t.after_count(1), t.every("1 us")))
     state = trigger.start()
     assert trigger.deadline(state) is None
     trigger.on_elements(state, 1, 100, {})
@@ -150,7 +150,7 @@ def merged(trigger, *asked, passed=False):
 
 
 def test_counts_of_merged_windows_add_up_and_the_earliest_deadline_stays():
-    trigger = t.any_of(t.after_count(5), t.every(10))
+    trigger = t.any_of(t.after_count(5), t.every("10 us"))
     one, other = Asked(trigger), Asked(trigger)
     one.add(2)
     other.clock = 3

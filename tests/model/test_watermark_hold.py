@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidewheel.model.summary import Summary
+from tidewheel.model.block_stats import BlockStats
 from tidewheel.model.watermark_hold import Holder, hold_text, holders
 from tidewheel.model.watermarks import Strategy, advance, bounded
 
 SECOND = 1_000_000
 
 
-def block(at: int) -> Summary:
-    return Summary(1, append_time=at * SECOND, min_event_time=at * SECOND, max_event_time=at * SECOND)
+def block(at: int) -> BlockStats:
+    return BlockStats(1, append_time=at * SECOND, min_event_time=at * SECOND, max_event_time=at * SECOND)
 
 
 def after(*batches: dict[tuple[str, int], int | None], **strategies: Strategy) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model import watermarks
-from tidewheel.model.summary import skew_bins, skew_bounds, summarize
+from tidewheel.model.block_stats import skew_bins, skew_bounds, summarize
 from tidewheel.model.watermarks import advance
 
 S = 1_000_000

@@ -25,24 +25,24 @@ def assigned(given, time, key=()):
 
 
 def test_tumbling_windows_stand_side_by_side_also_before_1970():
-    assert assigned(windows.tumbling(10), 0) == assigned(windows.tumbling(10), 9) == [(0, 10)]
-    assert assigned(windows.tumbling(10), -1) == [(-10, 0)]
-    assert assigned(windows.tumbling(10, offset=3), 12) == [(3, 13)]
+    assert assigned(windows.tumbling("10 us"), 0) == assigned(windows.tumbling("10 us"), 9) == [(0, 10)]
+    assert assigned(windows.tumbling("10 us"), -1) == [(-10, 0)]
+    assert assigned(windows.tumbling("10 us", offset="3 us"), 12) == [(3, 13)]
 
 
 def test_sliding_windows_are_given_in_order():
-    assert assigned(windows.sliding(10, every=4), 12) == [(4, 14), (8, 18), (12, 22)]
+    assert assigned(windows.sliding("10 us", every="4 us"), 12) == [(4, 14), (8, 18), (12, 22)]
 
 
 def test_with_gaps_an_element_may_be_in_no_window():
-    gaps = windows.sliding(5, every=10, allow_gaps=True)
+    gaps = windows.sliding("5 us", every="10 us", allow_gaps=True)
     assert assigned(gaps, 4) == [(0, 5)]
     assert assigned(gaps, 5) == []
 
 
 @given(size=lengths, every=lengths, offset=st.integers(-100, 100), time=st.integers(-(10**9), 10**9))
 def test_sliding_windows_are_all_of_the_grid_that_hold_the_time(size, every, offset, time):
-    given = windows.sliding(size, every=every, offset=offset, allow_gaps=True)
+    given = windows.sliding(f"{size} us", every=f"{every} us", offset=f"{offset} us", allow_gaps=True)
     starts = range(time - size - every, time + every + 1)
     wanted = [start for start in starts if (start - offset) % every == 0 and start <= time < start + size]
     assert assigned(given, time) == [(start, start + size) for start in wanted]
@@ -75,12 +75,12 @@ def test_every_kind_of_window_holds_the_time_and_ends_with_time_itself(time, key
 
 def test_sessions_merge_when_they_overlap_and_not_when_they_touch():
     a, b, c, d = Window(0, 10), Window(5, 15), Window(14, 24), Window(24, 34)
-    assert windows.session(gap=10).merge([d, b, c, a]) == [(Window(0, 24), [a, b, c]), (d, [d])]
+    assert windows.session(gap="10 us").merge([d, b, c, a]) == [(Window(0, 24), [a, b, c]), (d, [d])]
 
 
 @given(st.lists(st.integers(0, 200), min_size=1))
 def test_sessions_are_separated_by_silence_of_the_gap(moments):
-    session = windows.session(gap=10)
+    session = windows.session(gap="10 us")
     merged = session.merge([session.assign(moment, ())[0] for moment in moments])
     assert sorted(part for _, parts in merged for part in parts) == sorted({Window(m, m + 10) for m in moments})
     for whole, parts in merged:
@@ -183,7 +183,7 @@ def test_what_makes_no_sense_is_refused_when_it_is_defined():
         windows.tumbling("1 min 30 s"),
         windows.tumbling("10 s", offset="1 s").staggered(),
         windows.sliding("5 min", every="5 s", offset="250 ms"),
-        windows.sliding(1_234_567_891, every="1 h", allow_gaps=True),
+        windows.sliding("1234567891 us", every="1 h", allow_gaps=True),
         windows.session(gap="30 min"),
         windows.global_(),
         windows.count(10, every=2),

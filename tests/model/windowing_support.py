@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.model.panes import Element, Pane
-from tidewheel.model.reference import Reference
+from tidewheel.model.reference.windows import Reference
 from tidewheel.model.windowing import Windowing
 
 

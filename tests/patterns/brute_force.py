@@ -1,6 +1,6 @@
 """Matches by trying everything: each way to write a pattern out as a list of takes, on each subsequence of the events.
 
-Written from what the operators mean, and nothing of the automaton is used. A pattern comes with the meaning of its
+Written from what the operators mean, and nothing of the NFA is used. A pattern comes with the meaning of its
 conditions: for each stage, a function of an event and the events taken so far.
 """
 
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tidewheel.patterns.pattern import Pattern
-from tidewheel.patterns.stage import Group, Part, Stage, stages_of
+from tidewheel.patterns.define.builder import Pattern
+from tidewheel.patterns.define.stages import Group, Part, Stage, stages_of
 
 Event = Mapping[str, Any]
 TakenSoFar = list[tuple[str, Event]]

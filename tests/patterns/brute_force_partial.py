@@ -18,8 +18,8 @@ from tests.patterns.brute_force import (
     taken_by,
     words,
 )
-from tidewheel.patterns.pattern import Pattern
-from tidewheel.patterns.stage import Group, Part
+from tidewheel.patterns.define.builder import Pattern
+from tidewheel.patterns.define.stages import Group, Part
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import polars as pl
 from hypothesis import strategies as st
 
 from tests.patterns.brute_force import Event, Meaning, Meanings, TakenSoFar, group_name
-from tidewheel.patterns.pattern import Pattern, all_of, any_of, pattern
-from tidewheel.patterns.references import count, first, last, previous
-from tidewheel.patterns.references import sum as total
-from tidewheel.patterns.stage import Group
+from tidewheel.patterns.define.builder import Pattern, all_of, any_of, pattern
+from tidewheel.patterns.define.references import count, first, last, previous
+from tidewheel.patterns.define.references import sum as total
+from tidewheel.patterns.define.stages import Group
 
 SCHEMA = {"name": pl.String(), "x": pl.Int64(), "who": pl.String()}
 
@@ -45,8 +45,8 @@ class Building:
         self.sure: list[str] = []
         self.depth = 0
 
-    def span(self, most: int) -> int:
-        return int(self.draw(st.integers(1, most)) * self.unit)
+    def span(self, most: int) -> str:
+        return f"{self.draw(st.integers(1, most)) * self.unit} us"
 
     def name(self) -> str:
         return f"s{len(self.takes)}"

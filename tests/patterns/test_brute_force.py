@@ -1,4 +1,4 @@
-"""The automaton finds what trying every subsequence finds, for generated patterns of all operators."""
+"""The NFA finds what trying every subsequence finds, for generated patterns of all operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.patterns.brute_force import Found, matches
 from tests.patterns.brute_force_partial import Undecided, dropped, lost, partial_matches
 from tests.patterns.generated import SCHEMA, events, patterns
 from tidewheel.errors import DefinitionError
-from tidewheel.patterns.harness import Harness
+from tidewheel.patterns.nfa.harness import Harness
 
 pytestmark = pytest.mark.long
 
@@ -89,7 +89,7 @@ def test_beyond_the_limit_those_that_began_first_are_dropped_and_nothing_else_ch
         assume(False)
     assume(gone)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tidewheel.patterns.run.EVENTS_EACH", share)
+        patched.setattr("tidewheel.patterns.nfa.partial_match.EVENTS_EACH", share)
         harness = Harness(pattern, SCHEMA, limit=limit)
         harness.add_all([(event["time"], {name: event[name] for name in SCHEMA}) for event in given])
         harness.advance(END)
@@ -191,7 +191,7 @@ def test_the_brute_force_matcher_finds_matches_at_all():
 
 @pytest.mark.parametrize("length", [0, 1])
 def test_few_events_give_few_matches(length):
-    from tidewheel.patterns.pattern import pattern
+    from tidewheel.patterns.define.builder import pattern
 
     given = [{"time": 0, "name": "a", "x": 1, "who": "v"}][:length]
     assert sum(found_by_automaton(pattern("s0", "name" == "a" or None), given).values()) == length

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.patterns.expressions import conjuncts, parse, source
-from tidewheel.patterns.functions import function_of, kind_of
+from tidewheel.patterns.compile.functions import function_of, kind_of
+from tidewheel.patterns.define.expressions import conjuncts, parse, source
 
 NUMBERS, TRUTHS, TEXTS = ["i", "f"], ["p", "q"], ["s", "t"]
 KINDS = {**dict.fromkeys(NUMBERS, "number"), **dict.fromkeys(TRUTHS, "truth"), **dict.fromkeys(TEXTS, "text")}

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidewheel.patterns import pattern
-from tidewheel.patterns.matcher import Matcher
-from tidewheel.patterns.reference import PatternReference
-from tidewheel.patterns.references import max as greatest
-from tidewheel.patterns.references import min as least
+from tidewheel.patterns.define.references import max as greatest
+from tidewheel.patterns.define.references import min as least
+from tidewheel.patterns.nfa.reference import PatternReference
+from tidewheel.patterns.vectorized.matcher import Matcher
 
 VALUES = st.none() | st.sampled_from([-1.5, 0.0, 2.0, math.inf, -math.inf, math.nan])
 SCHEMA = {"__time": pl.Int64(), "x": pl.Float64(), "y": pl.Float64(), "end": pl.Boolean()}

@@ -1,4 +1,4 @@
-"""The matcher on columns gives what the automaton gives key by key, however the events are cut into batches."""
+"""The matcher on columns gives what the NFA gives key by key, however the events are cut into batches."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from tests.patterns.generated import SCHEMA, events, patterns, policies
 from tidewheel.errors import CheckpointError, DefinitionError, PatternError
-from tidewheel.patterns.harness import Harness
-from tidewheel.patterns.matcher import Matcher
-from tidewheel.patterns.pattern import Pattern, any_of, pattern
-from tidewheel.patterns.policy import Policy
-from tidewheel.patterns.reference import PatternReference
-from tidewheel.patterns.references import collect, count, first, last, mean, previous
-from tidewheel.patterns.references import max as greatest
-from tidewheel.patterns.references import min as least
-from tidewheel.patterns.references import sum as total
+from tidewheel.patterns.define.builder import Pattern, any_of, pattern
+from tidewheel.patterns.define.policy import Policy
+from tidewheel.patterns.define.references import collect, count, first, last, mean, previous
+from tidewheel.patterns.define.references import max as greatest
+from tidewheel.patterns.define.references import min as least
+from tidewheel.patterns.define.references import sum as total
+from tidewheel.patterns.nfa.harness import Harness
+from tidewheel.patterns.nfa.reference import PatternReference
+from tidewheel.patterns.vectorized.matcher import Matcher
 
 END = 1_000
 TYPES = {"key": pl.String(), "__time": pl.Int64(), "event": pl.Int64(), **SCHEMA}
@@ -61,7 +61,7 @@ def run(matcher: Matcher, rows: list[dict[str, Any]], cuts: list[int]) -> dict[s
 
 
 def expected(built: Pattern, rows: list[dict[str, Any]], limit: int) -> dict[str, Counter[Any]]:
-    """Key by key, event by event, by the automaton alone."""
+    """Key by key, event by event, by the NFA alone."""
     found: dict[str, Counter[Any]] = {"matches": Counter(), "timed_out": Counter(), "dropped": Counter()}
     for key in {row["key"] for row in rows}:
         own = sorted((row for row in rows if row["key"] == key), key=lambda row: row["__time"])
@@ -126,7 +126,7 @@ def test_the_matcher_gives_what_the_automaton_gives(made, keys, cuts, limit, sha
     ]
     matcher = Matcher(built, keys=["key"], measures=measured(built), limit=limit)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tidewheel.patterns.run.EVENTS_EACH", share)
+        patched.setattr("tidewheel.patterns.nfa.partial_match.EVENTS_EACH", share)
         found = run(matcher, rows, cuts)
         wanted = expected(built, rows, limit)
     for name, output in found.items():
@@ -160,7 +160,7 @@ def test_no_keys_means_that_all_events_belong_together():
 
 
 def test_time_runs_out_for_keys_without_events():
-    matcher = Matcher(FALL.within(10), keys="k")
+    matcher = Matcher(FALL.within("10 us"), keys="k")
     _, state = matcher.step(None, batch(("a", 1, 9), ("b", 5, 9)), 6)
     nothing = batch()
     outputs, state = matcher.step(state, nothing, 11)
@@ -176,7 +176,7 @@ def test_time_runs_out_for_keys_without_events():
 @pytest.mark.parametrize("cuts", [[], [1], [3], [5], [1, 3, 5]])
 def test_an_event_that_closes_the_last_way_on_is_no_timeout_however_long_ago_others_closed(x, cuts):
     loop = pattern("a", pl.col("x") == 1).times(1, 2).consecutive()
-    matcher = Matcher(loop.followed_by("b", pl.col("x") == 2, within=1), keys="k")
+    matcher = Matcher(loop.followed_by("b", pl.col("x") == 2, within="1 us"), keys="k")
     rows, state, told = [("k", 0, 1), ("k", 5, x)], {}, []
     for begin, end in itertools.pairwise([0, *cuts, 10]):
         outputs, state = matcher.step(state, batch(*[row for row in rows if begin <= row[1] < end]), end)
@@ -189,7 +189,7 @@ def test_an_event_that_closes_the_last_way_on_is_no_timeout_however_long_ago_oth
 
 def test_time_closes_the_last_way_on_if_an_event_closed_the_others_before():
     loop = pattern("a", pl.col("x") == 1).times(1, 2).consecutive()
-    matcher = Matcher(loop.followed_by("b", pl.col("x") == 2, within=3), keys="k")
+    matcher = Matcher(loop.followed_by("b", pl.col("x") == 2, within="3 us"), keys="k")
     outputs, state = matcher.step({}, batch(("k", 0, 1), ("k", 2, 0)), 10)
     assert outputs["timed_out"].rows() == [("k", 0, 0, 3, "a")]
     assert state == {}

@@ -8,9 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tidewheel.patterns import Harness, all_of, any_of, count, last, pattern, previous
-from tidewheel.patterns import sum as total
-from tidewheel.patterns.pattern import Pattern
+from tidewheel.patterns import Harness, all_of, any_of, pattern
+from tidewheel.patterns.define.builder import Pattern
+from tidewheel.patterns.measures import count, last, previous
+from tidewheel.patterns.measures import sum as total
 
 SECOND = 1_000_000
 SCHEMA = {"name": pl.String(), "x": pl.Int64()}

@@ -10,8 +10,9 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.errors import DefinitionError
-from tidewheel.patterns import Matcher, all_of, any_of, count, first, last, pattern, previous
-from tidewheel.patterns.references import collect
+from tidewheel.patterns import Matcher, all_of, any_of, pattern
+from tidewheel.patterns.define.references import collect
+from tidewheel.patterns.measures import count, first, last, previous
 
 FAST, SLOW = pl.col("speed") > 10, pl.col("speed") < 1
 
@@ -65,7 +66,7 @@ def test_a_pattern_tells_the_columns_it_needs():
         .one_or_more()
         .until(pl.col("stop") & (last("v") > 1))
     )
-    assert built.columns({"m": tw.max("b.u")}) == ("x", "y", "z", "w", "stop", "v", "who", "u")
+    assert built.columns({"m": tw.measures.max("b.u")}) == ("x", "y", "z", "w", "stop", "v", "who", "u")
     assert built.stages == ("a", "b")
 
 
@@ -88,7 +89,7 @@ def test_what_comes_in_any_order_may_speak_of_each_other_and_alternatives_only_i
 
 def test_the_package_offers_patterns():
     assert tw.pattern is pattern
-    assert str(tw.first("a.x")) == str(first("a.x"))
+    assert str(tw.measures.first("a.x")) == str(first("a.x"))
     assert tw.geo.cell is not None
     assert tw.geo.distance_to is not None
 
@@ -140,19 +141,22 @@ MALFORMED = {
         lambda: pattern(pattern("a")).one_or_more().until(count("b") > 1).next("b"),
         "until of a group: .* speaks of a stage 'b'",
     ),
-    "a limit on a group's loop": (lambda: pattern(pattern("a")).one_or_more(within=3), "for a stage, not for a group"),
-    "two limits": (lambda: pattern("a").next("b", within=3).times(2, within=3), "two limits"),
+    "a limit on a group's loop": (
+        lambda: pattern(pattern("a")).one_or_more(within="3 us"),
+        "for a stage, not for a group",
+    ),
+    "two limits": (lambda: pattern("a").next("b", within="3 us").times(2, within="3 us"), "two limits"),
     "a quantifier on what must not come": (lambda: pattern("a").not_next("b").one_or_more(), "has no quantifier"),
     "what must not come made optional": (lambda: pattern("a").not_followed_by("b").optional(), "has no quantifier"),
     "within nothing": (lambda: pattern("a").within(0), "longer than nothing"),
     "within a negative time": (lambda: pattern("a").within("-3 s"), "longer than nothing"),
     "within a word": (lambda: pattern("a").within("soon"), "must be text like"),
-    "within strangers": (lambda: pattern("a").within(3, between="strangers"), "'ends', 'neighbours'"),
+    "within strangers": (lambda: pattern("a").within("3 us", between="strangers"), "'ends', 'neighbours'"),
     "a stage within nothing": (lambda: pattern("a").next("b", within=0), "longer than nothing"),
     "a loop within nothing": (lambda: pattern("a").times(2, within=0), "longer than nothing"),
-    "a stage after within": (lambda: pattern("a").within(3).next("b"), "comes before within"),
-    "a quantifier after within": (lambda: pattern("a").within(3).times(2), "call it before within"),
-    "a group with a limit": (lambda: pattern("a").next(pattern("b").within(3)), "not for a group in it"),
+    "a stage after within": (lambda: pattern("a").within("3 us").next("b"), "comes before within"),
+    "a quantifier after within": (lambda: pattern("a").within("3 us").times(2), "call it before within"),
+    "a group with a limit": (lambda: pattern("a").next(pattern("b").within("3 us")), "not for a group in it"),
     "a group with a policy": (lambda: any_of(pattern("a"), pattern("b").select("first")), "not for a group in it"),
     "a group with a condition": (lambda: pattern("a").next(pattern("b"), "x"), "pass it alone"),
     "one alternative": (lambda: any_of(pattern("a")), "two or more patterns"),
@@ -196,7 +200,7 @@ INCOMPLETE = {
         "waited for for ever",
     ),
     "a limit in the middle": (
-        lambda: pattern("a").not_followed_by("b", within=3).next("c"),
+        lambda: pattern("a").not_followed_by("b", within="3 us").next("c"),
         "at the end of a pattern",
     ),
     "a loop that can match nothing": (

@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 
 import tidewheel as tw
 from tidewheel.errors import DefinitionError
-from tidewheel.patterns.expression_json import expression_from_json, expression_to_json
-from tidewheel.patterns.pattern_json import MOST_DEPTH, MOST_LETTERS, MOST_PARTS, pattern_from_json, pattern_to_json
+from tidewheel.patterns.serde.expression_json import expression_from_json, expression_to_json
+from tidewheel.patterns.serde.pattern_json import (
+    MOST_DEPTH,
+    MOST_LETTERS,
+    MOST_PARTS,
+    pattern_from_json,
+    pattern_to_json,
+)
 
 HARD_STOP = (
     tw.pattern("fast", pl.col("speed") >= 10)
@@ -25,13 +31,16 @@ HARD_STOP = (
     .consecutive()
     .greedy()
     .until(pl.col("door") == "open")
-    .next("standing", pl.col("speed") < tw.last("braking.speed"), within="3 s")
+    .next("standing", pl.col("speed") < tw.measures.last("braking.speed"), within="3 s")
     .within("10 s")
     .within("5 s", between="neighbours")
     .after_match("skip to last", stage="braking")
     .select("last", reuse=False)
 )
-MEASURES = {"drop": tw.first("fast.speed") - tw.last("standing.speed"), "n": tw.count("braking")}
+MEASURES = {
+    "drop": tw.measures.first("fast.speed") - tw.measures.last("standing.speed"),
+    "n": tw.measures.count("braking"),
+}
 GOLDEN = (
     '{"version":1,"parts":['
     '{"call":"pattern","stage":"fast","if":[">=",["col","speed"],["lit",10]]},'
@@ -61,7 +70,10 @@ def test_the_format_of_version_1_does_not_change():
     [
         tw.pattern("a"),
         tw.pattern("a", "is_a").optional().followed_by_any("b", "is_b").times(2, 4).combinations(),
-        tw.pattern("a", "is_a").not_next("b", "is_b").followed_by("c", "is_c").not_followed_by("d", "is_d", within=5),
+        tw.pattern("a", "is_a")
+        .not_next("b", "is_b")
+        .followed_by("c", "is_c")
+        .not_followed_by("d", "is_d", within="5 us"),
         tw.pattern(tw.pattern("a", "is_a").next("b", "is_b")).at_least(3).next("c", "is_c", differs_in="vehicle"),
         tw.any_of(tw.pattern("a", "is_a"), tw.pattern("b", "is_b").times(2)).optional().next("c", "is_c"),
         tw.pattern(tw.pattern("a", "is_a").next("b", "is_b")).one_or_more().until(pl.col("x") > 3).next("c", "is_c"),

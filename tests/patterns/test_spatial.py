@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidewheel.errors import DefinitionError
 from tidewheel.patterns import Harness, pattern
-from tidewheel.patterns.geo import (
+from tidewheel.patterns.define.geo import (
     away_from,
     circle,
     distance,

@@ -8,7 +8,7 @@ import pytest
 from serve_support import servers
 
 from tidewheel.serve import Server
-from tidewheel.transport.log import Log
+from tidewheel.transport.log.log import Log
 
 
 @pytest.fixture

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tidewheel.bench.live_client import LiveClient, allow_files, join
+from bench.live_client import LiveClient, allow_files, join
 
+ROOT = Path(__file__).resolve().parents[2]
 LAYER = "vehicles"
 _SLOW_BUFFER = 16_384
 _LOOK_SECONDS = 0.05
@@ -30,6 +33,7 @@ class Crowd:
         self._process = subprocess.Popen(
             [sys.executable, __file__, url, str(fast), str(slow), json.dumps(filters or {})],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         assert self._answer() == "all have their snapshot"
 

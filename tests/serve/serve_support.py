@@ -12,14 +12,15 @@ import polars as pl
 import pyarrow as pa
 from websockets.sync.client import ClientConnection, connect
 
-from tidewheel.apps.transit.transit_pb2 import EmergencyStop, VehicleCell, VehicleCount, VehiclePosition
 from tidewheel.model.time import Instant, now
 from tidewheel.serve import Server, serve
-from tidewheel.transport import codec
-from tidewheel.transport.dynamic import define_message
-from tidewheel.transport.log import Log, records
-from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.registry import TypeRegistry
+from tidewheel.transport.events.schema_inference import define_message
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.topics.types import publish_types
+from tidewheel_transit.transit_pb2 import EmergencyStop, VehicleCell, VehicleCount, VehiclePosition
 
 CELLS = {"here": 617294884152279039, "there": 617294883858939903, "north": 617294883500326911}
 PATIENCE = 120.0

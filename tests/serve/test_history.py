@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.serve.history import HOUR, History
+from tidewheel.serve.view.history import HOUR, History
 
 MINUTE = 60_000_000
 

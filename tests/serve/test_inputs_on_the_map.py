@@ -6,8 +6,8 @@ import httpx
 from serve_support import CELLS, counts, eventually, positions
 
 from tidewheel.model.time import now
-from tidewheel.serve.layer import Layer, Point
-from tidewheel.transport.run_states import RUNNING, STARTING, RunState, RunStates
+from tidewheel.serve.layers.layer import Layer, Point
+from tidewheel.transport.topics.run_states import RUNNING, STARTING, RunState, RunStates
 
 SECOND = 1_000_000
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serve_support import CELLS, counts, eventually, put
 
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.model.time import now
-from tidewheel.serve.latency import Latencies
-from tidewheel.serve.layer import Layer
+from tidewheel.serve.layers.layer import Layer
+from tidewheel.serve.view.latency import Latencies
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND

@@ -10,20 +10,20 @@ import pyarrow as pa
 import pytest
 from serve_support import CELLS, counts, own_results, positions, put, revenue, sessions, stop_of, vehicles
 
-from tidewheel.apps.transit import jobs
-from tidewheel.apps.transit.layers import LAYERS
-from tidewheel.apps.transit.transit_pb2 import CellFlow, Door, FinalStopCount, VehiclePosition
-from tidewheel.engine.job import Job
+from tidewheel.engine.jobs.job import Job
 from tidewheel.errors import DefinitionError, LogError
 from tidewheel.model.time import now
-from tidewheel.serve.catalogue import Catalogue, installed_layers, layers_of_file
-from tidewheel.serve.layer import Cell, Edge, Layer, Nowhere, Point, parse_layers
-from tidewheel.transport import codec
-from tidewheel.transport.aliases import ALIASES_TOPIC, Aliases
-from tidewheel.transport.dynamic import define_message
-from tidewheel.transport.log import records
-from tidewheel.transport.registry import TypeRegistry, types
-from tidewheel.transport.type_topic import TYPES_TOPIC, publish_types
+from tidewheel.serve.layers.catalogue import Catalogue, installed_layers, layers_of_file
+from tidewheel.serve.layers.layer import Cell, Edge, Layer, Nowhere, Point, parse_layers
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.registry import TypeRegistry, types
+from tidewheel.transport.events.schema_inference import define_message
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.topics.aliases import ALIASES_TOPIC, Aliases
+from tidewheel.transport.topics.types import TYPES_TOPIC, publish_types
+from tidewheel_transit import jobs
+from tidewheel_transit.layers import LAYERS
+from tidewheel_transit.transit_pb2 import CellFlow, Door, FinalStopCount, VehiclePosition
 
 SECOND = 1_000_000
 

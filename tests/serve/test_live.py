@@ -14,24 +14,25 @@ from serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, 
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tidewheel.apps.transit.transit_pb2 import Bunching, VehicleCell
-from tidewheel.cli.attending import Stop
-from tidewheel.cli.serve import _until_stopped
+from tidewheel.cli.commands.serve import _until_stopped
+from tidewheel.cli.progress import Stop
 from tidewheel.errors import JobError
 from tidewheel.model.time import duration, now
 from tidewheel.model.watermark_hold import Holder
 from tidewheel.serve import Layer, serve
-from tidewheel.serve.layer import Point
-from tidewheel.serve.limits import Limits
-from tidewheel.transport import codec
-from tidewheel.transport.aliases import Aliases
-from tidewheel.transport.converter import Converter
-from tidewheel.transport.dynamic import define_message
-from tidewheel.transport.event_pb2 import Event, TypeDefinition
-from tidewheel.transport.held_watermarks import HeldWatermarks
-from tidewheel.transport.log import open_log, records
-from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import TYPES_TOPIC, publish_types
+from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.layers.layer import Point
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.converter import Converter
+from tidewheel.transport.events.event_pb2 import Event, TypeDefinition
+from tidewheel.transport.events.registry import TypeRegistry
+from tidewheel.transport.events.schema_inference import define_message
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.aliases import Aliases
+from tidewheel.transport.topics.held_watermarks import HeldWatermarks
+from tidewheel.transport.topics.types import TYPES_TOPIC, publish_types
+from tidewheel_transit.transit_pb2 import Bunching, VehicleCell
 
 SECOND = 1_000_000
 

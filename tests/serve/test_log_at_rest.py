@@ -7,10 +7,10 @@ from serve_support import CELLS, counts, eventually, hexadecimal, orders, revenu
 
 from tidewheel.model.time import now
 from tidewheel.serve import serve
-from tidewheel.serve.activity import Activity, active_at
-from tidewheel.serve.limits import Limits
-from tidewheel.transport import codec
-from tidewheel.transport.log import open_log
+from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.view.activity import Activity, active_at
+from tidewheel.transport.events import codec
+from tidewheel.transport.open_log import open_log
 
 SECOND = 1_000_000
 HOUR = 3_600 * SECOND

@@ -7,7 +7,7 @@ import pytest
 from many_clients import Crowd, assert_at_most_ten_a_second
 from serve_support import eventually, vehicles
 
-from tidewheel.serve.layer import Layer, Point
+from tidewheel.serve.layers.layer import Layer, Point
 
 pytestmark = pytest.mark.long
 

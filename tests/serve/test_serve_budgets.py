@@ -9,9 +9,9 @@ from raw_http import connected
 from serve_support import eventually, vehicles, viewer
 
 from tidewheel.serve import Layer
-from tidewheel.serve.layer import Point
-from tidewheel.serve.limits import Limits
-from tidewheel.serve.view import View
+from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.layers.layer import Point
+from tidewheel.serve.view.view import View
 
 LASTING = Layer(
     topic="analytics.vehicle-cell",
@@ -95,8 +95,8 @@ def test_what_is_hidden_comes_when_there_is_room_and_what_is_counted_is_bounded(
 
 def _rows(log):
     """Makes prepared rows of vehicles, all of the same time."""
-    from tidewheel.serve.rows import Decoder, prepared
-    from tidewheel.transport.registry import types
+    from tidewheel.serve.view.decode import Decoder, prepared
+    from tidewheel.transport.events.registry import types
 
     def rows(numbers, *, back=False):
         before = log.position("analytics.vehicle-cell", 0, "latest") if log.topics() else 0

@@ -12,12 +12,12 @@ from serve_support import eventually, vehicles, viewer
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tidewheel.ingest import http_server
-from tidewheel.ingest.http_connections import ConnectionLimits, Connections
-from tidewheel.ingest.http_server import HttpServer, listen
+from tidewheel.ingest.http import server as http_server
+from tidewheel.ingest.http.connections import ConnectionLimits, Connections
+from tidewheel.ingest.http.server import HttpServer, listen
 from tidewheel.serve import serve
-from tidewheel.serve.limits import Limits
-from tidewheel.transport.log import open_log
+from tidewheel.serve.http.limits import Limits
+from tidewheel.transport.open_log import open_log
 
 HANDSHAKE = (
     b"GET /api/live HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -95,7 +95,7 @@ def test_another_version_of_http_is_refused_in_words(shared_server):
 
 
 def test_a_body_that_nobody_wants_does_not_hold_the_connection(log, start, monkeypatch):
-    monkeypatch.setattr("tidewheel.serve.server._BODY_SECONDS", 0.3)
+    monkeypatch.setattr("tidewheel.serve.http.web_server._BODY_SECONDS", 0.3)
     server = start()
     with connected(server.port) as raw:
         raw.sendall(b"GET /api/layers HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\n{")
@@ -138,8 +138,8 @@ def test_who_takes_a_little_of_an_answer_and_no_more_does_not_keep_the_connectio
 
 
 def test_a_stream_outlives_every_deadline_of_a_request(log, start, monkeypatch):
-    monkeypatch.setattr("tidewheel.serve.server._BODY_SECONDS", 0.1)
-    monkeypatch.setattr("tidewheel.serve.server._HEADER_SECONDS", 0.1)
+    monkeypatch.setattr("tidewheel.serve.http.web_server._BODY_SECONDS", 0.1)
+    monkeypatch.setattr("tidewheel.serve.http.web_server._HEADER_SECONDS", 0.1)
     vehicles(log, (7, 24.9, 60.2))
     server = start()
     with viewer(server) as page, httpx.stream("GET", f"{server.url}/api/live/events", timeout=120) as stream:

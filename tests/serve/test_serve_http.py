@@ -13,12 +13,12 @@ from serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, 
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tidewheel.apps.transit.lines import lines
-from tidewheel.apps.transit.transit_pb2 import CellFlow, Door
 from tidewheel.errors import DefinitionError, SetupError
 from tidewheel.model.time import now
 from tidewheel.serve import serve
-from tidewheel.transport.log import open_log
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.lines import lines
+from tidewheel_transit.transit_pb2 import CellFlow, Door
 
 SECOND = 1_000_000
 

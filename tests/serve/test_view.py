@@ -9,8 +9,8 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewheel.serve.layer import Cell, Layer, Value
-from tidewheel.serve.view import LayerView, View
+from tidewheel.serve.layers.layer import Cell, Layer, Value
+from tidewheel.serve.view.view import LayerView, View
 
 LAYER = Layer(topic="analytics.x", key=["key"], value=Value(field="n"), expiry=10, period=5, filters=["key"])
 EXPIRY = 10_000

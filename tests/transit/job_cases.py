@@ -15,9 +15,9 @@ from lookup_run import LookupRun
 from pure_run import Outputs, run_pure
 
 import tidewheel as tw
-from tidewheel.apps.transit.final_stop import FINAL_STOP
-from tidewheel.apps.transit.jobs import final_stop_distribution
-from tidewheel.engine.job import Job
+from tidewheel.engine.jobs.job import Job
+from tidewheel_transit.final_stop import FINAL_STOP
+from tidewheel_transit.jobs import final_stop_distribution
 
 BEGIN = 1_772_431_200 * SECOND  # 2026-03-02T06:00:00Z
 INSTANT = pl.Datetime("us", "UTC")
@@ -158,7 +158,7 @@ def micros(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.with_columns(pl.col(pl.Datetime).cast(pl.Int64))
 
 
-def final_table(
+def materialize(
     outputs: Outputs, keys: list[str], values: list[str], *, mode: str = "value"
 ) -> dict[Any, tuple[Any, ...]]:
     """(key, window) → values, when every result has replaced the one before, or was retracted; the time of each is its

@@ -13,15 +13,15 @@ from typing import Any
 import job_oracles as oracle
 import polars as pl
 from hfp_messages import rows as rows_of
-from job_cases import final_table, height, late_rows, micros, repeated_rows, skipped, with_unresolved
+from job_cases import height, late_rows, materialize, micros, repeated_rows, skipped, with_unresolved
 from job_oracles import Batches, Row, Told
 from pure_run import Outputs
 
-from tidewheel.apps.transit import jobs
-from tidewheel.apps.transit.hfp import HfpProcessor
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processed
-from tidewheel.ingest.recording import read_recording
+from tidewheel.ingest.replay.recording import read_recording
+from tidewheel_transit import jobs
+from tidewheel_transit.hfp import HfpProcessor
 
 JOB_TOPICS = ("input.vehicle-position", "input.arrival")
 TEN = [getattr(jobs, name) for name in jobs.__all__ if name != "vehicle_cell"]
@@ -121,10 +121,10 @@ def check_all(found: dict[str, Outputs], given: Mapping[str, Batches], *, known:
     expected, late = oracle.final_stop_distribution(positions, known)
     equal("final-stop-distribution", vehicles(found["final-stop-distribution"]), expected, late)
     expected, late, repeats, unscheduled = oracle.delay_distribution(stops)
-    table = final_table(found["delay-distribution"], ["cell"], ["arrivals", "p50", "p90", "p99"])
+    table = materialize(found["delay-distribution"], ["cell"], ["arrivals", "p50", "p90", "p99"])
     equal("delay-distribution", table, expected, late, repeats)
     assert unscheduled == skipped(found["delay-distribution"])["without_schedule"]
-    table = final_table(found["flow-direction"], ["cell"], ["neighbour", "crossings", "total"])
+    table = materialize(found["flow-direction"], ["cell"], ["neighbour", "crossings", "total"])
     equal("flow-direction", table, *oracle.flow_direction(positions))
     expected, late, repeats = oracle.emergency_stop(positions)
     wanted = sorted((*key, key[3], values[0], *rounded(values[1:])) for key, values in expected.items())
@@ -134,7 +134,7 @@ def check_all(found: dict[str, Outputs], given: Mapping[str, Batches], *, known:
     keys = ["operator", "vehicle", "operating_day", "start", "route", "direction"]
     values = ["first_time", "last_time", "duration", "distance", "events", "highest_speed", "stops_served"]
     expected, late, repeats = oracle.journeys(positions)
-    whole = {key: row for key, row in final_table(found["journeys"], keys, values).items() if row}
+    whole = {key: row for key, row in materialize(found["journeys"], keys, values).items() if row}
     equal("journeys", exact(latest_sessions(whole)), exact(expected), late, repeats)
     late = oracle.late_samples(positions)
     columns = [*PAIR, "change", "event_time", "since", "distance", "duration"]
@@ -178,7 +178,7 @@ def check_rows(found, count, job):
 
 def vehicles(found):
     """By cell and window; 0 is where vehicles are heading of which that is not known."""
-    return {key: count for key, (count,) in final_table(with_unresolved(found), ["cell"], ["vehicles"]).items()}
+    return {key: count for key, (count,) in materialize(with_unresolved(found), ["cell"], ["vehicles"]).items()}
 
 
 def latest_sessions(table):

@@ -12,13 +12,14 @@ from job_checks import JOB_TOPICS
 from job_oracles import MINUTE
 from simulator_support import MORNING
 
-from tidewheel.apps.transit.final_stop import FINAL_STOP, SimulatedFinalStops
-from tidewheel.apps.transit.simulator import Simulator
-from tidewheel.apps.transit.topics import EVENTS, TOPICS
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
-from tidewheel.transport.codec import decode_columns, encode, encode_columns, pack
-from tidewheel.transport.log import Log, records
+from tidewheel.transport.events.codec import decode_columns, encode, encode_columns, pack
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel_transit.final_stop import FINAL_STOP, SimulatedFinalStops
+from tidewheel_transit.simulator import Simulator
+from tidewheel_transit.topics import EVENTS, TOPICS
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 END = 200 * MINUTE
 """So far after the last event a marker lets every window end."""

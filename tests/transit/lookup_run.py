@@ -8,24 +8,24 @@ from typing import Any
 import polars as pl
 from pure_run import PureRun
 
-from tidewheel.engine.halves import Dealer, Rows
-from tidewheel.model.lookup import Lookup
+from tidewheel.engine.runtime.exchange import Partitioner, Rows
+from tidewheel.model.process.lookup import Lookup
 
 Outcomes = Iterable[tuple[tuple[Any, ...], Mapping[str, Any] | str]]
 """Keys with their answer, or the reason why there is none."""
 
 
 class _Telling:
-    """A dealer that also tells what was read beside the rows."""
+    """A partitioner that also puts in what was read of side inputs."""
 
-    def __init__(self, dealer: Dealer) -> None:
-        self.dealer = dealer
+    def __init__(self, partitioner: Partitioner) -> None:
+        self.partitioner = partitioner
         self.told: dict[str, list[Rows]] = {}
 
-    def deal(self, parcels, flow, *given, **options) -> None:
-        self.dealer.announce(parcels, flow, self.told)
+    def partition(self, exchange_batches, flow, *given, **options) -> None:
+        self.partitioner.broadcast(exchange_batches, flow, self.told)
         self.told = {}
-        self.dealer.deal(parcels, flow, *given, **options)
+        self.partitioner.partition(exchange_batches, flow, *given, **options)
 
 
 class LookupRun(PureRun):
@@ -33,11 +33,11 @@ class LookupRun(PureRun):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.dealer = _Telling(self.dealer)
+        self.partitioner = _Telling(self.partitioner)
 
     def tell(self, lookup: Lookup, outcomes: Outcomes, *, seen: int = 0) -> None:
         """These outcomes are read in the next batch."""
-        self.dealer.told[lookup.topic] = [Rows(outcome_frame(lookup, outcomes, seen=seen))]
+        self.partitioner.told[lookup.topic] = [Rows(outcome_frame(lookup, outcomes, seen=seen))]
 
 
 def outcome_frame(lookup: Lookup, outcomes: Outcomes, *, seen: int = 0) -> pl.DataFrame:

@@ -15,7 +15,7 @@ class Service:
     """A routing service that runs."""
 
     def __init__(self, *options: str) -> None:
-        command = [sys.executable, "-m", "tidewheel.apps.transit.final_stop.service", *options]
+        command = [sys.executable, "-m", "tidewheel_transit.final_stop.service", *options]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
@@ -50,8 +50,8 @@ def service(*options: str) -> Iterator[Service]:
 ASKER = """
 import sys
 import tidewheel as tw
-from tidewheel.apps.transit.final_stop import FINAL_STOP, RoutingService
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel_transit.final_stop import FINAL_STOP, RoutingService
+from tidewheel_transit.transit_pb2 import VehiclePosition
 from tidewheel.ingest.lookup import LookupWorker, Limits
 
 limits = Limits(concurrency=8, timeout="1 s", attempt_timeout="500 ms", backoff="20 ms", retry_failed="200 ms",

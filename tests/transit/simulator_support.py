@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import polars as pl
 
-from tidewheel.apps.transit.simulator import Simulator
 from tidewheel.model.time import Instant, instant
+from tidewheel_transit.simulator import Simulator
 
 MORNING: Instant = instant("2025-10-09T07:40:00+03:00")
 NOON: Instant = instant("2025-10-09T12:00:00+03:00")

@@ -6,14 +6,15 @@ import pytest
 from job_cases import BEGIN, run_job
 from job_oracles import SECOND
 
-from tidewheel.apps.transit import jobs
-from tidewheel.apps.transit.layers import LAYERS
-from tidewheel.apps.transit.transit_pb2 import VehicleCount
-from tidewheel.serve.rows import Decoder, prepared
-from tidewheel.serve.view import LayerView
-from tidewheel.transport.codec import encode_columns
-from tidewheel.transport.log import open_log, records
-from tidewheel.transport.registry import types
+from tidewheel.serve.view.decode import Decoder, prepared
+from tidewheel.serve.view.view import LayerView
+from tidewheel.transport.events.codec import encode_columns
+from tidewheel.transport.events.registry import types
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit import jobs
+from tidewheel_transit.layers import LAYERS
+from tidewheel_transit.transit_pb2 import VehicleCount
 
 LAYER = next(layer for layer in LAYERS if layer.topic == jobs.vehicle_distribution.topic)
 HERE = {"operator": 1, "vehicle": 7, "lat": 60.1700, "lon": 24.9400, "journey": "journey"}

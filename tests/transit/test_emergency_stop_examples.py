@@ -14,11 +14,11 @@ from job_cases import BEGIN, run_job, to_frame
 from job_oracles import SECOND, Row
 
 import tidewheel as tw
-from tidewheel.apps.transit import jobs
+from tidewheel.match_recognize import ClauseMatcher, parse
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.patterns.matcher import Matcher
-from tidewheel.patterns.reference import PatternReference
-from tidewheel.patterns.sql import Recogniser, parse
+from tidewheel.patterns.nfa.reference import PatternReference
+from tidewheel.patterns.vectorized.matcher import Matcher
+from tidewheel_transit import jobs
 
 README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
 SCHEMA: dict[str, pl.DataType] = {
@@ -74,7 +74,7 @@ def by_pattern(rows: list[Row]) -> Stops:
 
 def by_statement(rows: list[Row]) -> Stops:
     clause = parse(quoted('stops = tw.sql("""', '"""')).clause
-    return sorted(Recogniser(clause, SCHEMA).run(to_frame(rows, SCHEMA)).select("vehicle", "drop").rows())
+    return sorted(ClauseMatcher(clause, SCHEMA).run(to_frame(rows, SCHEMA)).select("vehicle", "drop").rows())
 
 
 def by_job(job: Any, rows: list[Row]) -> Stops:

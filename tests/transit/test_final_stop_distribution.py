@@ -15,11 +15,11 @@ from lookup_run import LookupRun
 from simulator_support import MORNING
 
 import tidewheel as tw
-from tidewheel.apps.transit.final_stop import FINAL_STOP
-from tidewheel.apps.transit.jobs import final_stop_distribution
-from tidewheel.apps.transit.simulator import Simulator
-from tidewheel.apps.transit.simulator.city import PLACES
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
+from tidewheel_transit.final_stop import FINAL_STOP
+from tidewheel_transit.jobs import final_stop_distribution
+from tidewheel_transit.simulator import Simulator
+from tidewheel_transit.simulator.city import PLACES
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 pytestmark = pytest.mark.long
 

@@ -15,13 +15,13 @@ import pytest
 from service_process import service
 from simulator_support import MORNING
 
-from tidewheel.apps.transit.final_stop import FINAL_STOP, GtfsFinalStops, RoutingService, SimulatedFinalStops
-from tidewheel.apps.transit.simulator import Simulator
-from tidewheel.apps.transit.simulator.city import LINES, PLACES
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
-from tidewheel.transport import codec
+from tidewheel.transport.events import codec
+from tidewheel_transit.final_stop import FINAL_STOP, GtfsFinalStops, RoutingService, SimulatedFinalStops
+from tidewheel_transit.simulator import Simulator
+from tidewheel_transit.simulator.city import LINES, PLACES
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 S = 1_000_000
 DAY = "2025-10-09"  # a Thursday

@@ -17,17 +17,17 @@ import pytest
 from hfp_messages import BODY, STOP_TIMES, topic
 from ingest_support import dead_letters
 
-from tidewheel.apps.transit.hfp import HfpProcessor
-from tidewheel.apps.transit.topics import EVENTS, TOPICS
-from tidewheel.apps.transit.transit_pb2 import Arrival, VehiclePosition
 from tidewheel.errors import MalformedError
-from tidewheel.ingest.events import EventProcessor
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.ingest.processor import Processed, Processor, Replayable
-from tidewheel.ingest.recording import Recorded, read_recording
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import Event, Punctuation
+from tidewheel.ingest.processors.events import EventProcessor
+from tidewheel.ingest.replay.recording import Recorded, read_recording
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import Event, Punctuation
+from tidewheel_transit.hfp import HfpProcessor
+from tidewheel_transit.topics import EVENTS, TOPICS
+from tidewheel_transit.transit_pb2 import Arrival, VehiclePosition
 
 MADE_UP = 100_000
 RECORDED = 15_000

@@ -9,12 +9,12 @@ import pytest
 from job_cases import BEGIN, micros, run_job
 from job_oracles import SECOND
 
-from tidewheel.apps.transit import jobs
-from tidewheel.apps.transit.jobs.fences import read_fences
-from tidewheel.apps.transit.layers import LAYERS
 from tidewheel.errors import DefinitionError
-from tidewheel.serve.rows import prepared
-from tidewheel.serve.view import LayerView
+from tidewheel.serve.view.decode import prepared
+from tidewheel.serve.view.view import LayerView
+from tidewheel_transit import jobs
+from tidewheel_transit.jobs.fences import read_fences
+from tidewheel_transit.layers import LAYERS
 
 
 def region(name, west, east):

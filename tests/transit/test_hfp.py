@@ -11,12 +11,12 @@ from hfp_messages import ARRIVED, AT, BODY, STOP_TIMES, hfp, row, rows, topic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.apps.transit.hfp import HfpProcessor
-from tidewheel.apps.transit.topics import EVENTS, MODES
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processor, Replayable
 from tidewheel.model.time import instant
+from tidewheel_transit.hfp import HfpProcessor
+from tidewheel_transit.topics import EVENTS, MODES
 
 PROCESSOR = HfpProcessor()
 EVENT_TIME = datetime(2026, 3, 2, 6, 15, 30, 250_000, tzinfo=timezone.utc)

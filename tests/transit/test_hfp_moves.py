@@ -9,9 +9,9 @@ from hfp_messages import ARRIVED, AT, STOP_TIMES, hfp, row, topic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.apps.transit.hfp import HfpProcessor
 from tidewheel.ingest.message import Message
 from tidewheel.model.time import duration, instant
+from tidewheel_transit.hfp import HfpProcessor
 
 PROCESSOR = HfpProcessor()
 YEARS = 40 * 366 * duration("1 d")

@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 from hfp_messages import rows
 
-from tidewheel.apps.transit.hfp import HfpProcessor
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processed
-from tidewheel.ingest.recording import Recorded, read_recording
+from tidewheel.ingest.replay.recording import Recorded, read_recording
+from tidewheel_transit.hfp import HfpProcessor
 
 FILES = {
     "tram6_bus550_2020": 5_237,

@@ -10,10 +10,10 @@ import threading
 import pytest
 from certificates import make_server_certificate
 
-from tidewheel.apps.transit.final_stop import RoutingService, SimulatedFinalStops
-from tidewheel.apps.transit.final_stop.service import RoutingServer
-from tidewheel.ingest import http_request
+from tidewheel.ingest.http import request
 from tidewheel.ingest.lookup import ProviderError
+from tidewheel_transit.final_stop import RoutingService, SimulatedFinalStops
+from tidewheel_transit.final_stop.service import RoutingServer
 
 QUESTIONS = [("1019", direction, "2025-10-09", f"07:{minute}") for direction in (1, 2) for minute in range(20, 30)]
 
@@ -47,9 +47,9 @@ def made(monkeypatch):
     found = []
     make = ssl.create_default_context
     monkeypatch.setattr(ssl, "create_default_context", lambda: found.append(make()) or found[-1])
-    http_request._trust.cache_clear()
+    request._trust.cache_clear()
     yield found
-    http_request._trust.cache_clear()
+    request._trust.cache_clear()
 
 
 def ask_all(url):

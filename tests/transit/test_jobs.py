@@ -16,10 +16,10 @@ from job_cases import (
     at_once,
     convoy,
     counted,
-    final_table,
     heading,
     height,
     late_rows,
+    materialize,
     micros,
     position,
     repeated_rows,
@@ -33,7 +33,7 @@ from job_cases import (
 from job_checks import CROSSING, PAIR, STOP
 from job_oracles import SECOND
 
-from tidewheel.apps.transit import jobs
+from tidewheel_transit import jobs
 
 pytestmark = pytest.mark.long
 
@@ -102,7 +102,7 @@ def test_each_vehicle_counts_once_at_its_latest_position(seed, how, mode, early,
         jobs.vehicle_distribution, batches, mode=mode, early=early, resolution=resolution, **in_words(shape)
     )
     expected, late = oracle.vehicle_distribution(batches, resolution=resolution, **in_micros(shape))
-    table = final_table(found, ["cell"], ["vehicles"], mode=mode)
+    table = materialize(found, ["cell"], ["vehicles"], mode=mode)
     assert (without_nothing(table) if mode == "delta" else table) == {key: (count,) for key, count in expected.items()}
     check_rows(found, batches, oracle.skipped(batches, place=True), late)
 
@@ -114,7 +114,7 @@ def test_each_vehicle_counts_once_where_its_journey_ends(seed, how, mode, early,
     options = {"mode": mode, "early": early, "resolution": resolution}
     found = run_with_stops(batches, STOPS, **options, **in_words(shape))
     expected, late = oracle.final_stop_distribution(batches, STOPS, resolution=resolution, **in_micros(shape))
-    table = final_table(with_unresolved(found), ["cell"], ["vehicles"], mode=mode)
+    table = materialize(with_unresolved(found), ["cell"], ["vehicles"], mode=mode)
     assert (without_nothing(table) if mode == "delta" else table) == {key: (count,) for key, count in expected.items()}
     check_rows(found, batches, oracle.skipped(batches, place=False), late)
 
@@ -161,7 +161,7 @@ def test_delays_are_ranked_among_the_arrivals_of_a_cell(seed, how, mode, early, 
     batches = cut(traffic(seed, arrival, seconds=400), how)
     found = run_job(jobs.delay_distribution, batches, mode=mode, early=early, resolution=resolution, **in_words(shape))
     expected, late, repeats, unscheduled = oracle.delay_distribution(batches, resolution=resolution, **in_micros(shape))
-    assert final_table(found, ["cell"], ["arrivals", "p50", "p90", "p99"], mode=mode) == expected
+    assert materialize(found, ["cell"], ["arrivals", "p50", "p90", "p99"], mode=mode) == expected
     assert repeated_rows(found) == repeats
     assert skipped(found)["without_schedule"] == unscheduled
     assert late_rows(found) == late
@@ -176,7 +176,7 @@ def test_crossings_go_to_neighbours_only(seed, how, mode, early, shape, resoluti
     expected, late, repeats = oracle.flow_direction(
         batches, forget=20 * SECOND, resolution=resolution, **in_micros(shape)
     )
-    assert final_table(found, ["cell"], ["neighbour", "crossings", "total"], mode=mode) == expected
+    assert materialize(found, ["cell"], ["neighbour", "crossings", "total"], mode=mode) == expected
     check_rows(found, batches, oracle.skipped(batches, place=True), late, repeats=repeats)
 
 
@@ -209,7 +209,7 @@ def test_journeys_are_sessions(seed, how, early, gap, lateness):
     expected, late, repeats = oracle.journeys(batches, gap=gap * SECOND, lateness=lateness * SECOND)
     keys = ["operator", "vehicle", "operating_day", "start", "route", "direction"]
     values = ["first_time", "last_time", "duration", "distance", "events", "highest_speed", "stops_served"]
-    assert final_table(found, keys, values, mode="retracting") == expected
+    assert materialize(found, keys, values, mode="retracting") == expected
     check_rows(found, batches, oracle.skipped(batches, place=False, journey=True), late, repeats=repeats)
 
 

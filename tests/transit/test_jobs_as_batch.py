@@ -10,10 +10,10 @@ from job_checks import TEN
 from job_traffic import JOB_TOPICS, fill
 
 import tidewheel as tw
-from tidewheel.engine.archive import Archiver
-from tidewheel.engine.batch import run_batch
-from tidewheel.transport.final_table import compare, final_table
-from tidewheel.transport.log import open_log
+from tidewheel.engine.jobs.archive import Archiver
+from tidewheel.engine.jobs.batch import run_batch
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.materialize import compare, materialize
 
 pytestmark = pytest.mark.long
 
@@ -41,14 +41,14 @@ def told(spark, tmp_path_factory):
         with Archiver.open(log, folder / "archive", JOB_TOPICS) as archiver:
             while archiver.step(limit=2_000):
                 pass
-        run_batch(*named("archive"), log=log, archive=folder / "archive", spark=spark, buckets=5)
+        run_batch(*named("archive"), log=log, archive=folder / "archive", spark=spark, key_groups=5)
         yield log
 
 
 @pytest.mark.parametrize("way", ["whole", "batch", "archive"])
 @pytest.mark.parametrize("name", [job.name for job in TEN])
 def test_every_way_gives_the_same_table(told, name, way):
-    found = compare(final_table(told, f"analytics.{name}.small"), final_table(told, f"analytics.{name}.{way}"))
+    found = compare(materialize(told, f"analytics.{name}.small"), materialize(told, f"analytics.{name}.{way}"))
     assert found.equal, (found.only_first, found.only_second, found.changed)
     assert found.same > 0
     assert found.open == 0
@@ -57,12 +57,12 @@ def test_every_way_gives_the_same_table(told, name, way):
 @pytest.mark.parametrize("way", ["whole", "batch", "archive"])
 def test_every_way_finds_the_same_answers(told, way):
     name = "final-stop-distribution"
-    found = compare(final_table(told, f"failed.{name}.small"), final_table(told, f"failed.{name}.{way}"))
+    found = compare(materialize(told, f"failed.{name}.small"), materialize(told, f"failed.{name}.{way}"))
     assert found.equal, (found.only_first, found.only_second)
-    assert set(final_table(told, f"failed.{name}.{way}").rows["reason"]) == {"broken", "the service knows no answer"}
-    cells = set(final_table(told, f"analytics.{name}.{way}").rows["cell"])
+    assert set(materialize(told, f"failed.{name}.{way}").rows["reason"]) == {"broken", "the service knows no answer"}
+    cells = set(materialize(told, f"analytics.{name}.{way}").rows["cell"])
     assert len(cells) > 2, "known stops"
     assert not {0, None} & cells, "those that nobody knows are apart"
-    apart = final_table(told, f"unresolved.{name}.{way}")
+    apart = materialize(told, f"unresolved.{name}.{way}")
     assert len(apart.rows) > 0
-    assert compare(final_table(told, f"unresolved.{name}.small"), apart).equal
+    assert compare(materialize(told, f"unresolved.{name}.small"), apart).equal

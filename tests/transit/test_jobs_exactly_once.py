@@ -13,10 +13,11 @@ from job_checks import TEN
 from job_traffic import fill
 from test_jobs_on_spark import read
 
-from tidewheel.engine.job import Job
-from tidewheel.transport.final_table import compare, final_table
-from tidewheel.transport.log import Log, open_log
-from tidewheel.transport.registry import type_name
+from tidewheel.engine.jobs.job import Job
+from tidewheel.transport.events.registry import type_name
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.materialize import compare, materialize
 
 pytestmark = pytest.mark.long
 
@@ -26,7 +27,7 @@ SHOWN = "analytics.vehicle-distribution"
 DRIVER = """
 import sys
 import tidewheel as tw
-from tidewheel.apps.transit import jobs
+from tidewheel_transit import jobs
 
 log = tw.open_log(sys.argv[1])
 ten = [getattr(jobs, name) for name in jobs.__all__ if name != "vehicle_cell"]
@@ -70,7 +71,7 @@ def test_all_jobs_end_with_the_same_tables_whatever_is_killed(tmp_path):
 
         told: set[str] = set()
         for job in TEN:
-            found = compare(final_table(whole, job.topic), final_table(log, job.topic))
+            found = compare(materialize(whole, job.topic), materialize(log, job.topic))
             assert found.equal, (job.name, found.only_first, found.only_second, found.changed)
             assert found.same > 0, f"{job.name} has nothing to show"
             assert found.open == 0, job.name

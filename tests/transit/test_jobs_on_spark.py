@@ -7,21 +7,23 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from job_cases import final_table
+from job_cases import materialize
 from job_checks import RECORDINGS, TEN, as_cut, at_once, check_all, check_found, events_of, recording
 from job_traffic import events_in, fill, finished
 from test_lookup_kills import answers
 
 import tidewheel as tw
-from tidewheel.apps.transit.jobs import journeys
-from tidewheel.engine.launch import Target, start_flows
+from tidewheel.engine.execution.query_start import start_flows
+from tidewheel.engine.execution.targets import Target
 from tidewheel.model.watermarks import Strategy
-from tidewheel.transport import event_pb2
-from tidewheel.transport.codec import decode_columns
-from tidewheel.transport.dynamic import made_name
-from tidewheel.transport.log import Log, open_log
-from tidewheel.transport.registry import TypeRegistry, type_name
-from tidewheel.transport.type_topic import load_types
+from tidewheel.transport.events import event_pb2
+from tidewheel.transport.events.codec import decode_columns
+from tidewheel.transport.events.registry import TypeRegistry, type_name
+from tidewheel.transport.events.schema_inference import made_name
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.types import load_types
+from tidewheel_transit.jobs import journeys
 
 pytestmark = pytest.mark.long
 
@@ -116,7 +118,7 @@ def test_simulated_traffic_of_which_some_is_late(spark, city, tmp_path):
     assert checked == check_all({**found, **back}, given, known=answers(city))
     for job in WINDOWED:
         key = ["operator", "vehicle", "operating_day", "start", "route", "direction"] if job is journeys else ["cell"]
-        final_table(back[job.name], key, [], mode="retracting")
+        materialize(back[job.name], key, [], mode="retracting")
     for name in ("vehicle-distribution", "final-stop-distribution"):
         assert back[name]["results"]["retraction"].any(), name
 

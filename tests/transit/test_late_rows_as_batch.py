@@ -12,9 +12,10 @@ from job_checks import TEN
 from job_traffic import events_in, fill, put
 
 import tidewheel as tw
-from tidewheel.engine.batch import run_batch
-from tidewheel.transport.final_table import compare, final_table, frames_of
-from tidewheel.transport.log import Log, open_log
+from tidewheel.engine.jobs.batch import run_batch
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.materialize import compare, frames_of, materialize
 
 pytestmark = pytest.mark.long
 
@@ -83,7 +84,7 @@ def told(spark, tmp_path_factory):
         # Each block of the log, which are of any size, is a batch.
         run = tw.run(
             *results(log), log=log, checkpoint=folder / "stream", spark=spark, available_now=True,
-            max_events_per_batch=1, buckets=2,
+            max_events_per_batch=1, key_groups=2,
         )  # fmt: skip
         run.wait()
         assert run.failed == {}
@@ -99,14 +100,14 @@ def told(spark, tmp_path_factory):
                 rows = without(events.filter(pl.col("topic") == topic), late)
                 put(log, reads[job.name], rows, message=job.reads[topic])
         named = [result.named(f"{result.name}.batch") for result in results(log, reads)]
-        run_batch(*named, log=log, spark=spark, buckets=2)
+        run_batch(*named, log=log, spark=spark, key_groups=2)
         yield Told(log, count)
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
 def test_the_batch_gives_the_final_table_of_the_stream(told, name, mode):
     topic = f"analytics.{name}.{mode}" if mode else f"analytics.{name}"
-    found = compare(final_table(told.log, topic), final_table(told.log, f"{topic}.batch"))
+    found = compare(materialize(told.log, topic), materialize(told.log, f"{topic}.batch"))
     assert found.equal, (found.only_first, found.only_second, found.changed)
     assert found.same > 0
     assert found.open == 0
@@ -124,5 +125,5 @@ def test_what_late_rows_leave_behind_is_not_in_the_table(told):
     assert counts["retraction"].sum() > 0, "a cell has lost its last vehicle"
     assert counts["vehicles"].min() > 0
     topic = "analytics.journeys.value"
-    grown = final_table(told.log, topic, nested=True).rows.height - final_table(told.log, topic).rows.height
+    grown = materialize(told.log, topic, nested=True).rows.height - materialize(told.log, topic).rows.height
     assert grown > 20

@@ -16,18 +16,19 @@ from simulator_support import MORNING
 from test_final_stop_distribution import final, oracle
 
 import tidewheel as tw
-from tidewheel.apps.transit.final_stop import FINAL_STOP
-from tidewheel.apps.transit.jobs import final_stop_distribution
-from tidewheel.apps.transit.simulator import Simulator
-from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-from tidewheel.engine.halves import Rows
-from tidewheel.engine.offset import Offset
-from tidewheel.engine.planning import first_offset, plan_batch
+from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch
+from tidewheel.engine.datasource.offset import Offset
+from tidewheel.engine.runtime.exchange import Rows
 from tidewheel.errors import TopicNotFoundError
-from tidewheel.model.watermarks import Ahead
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import LookupOutcome
-from tidewheel.transport.log import Log, records
+from tidewheel.model.watermarks import ReadAheadTopic
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import LookupOutcome
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel_transit.final_stop import FINAL_STOP
+from tidewheel_transit.jobs import final_stop_distribution
+from tidewheel_transit.simulator import Simulator
+from tidewheel_transit.transit_pb2 import VehiclePosition
 
 pytestmark = pytest.mark.long
 
@@ -35,7 +36,7 @@ S = 1_000_000
 TOPIC = "input.vehicle-position"
 KEY = list(FINAL_STOP.keys)
 BLOCKS, SECONDS, SIZE = 60, 5, 60
-STRATEGIES = {TOPIC: tw.watermarks.bounded("1 s", future=None), FINAL_STOP.topic: Ahead()}
+STRATEGIES = {TOPIC: tw.watermarks.bounded("1 s", future=None), FINAL_STOP.topic: ReadAheadTopic()}
 
 
 class LogRun:
@@ -59,7 +60,9 @@ class LogRun:
         before = self.offsets[-1]
         self.offsets.append(after)
         rows = self.read(TOPIC, VehiclePosition, before, after)
-        self.running.dealer.told = {FINAL_STOP.topic: [Rows(self.read(FINAL_STOP.topic, LookupOutcome, before, after))]}
+        self.running.partitioner.told = {
+            FINAL_STOP.topic: [Rows(self.read(FINAL_STOP.topic, LookupOutcome, before, after))]
+        }
         self.running.step(rows, after.watermark)
 
     def read(self, topic: str, message: type, before: Offset, after: Offset) -> pl.DataFrame:

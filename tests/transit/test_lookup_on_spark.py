@@ -20,13 +20,13 @@ from test_jobs_on_spark import outputs, read
 from test_lookup_kills import TOPIC, LogRun, answers, keys_of, settled, until_answered, wait_until
 
 import tidewheel as tw
-from tidewheel.apps.transit.final_stop import FINAL_STOP, SimulatedFinalStops
-from tidewheel.apps.transit.topics import EVENTS
-from tidewheel.engine.looked_up import NO_ANSWER
-from tidewheel.engine.offset import Offset
-from tidewheel.engine.run import Run
-from tidewheel.transport import codec
-from tidewheel.transport.log import Log
+from tidewheel.engine.datasource.offset import Offset
+from tidewheel.engine.execution.running_query import Run
+from tidewheel.engine.operators.lookup_join import NO_ANSWER
+from tidewheel.transport.events import codec
+from tidewheel.transport.log.log import Log
+from tidewheel_transit.final_stop import FINAL_STOP, SimulatedFinalStops
+from tidewheel_transit.topics import EVENTS
 
 pytestmark = pytest.mark.long
 
@@ -100,7 +100,7 @@ def test_the_service_hangs_and_is_killed_and_what_is_missing_is_counted_and_noth
     try:
         wait_until(lambda: keys_of([positions(well)]) <= settled(log).keys())
         until_answered(log, [positions(well)])
-        run = tw.run(*TEN, log=log, checkpoint=checkpoint, spark=spark, max_events_per_batch=1_500, buckets=2)
+        run = tw.run(*TEN, log=log, checkpoint=checkpoint, spark=spark, max_events_per_batch=1_500, key_groups=2)
         try:
             goes_on_until(run, lambda: log.topic_info(SHOWN).count > 0)
             # It takes every question and answers none; others come up.

@@ -15,22 +15,23 @@ import pyarrow as pa
 import pytest
 from ingest_support import dead_letters, eventually
 
-from tidewheel.apps.transit.transit_pb2 import Arrival, VehicleCell, VehiclePosition
-from tidewheel.engine.columns import arrow_schema
-from tidewheel.engine.options import ReadOptions
-from tidewheel.engine.planning import Piece
-from tidewheel.engine.reading import ReadInfo, read_pieces
-from tidewheel.ingest.events import EventProcessor
+from tidewheel.engine.datasource.batch_planner import OffsetRange
+from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
+from tidewheel.engine.datasource.options import ReadOptions
+from tidewheel.engine.spark.arrow_schema import arrow_schema
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline
+from tidewheel.ingest.processors.events import EventProcessor
 from tidewheel.model.time import now
-from tidewheel.serve.catalogue import Catalogue
-from tidewheel.serve.feed import Feed
-from tidewheel.serve.history import History
-from tidewheel.serve.view import View
-from tidewheel.transport import codec
-from tidewheel.transport.log import Log, records
-from tidewheel.transport.registry import type_name
+from tidewheel.serve.layers.catalogue import Catalogue
+from tidewheel.serve.view.feed import Feed
+from tidewheel.serve.view.history import History
+from tidewheel.serve.view.view import View
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.registry import type_name
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel_transit.transit_pb2 import Arrival, VehicleCell, VehiclePosition
 
 os.environ["RUST_BACKTRACE"] = "0"  # a panic is cheap, its backtrace is not
 BATCH = 500
@@ -123,7 +124,7 @@ def test_a_job_s_reader_accounts_for_every_mutated_event(log: Log, count: int, t
     schema = arrow_schema(options.schema())
     rows = 0
     for first in range(0, count, 10 * BATCH):
-        piece = Piece("a", 0, first, min(first + 10 * BATCH, count))
+        piece = OffsetRange("a", 0, first, min(first + 10 * BATCH, count))
         for batch in read_pieces(log, options, [piece], ReadInfo(None, None, 0, 0, 1), schema):
             batch.validate(full=True)
             rows += batch.num_rows

@@ -10,17 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulator_support import MORNING, NOON, history, morning
 
-from tidewheel.apps.transit.hfp import HfpProcessor
-from tidewheel.apps.transit.simulator import Chunk, Simulator
-from tidewheel.apps.transit.simulator.city import LINES, PLACES
-from tidewheel.apps.transit.simulator.network import network
-from tidewheel.apps.transit.topics import EVENTS, TOPICS
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.model.time import instant
-from tidewheel.transport import codec
-from tidewheel.transport.log import Log
-from tidewheel.transport.registry import types
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.registry import types
+from tidewheel.transport.log.log import Log
+from tidewheel_transit.hfp import HfpProcessor
+from tidewheel_transit.simulator import Chunk, Simulator
+from tidewheel_transit.simulator.city import LINES, PLACES
+from tidewheel_transit.simulator.network import network
+from tidewheel_transit.topics import EVENTS, TOPICS
 
 SECOND = 1_000_000
 

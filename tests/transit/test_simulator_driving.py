@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 import pytest
 from simulator_support import NOON
 
-from tidewheel.apps.transit.simulator import Chunk, Simulator, drive
 from tidewheel.errors import DefinitionError
-from tidewheel.transport.log import open_log
+from tidewheel.transport.open_log import open_log
+from tidewheel_transit.simulator import Chunk, Simulator, drive
 
 SECOND = 1_000_000
 

@@ -7,10 +7,10 @@ import polars as pl
 import pytest
 from simulator_support import NOON, history, positions
 
-from tidewheel.apps.transit.simulator.fleet import DRIVING, Fleet
-from tidewheel.apps.transit.simulator.network import EVENT_CODES, network
-from tidewheel.apps.transit.simulator.service import pass_second
-from tidewheel.apps.transit.simulator.timetable import timetable
+from tidewheel_transit.simulator.fleet import DRIVING, Fleet
+from tidewheel_transit.simulator.network import EVENT_CODES, network
+from tidewheel_transit.simulator.service import pass_second
+from tidewheel_transit.simulator.timetable import timetable
 
 VEHICLE = ["operator", "vehicle"]
 JOURNEY = [*VEHICLE, "operating_day", "start", "route", "direction"]

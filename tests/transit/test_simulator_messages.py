@@ -6,10 +6,10 @@ from itertools import pairwise
 import polars as pl
 from simulator_support import MORNING
 
-from tidewheel.apps.transit.hfp import HfpProcessor
-from tidewheel.apps.transit.simulator import Chunk, Simulator
-from tidewheel.apps.transit.topics import TOPICS
-from tidewheel.transport import codec
+from tidewheel.transport.events import codec
+from tidewheel_transit.hfp import HfpProcessor
+from tidewheel_transit.simulator import Chunk, Simulator
+from tidewheel_transit.topics import TOPICS
 
 FIELDS = (
     *(

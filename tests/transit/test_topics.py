@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from tidewheel.apps.transit.topics import EVENTS, TOPICS
+from tidewheel_transit.topics import EVENTS, TOPICS
 
 STOPS = {"due", "arr", "ars", "pde", "dep", "pas", "wait"}
 SIGN_INS = {"da", "dout", "ba", "bout", "vja", "vjout"}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tidewheel.apps.transit import jobs
-from tidewheel.engine.job import Job
-from tidewheel.transport.log import Log
+from tidewheel.engine.jobs.job import Job
+from tidewheel.transport.log.log import Log
+from tidewheel_transit import jobs
 
 PAGE = (Path(__file__).parents[2] / "docs" / "transit.md").read_text(encoding="utf-8")
 FOLDER = Path(jobs.__file__).parent

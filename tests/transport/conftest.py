@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from log_kinds import LOGS
 
-from tidewheel.transport.log import Log, open_log
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
 
 
 @pytest.fixture(params=LOGS, scope="session")
@@ -37,5 +38,5 @@ def embedded(tmp_path: Path) -> Iterator[Log]:
 def processes() -> ForkServerContext:
     """Starts processes that share nothing with this one, within milliseconds; their functions are in log_workers."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tidewheel.transport.consumer", "tidewheel.transport.sqlite"])
+    context.set_forkserver_preload(["tidewheel.transport.log.consumer", "tidewheel.transport.sqlite.log"])
     return context

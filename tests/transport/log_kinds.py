@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tidewheel.transport.log import Log, open_log
-from tidewheel.transport.sqlite import SqliteLog
-from tidewheel.transport.sqlite_blocks import last_block
-from tidewheel.transport.sqlite_producer import Appender
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.sqlite.blocks import last_block
+from tidewheel.transport.sqlite.log import SqliteLog
+from tidewheel.transport.sqlite.producer import Appender
 
 
 class _GappyAppender(Appender):

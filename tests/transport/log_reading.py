@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from tidewheel.transport.log import Batch, Log
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Batch
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from tidewheel.errors import LogError
-from tidewheel.transport import sqlite_database
-from tidewheel.transport.consumer import Consumer
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.log.consumer import Consumer
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.sqlite import database
 
 RECORDS_PER_APPEND = 20
 
@@ -32,7 +33,7 @@ def open_and_tell(address: str, pipe: Connection) -> None:
 
 def write_numbers(address: str, name: str, appends: int) -> None:
     """Append numbered records under a name, to a topic with keys and to one without."""
-    sqlite_database._CHECKPOINT_BYTES = 500_000  # so that all of them write over the journal, again and again
+    database._CHECKPOINT_BYTES = 500_000  # so that all of them write over the journal, again and again
     choose = random.Random(name)
     with open_log(address) as log:
         producer = log.producer(name)
@@ -55,7 +56,7 @@ def follow(address: str, topic: str, count: int, pipe: Connection) -> None:
 
 def append_until_killed(path: str, seed: int, pipe: Connection) -> None:
     """Append numbers to two topics, from where the last process was killed; tell each as soon as it is certain."""
-    sqlite_database._CHECKPOINT_BYTES = 100_000  # so that many kills fall into one
+    database._CHECKPOINT_BYTES = 100_000  # so that many kills fall into one
     choose = random.Random(seed)
     with open_log(path) as log:
         producer = log.producer("writer")
@@ -70,7 +71,7 @@ def append_until_killed(path: str, seed: int, pipe: Connection) -> None:
 def maintain_until_killed(path: str, seed: int, pipe: Connection) -> None:
     """Append to a compacted topic (and the same to one that is not), to one with retention and to one that comes and
     goes, and maintain the log all the while."""
-    sqlite_database._CHECKPOINT_BYTES = 100_000
+    database._CHECKPOINT_BYTES = 100_000
     choose = random.Random(seed)
     with open_log(path) as log:
         producer = log.producer("writer")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tidewheel.errors import DefinitionError, TopicNotFoundError
-from tidewheel.transport.aliases import ALIASES_TOPIC, Aliases
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.aliases import ALIASES_TOPIC, Aliases
 
 
 @pytest.fixture

@@ -15,14 +15,16 @@ import pyarrow as pa
 import pytest
 
 from tidewheel.errors import DefinitionError
-from tidewheel.transport import codec, event_pb2
-from tidewheel.transport.codec import decode_columns
-from tidewheel.transport.event_pb2 import DeadLetter
-from tidewheel.transport.log import Log, open_log, records
-from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.row_type import row_type
-from tidewheel.transport.rows import event_times, time_of
-from tidewheel.transport.type_topic import load_types
+from tidewheel.transport.events import codec, event_pb2
+from tidewheel.transport.events.codec import decode_columns
+from tidewheel.transport.events.event_pb2 import DeadLetter
+from tidewheel.transport.events.registry import TypeRegistry
+from tidewheel.transport.events.row_type import row_type
+from tidewheel.transport.events.rows import event_times, time_of
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.types import load_types
 
 TOPIC = "input.order"
 TYPE = "tidewheel.results.Input_Order"

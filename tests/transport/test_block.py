@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewheel.errors import LogError, MalformedError
-from tidewheel.model.summary import Summary
-from tidewheel.transport.block import decode_payload, encode_payload
-from tidewheel.transport.block_header import Header, Place, checksum, decode_header, encode_header
-from tidewheel.transport.log import FETCHED
+from tidewheel.model.block_stats import BlockStats
+from tidewheel.transport.log.block import decode_payload, encode_payload
+from tidewheel.transport.log.block_header import Header, Place, checksum, decode_header, encode_header
+from tidewheel.transport.log.log_types import FETCHED
 
 # What version 1 wrote. These bytes are in logs by now: they never change, a new version adds its own.
 DENSE_1 = """
@@ -63,7 +63,7 @@ HEADER_1 = "CAEQAxiAgKD6oMzXBSAJKICA0LHS/poOMID3pfmgzNcFOICcnDlAAUoErQG8BVICAQFa
 
 KEYS = [b"18/1216", None, b""]
 VALUES = [b"first value", b"", b"third " * 20]
-SUMMARY = Summary(
+SUMMARY = BlockStats(
     count=3,
     append_time=1_600_000_000_000_000,
     min_event_time=-5,
@@ -159,7 +159,7 @@ def test_payloads_come_back(content: list[tuple[bytes | None, bytes, int]], spar
 
 @given(
     st.builds(
-        Summary,
+        BlockStats,
         count=st.integers(0, 2**32 - 1),
         append_time=st.integers(-(2**63), 2**63 - 1),
         min_event_time=times,
@@ -171,7 +171,7 @@ def test_payloads_come_back(content: list[tuple[bytes | None, bytes, int]], spar
         punctuations=st.lists(st.integers(-(2**63), 2**63 - 1)).map(lambda marks: tuple(sorted(marks))),
     )
 )
-def test_headers_come_back(summary: Summary) -> None:
+def test_headers_come_back(summary: BlockStats) -> None:
     place = PLACE._replace(records=summary.count, append_time=summary.append_time)
     for header in (
         Header(summary),

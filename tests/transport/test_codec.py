@@ -11,11 +11,11 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewheel.apps.transit.transit_pb2 import Arrival, VehiclePosition
 from tidewheel.errors import DefinitionError, MalformedError, UnknownTypeError
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import DeadLetter, Event, Punctuation
-from tidewheel.transport.registry import TypeRegistry, type_name, types
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import DeadLetter, Event, Punctuation
+from tidewheel.transport.events.registry import TypeRegistry, type_name, types
+from tidewheel_transit.transit_pb2 import Arrival, VehiclePosition
 
 INSTANTS = st.integers(-62_135_596_800_000_000, 253_402_300_799_999_999)  # the years 1 to 9999
 TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=12)

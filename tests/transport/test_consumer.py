@@ -11,8 +11,10 @@ import pytest
 from log_reading import offsets, read, values
 
 from tidewheel.errors import DamagedBlockError, DataLossError, DefinitionError, LogError
-from tidewheel.transport.consumer import Consumer
-from tidewheel.transport.log import Log, Receipt, Retention, open_log, records
+from tidewheel.transport.log.consumer import Consumer
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Receipt, Retention, records
+from tidewheel.transport.open_log import open_log
 
 
 def test_it_begins_at_the_end_or_where_it_is_told(log: Log) -> None:

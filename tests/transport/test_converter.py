@@ -9,12 +9,12 @@ import sys
 import pyarrow as pa
 import pytest
 
-from tidewheel.apps.transit.transit_pb2 import Arrival, VehiclePosition
 from tidewheel.errors import MalformedError, PanicError, panics_as_errors
 from tidewheel.threads import ServiceThread
-from tidewheel.transport import codec
-from tidewheel.transport.converter import Converter
-from tidewheel.transport.event_pb2 import Event
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.converter import Converter
+from tidewheel.transport.events.event_pb2 import Event
+from tidewheel_transit.transit_pb2 import Arrival, VehiclePosition
 
 PANICKING = bytes.fromhex("1affffffffffffffffff01")  # details of 2^64 - 1 bytes
 DEEP = b"\x0b" * 200_000  # groups within groups

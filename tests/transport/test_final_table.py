@@ -7,12 +7,13 @@ import pyarrow as pa
 import pytest
 
 from tidewheel.errors import DefinitionError
-from tidewheel.transport.codec import encode_columns, punctuation
-from tidewheel.transport.dynamic import define_message
-from tidewheel.transport.final_table import compare, final_table
-from tidewheel.transport.log import open_log, records
-from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.events.codec import encode_columns, punctuation
+from tidewheel.transport.events.registry import TypeRegistry
+from tidewheel.transport.events.schema_inference import define_message
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.materialize import compare, materialize
+from tidewheel.transport.topics.types import publish_types
 
 INSTANT = pa.timestamp("us", "UTC")
 PANES = pa.schema(
@@ -58,20 +59,20 @@ def counts(table):
 def test_the_last_result_of_a_window_counts(log):
     panes(log, "a", ("x", 0, 1), ("y", 0, 5), ("x", 0, 2), ("x", 10, 7))
     panes(log, "a", ("y", 0, 6))
-    table = final_table(log, "a")
+    table = materialize(log, "a")
     assert counts(table) == {("x", 0.0): 2, ("y", 0.0): 6, ("x", 10.0): 7}
     assert table.until is None
 
 
 def test_what_was_taken_back_is_not_there(log):
     panes(log, "a", ("x", 0, 1), ("x", 0, 1, True), ("x", 0, 2), ("y", 0, 5), ("y", 0, 5, True))
-    assert counts(final_table(log, "a")) == {("x", 0.0): 2}
+    assert counts(materialize(log, "a")) == {("x", 0.0): 2}
 
 
 def test_tables_are_equal_however_they_came_about(log):
     panes(log, "a", ("x", 0, 1), ("x", 0, 2), ("y", 0, 5))
     panes(log, "b", ("y", 0, 5), ("x", 0, 2))
-    found = compare(final_table(log, "a"), final_table(log, "b"))
+    found = compare(materialize(log, "a"), materialize(log, "b"))
     assert found.equal
     assert (found.same, found.open) == (2, 0)
 
@@ -79,7 +80,7 @@ def test_tables_are_equal_however_they_came_about(log):
 def test_what_differs_is_told(log):
     panes(log, "a", ("x", 0, 1), ("y", 0, 5), ("z", 0, 3))
     panes(log, "b", ("x", 0, 2), ("y", 0, 5), ("w", 0, 3), ("w", 10, 3))
-    found = compare(final_table(log, "a"), final_table(log, "b"))
+    found = compare(materialize(log, "a"), materialize(log, "b"))
     assert not found.equal
     assert found.same == 1
     assert found.only_first["key"].to_list() == ["z"]
@@ -90,7 +91,7 @@ def test_what_differs_is_told(log):
 def test_windows_that_are_not_over_in_both_are_left_out(log):
     panes(log, "a", ("x", 0, 1), ("x", 10, 4), mark=15)
     panes(log, "b", ("x", 0, 1), ("x", 10, 9), ("x", 20, 9))
-    found = compare(final_table(log, "a"), final_table(log, "b"))
+    found = compare(materialize(log, "a"), materialize(log, "b"))
     assert found.equal
     assert (found.same, found.open) == (1, 3)
 
@@ -98,7 +99,7 @@ def test_windows_that_are_not_over_in_both_are_left_out(log):
 def test_tables_of_which_nothing_was_compared_are_not_equal(log):
     panes(log, "a", *(("x", start, 1) for start in range(0, 100, 10)), mark=100)
     log.append("b", punctuation(5_000_000))
-    found = compare(final_table(log, "a"), final_table(log, "b"))
+    found = compare(materialize(log, "a"), materialize(log, "b"))
     assert (found.same, found.open, found.behind) == (0, 10, 10)
     assert not found.equal
 
@@ -107,16 +108,16 @@ def test_what_is_over_in_the_first_but_not_yet_in_the_second_is_counted(log):
     panes(log, "a", ("x", 0, 1), ("x", 10, 4), ("x", 20, 4), mark=25)
     panes(log, "b", ("x", 0, 1), mark=15)
     panes(log, "c", ("x", 0, 1), ("x", 10, 4), mark=45)
-    behind = compare(final_table(log, "a"), final_table(log, "b"))
+    behind = compare(materialize(log, "a"), materialize(log, "b"))
     assert (behind.equal, behind.same, behind.open, behind.behind) == (True, 1, 2, 1)
-    assert compare(final_table(log, "b"), final_table(log, "a")).behind == 0
-    assert compare(final_table(log, "a"), final_table(log, "c")).behind == 0
+    assert compare(materialize(log, "b"), materialize(log, "a")).behind == 0
+    assert compare(materialize(log, "a"), materialize(log, "c")).behind == 0
 
 
 def test_a_second_table_is_behind_one_that_is_complete(log):
     panes(log, "a", ("x", 0, 1), ("x", 10, 4))
     panes(log, "b", ("x", 0, 1), mark=15)
-    assert compare(final_table(log, "a"), final_table(log, "b")).behind == 1
+    assert compare(materialize(log, "a"), materialize(log, "b")).behind == 1
 
 
 def test_the_last_digits_of_fractions_do_not_matter_but_others_do(log):
@@ -131,8 +132,8 @@ def test_the_last_digits_of_fractions_do_not_matter_but_others_do(log):
             "retraction": False,
         }
         put(log, topic, PANES, [row], [0])
-    assert compare(final_table(log, "a"), final_table(log, "b")).equal
-    assert compare(final_table(log, "a"), final_table(log, "c")).changed.height == 1
+    assert compare(materialize(log, "a"), materialize(log, "b")).equal
+    assert compare(materialize(log, "a"), materialize(log, "c")).changed.height == 1
 
 
 def test_nor_do_they_in_results_without_windows(log):
@@ -144,9 +145,9 @@ def test_nor_do_they_in_results_without_windows(log):
     put_means("a", 0.1 + 0.2, 7.0, 5.0, None, 0.3)
     put_means("b", 5.0, 0.3, None, 0.3, 7.0 + 1e-15)
     put_means("c", 5.0, 0.3, None, 0.3001, 7.0)
-    found = compare(final_table(log, "a"), final_table(log, "b"))
+    found = compare(materialize(log, "a"), materialize(log, "b"))
     assert (found.equal, found.same) == (True, 5)
-    found = compare(final_table(log, "a"), final_table(log, "c"))
+    found = compare(materialize(log, "a"), materialize(log, "c"))
     assert found.same == 4
     assert (found.only_first.height, found.only_second["mean"].to_list()) == (1, [0.3001])
 
@@ -154,7 +155,7 @@ def test_nor_do_they_in_results_without_windows(log):
 def test_results_without_windows_are_compared_row_by_row(log):
     put(log, "a", ROWS, [{"cell": "x", "n": 1}, {"cell": "x", "n": 1}, {"cell": "y", "n": None}], [1, 1, 2])
     put(log, "b", ROWS, [{"cell": "y", "n": None}, {"cell": "x", "n": 1}, {"cell": "y", "n": 2}], [2, 1, 2])
-    found = compare(final_table(log, "a"), final_table(log, "b"))
+    found = compare(materialize(log, "a"), materialize(log, "b"))
     assert found.same == 2
     assert found.only_first.select("key", "n").rows() == [("x", 1)]
     assert found.only_second.select("key", "n").rows() == [("y", 2)]
@@ -164,7 +165,7 @@ def test_results_without_windows_are_compared_row_by_row(log):
 def test_a_column_that_only_one_has_is_a_difference(log):
     put(log, "a", ROWS, [{"cell": "x", "n": 1}], [1])
     put(log, "b", pa.schema({"cell": pa.string(), "m": pa.int64()}), [{"cell": "x", "m": 1}], [1])
-    found = compare(final_table(log, "a"), final_table(log, "b"))
+    found = compare(materialize(log, "a"), materialize(log, "b"))
     assert found.columns == ("m", "n")
     assert not found.equal
 
@@ -172,27 +173,27 @@ def test_a_column_that_only_one_has_is_a_difference(log):
 def test_an_empty_topic_has_an_empty_table(log):
     log.create_topic("a")
     panes(log, "b", ("x", 0, 1))
-    assert final_table(log, "a").rows.is_empty()
-    found = compare(final_table(log, "a"), final_table(log, "b"))
+    assert materialize(log, "a").rows.is_empty()
+    found = compare(materialize(log, "a"), materialize(log, "b"))
     assert (found.same, found.only_second.height, found.equal) == (0, 1, False)
-    assert compare(final_table(log, "a"), final_table(log, "a")).equal
+    assert compare(materialize(log, "a"), materialize(log, "a")).equal
 
 
 def test_a_topic_with_nothing_but_a_watermark_has_an_empty_table(log):
     log.append("a", punctuation(50_000_000))
     panes(log, "b", ("x", 0, 1), mark=50)
-    found = compare(final_table(log, "a"), final_table(log, "b"))
+    found = compare(materialize(log, "a"), materialize(log, "b"))
     assert (found.same, found.only_second.height, found.equal) == (0, 1, False)
-    assert compare(final_table(log, "a"), final_table(log, "a")).equal
+    assert compare(materialize(log, "a"), materialize(log, "a")).equal
 
 
 def test_windows_and_rows_cannot_be_compared(log):
     panes(log, "a", ("x", 0, 1))
     put(log, "b", ROWS, [{"cell": "x", "n": 1}], [1])
     with pytest.raises(DefinitionError, match="a holds results of windows and b does not"):
-        compare(final_table(log, "a"), final_table(log, "b"))
+        compare(materialize(log, "a"), materialize(log, "b"))
 
 
 def test_tables_keep_the_types_of_their_columns(log):
     panes(log, "a", ("x", 0, 1))
-    assert final_table(log, "a").rows.schema["n"] == pl.Int64
+    assert materialize(log, "a").rows.schema["n"] == pl.Int64

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tidewheel.model.watermark_hold import Holder
-from tidewheel.transport.held_watermarks import HOLDS_TOPIC, HeldWatermarks
-from tidewheel.transport.log import Log, records
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.topics.held_watermarks import HOLDS_TOPIC, HeldWatermarks
 
 SECOND = 1_000_000
 HOLDER = Holder("input.door", 2, since=5 * SECOND, mark=None, fed=5 * SECOND)

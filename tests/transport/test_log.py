@@ -15,7 +15,8 @@ from log_reading import EPOCH, offsets, read, rising, values
 
 from tidewheel.errors import DefinitionError, LogError, TopicNotFoundError
 from tidewheel.model.time import now
-from tidewheel.transport.log import FETCHED, Log, Retention, records
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import FETCHED, Retention, records
 
 
 class TestAppendAndRead:

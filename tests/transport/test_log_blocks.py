@@ -14,12 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_reading import EPOCH, offsets, read, values
 
-from tidewheel.model.summary import Summary
+from tidewheel.model.block_stats import BlockStats
 from tidewheel.model.time import now
-from tidewheel.transport.log import Log, records
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
 
 
-def brute_force(event_times: list[int | None], marks: list[int], append_time: int, tolerance: int) -> Summary:
+def brute_force(event_times: list[int | None], marks: list[int], append_time: int, tolerance: int) -> BlockStats:
     """The summary as its definition reads, one record at a time."""
 
     def bin_of(skew: int) -> int:
@@ -33,7 +34,7 @@ def brute_force(event_times: list[int | None], marks: list[int], append_time: in
     histogram: dict[int, int] = defaultdict(int)
     for time in timed:
         histogram[bin_of(time - append_time)] += 1
-    return Summary(
+    return BlockStats(
         count=len(event_times),
         append_time=append_time,
         min_event_time=min(timed, default=None),

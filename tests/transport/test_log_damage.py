@@ -13,7 +13,9 @@ import log_workers
 import pytest
 
 from tidewheel.errors import DamagedBlockError, DamagedLogError
-from tidewheel.transport.log import Batch, Log, Retention, open_log, records
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Batch, Retention, records
+from tidewheel.transport.open_log import open_log
 
 # A log as version 1 made it: two topics (one of them compacted), a producer, a group. These bytes never change.
 LOG_1 = """

@@ -13,7 +13,8 @@ from log_reading import EPOCH, assert_only, offsets, read, rising, values
 
 from tidewheel.errors import DataLossError
 from tidewheel.model.time import now
-from tidewheel.transport.log import Log, Retention, records
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Retention, records
 
 LATER = 10**15
 COUNT = 50

@@ -13,8 +13,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from log_kinds import LOGS, PROMPT
 
 from tidewheel.errors import DataLossError, FencedError
-from tidewheel.transport.log import Log, Producer, Retention, open_log, records
-from tidewheel.transport.partitioner import partition_of
+from tidewheel.transport.log.log import Log, Producer
+from tidewheel.transport.log.log_types import Retention, records
+from tidewheel.transport.log.partitioner import partition_of
+from tidewheel.transport.open_log import open_log
 
 PARTITIONS = {"plain": 1, "wide": 3, "state": 2}
 AGE = 1_000_000
@@ -229,5 +231,5 @@ class LogMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("kind", LOGS)
 def test_the_log_behaves_like_the_model(kind: str) -> None:
-    machine = type("Machine", (LogMachine,), {"make": staticmethod(LOGS[kind]), "prompt": kind in PROMPT})
+    machine = type("BoundProgram", (LogMachine,), {"make": staticmethod(LOGS[kind]), "prompt": kind in PROMPT})
     run_state_machine_as_test(machine, settings=settings(max_examples=25, stateful_step_count=25, deadline=None))

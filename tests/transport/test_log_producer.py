@@ -7,7 +7,9 @@ import pytest
 from log_reading import offsets, read, values
 
 from tidewheel.errors import DefinitionError, FencedError
-from tidewheel.transport.log import Log, open_log, records
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
 
 
 class TestProducer:

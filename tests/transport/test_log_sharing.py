@@ -13,7 +13,9 @@ import pytest
 from log_reading import read, values
 
 from tidewheel.errors import DefinitionError
-from tidewheel.transport.log import Log, open_log, records
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
 
 
 class TestGroups:
@@ -101,7 +103,7 @@ def test_a_process_may_open_a_log_twice_while_others_come_and_go(tmp_path: Path)
     # Opening it a second time must not take the first one's locks away: another process would believe itself alone
     # when it leaves, and throw away the journal that is still written to.
     path = tmp_path / "shared.tw"
-    visit = "import sys; from tidewheel.transport.log import open_log, records\n"
+    visit = "import sys; from tidewheel import open_log, records\n"
     visit += "with open_log(sys.argv[1]) as log: log.append('t', records([b'theirs']))"
     with open_log(path) as first:
         first.append("t", records([b"ours"]))
@@ -111,7 +113,7 @@ def test_a_process_may_open_a_log_twice_while_others_come_and_go(tmp_path: Path)
             second.append("t", records([b"ours"]))
             subprocess.run([sys.executable, "-c", visit, str(path)], check=True)
             first.append("t", records([b"ours"]))
-    count = "import sys; from tidewheel.transport.log import open_log\n"
+    count = "import sys; from tidewheel.transport.open_log import open_log\n"
     count += "print(open_log(sys.argv[1]).topic_info('t').count)"
     found = subprocess.run([sys.executable, "-c", count, str(path)], check=True, capture_output=True, text=True)
     assert found.stdout.strip() == "6"

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tidewheel.engine.checkpoint import Checkpoint
+from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.errors import SetupError
-from tidewheel.transport.log import open_log, records
-from tidewheel.transport.private_files import make_private_folder
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.log.private_files import make_private_folder
+from tidewheel.transport.open_log import open_log
 
 
 @pytest.fixture(autouse=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tidewheel.model.time import duration
-from tidewheel.transport.log import records
-from tidewheel.transport.run_states import ENDED, FIRST_BATCH, RUNNING, RUNS_TOPIC, STARTING, RunState, RunStates
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.topics.run_states import ENDED, FIRST_BATCH, RUNNING, RUNS_TOPIC, STARTING, RunState, RunStates
 
 AT = duration("1 h")
 

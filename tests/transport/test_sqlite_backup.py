@@ -11,10 +11,11 @@ import pytest
 from test_log_damage import change
 
 from tidewheel.errors import BackupError, LogError
-from tidewheel.transport import sqlite_backup
-from tidewheel.transport.log import open_log, records
-from tidewheel.transport.sqlite_backup import check_copy, is_in_use
-from tidewheel.transport.sqlite_database import restore_plan
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.sqlite import backup
+from tidewheel.transport.sqlite.backup import check_copy, is_in_use
+from tidewheel.transport.sqlite.database import restore_plan
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def values(log, topic="t"):
 
 
 def test_a_snapshot_stays_as_it_was_while_others_write_more_than_the_journal_holds(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(sqlite_backup, "_STEP_PAGES", 64)
+    monkeypatch.setattr(backup, "_STEP_PAGES", 64)
     before = [os.urandom(100_000) for _ in range(10)]
     log.append("t", records(before))
     steps = []
@@ -121,7 +122,7 @@ def test_a_log_is_in_use_while_anybody_has_it_open_and_be_it_idle(tmp_path):
         assert is_in_use(path)
     assert not is_in_use(path)
     code = (
-        "import sys; from tidewheel.transport.log import open_log; log = open_log(sys.argv[1]); log.topics();"
+        "import sys; from tidewheel.transport.open_log import open_log; log = open_log(sys.argv[1]); log.topics();"
         "print('open', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tidewheel.model.time import duration, instant, moment, now
-from tidewheel.transport.log import Log, Retention, open_log, records
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Retention, records
+from tidewheel.transport.open_log import open_log
 
 PRESENT = instant("2026-11-18T12:00:00Z")
 FUTURE = instant("2099-01-01T00:00:00Z")

@@ -13,7 +13,9 @@ import log_workers
 import pytest
 from log_reading import offsets, read, values
 
-from tidewheel.transport.log import Log, Retention, open_log
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Retention
+from tidewheel.transport.open_log import open_log
 
 KILLS = 25
 

@@ -15,7 +15,9 @@ import pytest
 from disks import fill, small_disk
 
 from tidewheel.errors import DiskFullError
-from tidewheel.transport.log import Log, Retention, open_log, records
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Retention, records
+from tidewheel.transport.open_log import open_log
 
 MEGABYTE = 1 << 20
 
@@ -102,7 +104,8 @@ def test_what_was_acknowledged_before_the_disk_was_full_is_there_after_a_kill(di
     path = disk / "city.tw"
     program = """
 import os, sys
-from tidewheel.transport.log import open_log, records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.log.log_types import records
 log = open_log(sys.argv[1])
 number = 0
 try:

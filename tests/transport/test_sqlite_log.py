@@ -15,9 +15,12 @@ import pytest
 from log_reading import offsets, read, values
 
 from tidewheel.errors import DamagedBlockError, DefinitionError, LogError
-from tidewheel.transport import block, sqlite_database
-from tidewheel.transport.log import Log, Retention, open_log, records
-from tidewheel.transport.sqlite import SqliteLog
+from tidewheel.transport.log import block
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Retention, records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.sqlite import database
+from tidewheel.transport.sqlite.log import SqliteLog
 
 
 @pytest.fixture
@@ -364,7 +367,7 @@ class TestSpace:
     def test_a_log_behind_a_link_has_its_journal_beside_the_file(
         self, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(sqlite_database, "_CHECKPOINT_BYTES", 100_000)
+        monkeypatch.setattr(database, "_CHECKPOINT_BYTES", 100_000)
         (path.parent / "disk").mkdir()
         open_log(path.parent / "disk" / "real.tw").close()
         path.symlink_to(path.parent / "disk" / "real.tw")
@@ -375,8 +378,8 @@ class TestSpace:
             assert path.stat().st_size > 500_000
 
     def test_a_reader_that_stands_still_only_delays_that(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sqlite_database, "_CHECKPOINT_WAIT_MS", 1)
-        monkeypatch.setattr(sqlite_database, "_CHECKPOINT_BYTES", 100_000)
+        monkeypatch.setattr(database, "_CHECKPOINT_WAIT_MS", 1)
+        monkeypatch.setattr(database, "_CHECKPOINT_BYTES", 100_000)
         journal = path.with_name("city.tw-wal")
         with open_log(path) as log:
             log.append("news", records([b"x"]))

@@ -8,9 +8,11 @@ import pytest
 from log_reading import EPOCH, assert_only, offsets, read, values
 
 from tidewheel.errors import DataLossError
-from tidewheel.model.summary import merge
+from tidewheel.model.block_stats import merge
 from tidewheel.model.time import now
-from tidewheel.transport.log import Log, Retention, open_log, records
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Retention, records
+from tidewheel.transport.open_log import open_log
 
 
 @pytest.fixture

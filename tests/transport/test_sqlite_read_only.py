@@ -14,8 +14,10 @@ import pytest
 from disks import forbid_writing, read_only_view, small_disk
 
 from tidewheel.errors import LogError
-from tidewheel.transport import sqlite_database
-from tidewheel.transport.log import Log, open_log, records
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.sqlite import database
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def test_a_medium_that_goes_away_is_told_and_the_process_goes_on_when_it_is_back
     path = tmp_path / "city.tw"
     with open_log(path) as log:
         log.append("news", records([b"one"]))
-    monkeypatch.setattr(sqlite_database, "why_read_only", lambda _: "it lies on a read-only medium")
+    monkeypatch.setattr(database, "why_read_only", lambda _: "it lies on a read-only medium")
     with open_log(path) as log:
         assert values(log) == [b"one"]
         path.rename(tmp_path / "away.tw")

@@ -9,11 +9,13 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import Message
 
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import DeadLetter, Punctuation
-from tidewheel.transport.log import Log, open_log, records
-from tidewheel.transport.registry import TypeRegistry
-from tidewheel.transport.type_topic import TYPES_TOPIC, load_types, publish_types
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import DeadLetter, Punctuation
+from tidewheel.transport.events.registry import TypeRegistry
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.types import TYPES_TOPIC, load_types, publish_types
 
 
 @pytest.fixture

@@ -11,25 +11,23 @@ from typing import Annotated
 import typer
 
 from tidewheel import __version__
-from tidewheel.cli import attending
-from tidewheel.cli.archive import archive
-from tidewheel.cli.ask import ask
-from tidewheel.cli.backup import backup
-from tidewheel.cli.common import ExitCode, exit_code, say, taught
-from tidewheel.cli.compare import compare
-from tidewheel.cli.demo import demo
-from tidewheel.cli.doctor import doctor
-from tidewheel.cli.ingest import ingest
-from tidewheel.cli.record import record
-from tidewheel.cli.replay import replay
-from tidewheel.cli.restore import restore
-from tidewheel.cli.run import JobGroup, run
-from tidewheel.cli.serve import serve
-from tidewheel.cli.simulate import simulate
-from tidewheel.cli.switch import switch
-from tidewheel.cli.tail import tail
-from tidewheel.cli.topics import topics
-from tidewheel.cli.warm_up import warm_up
+from tidewheel.cli import progress
+from tidewheel.cli.commands.archive import archive
+from tidewheel.cli.commands.backup import backup
+from tidewheel.cli.commands.compare import compare
+from tidewheel.cli.commands.doctor import doctor
+from tidewheel.cli.commands.ingest import ingest
+from tidewheel.cli.commands.record import record
+from tidewheel.cli.commands.replay import replay
+from tidewheel.cli.commands.restore import restore
+from tidewheel.cli.commands.run import JobGroup, run
+from tidewheel.cli.commands.serve import serve
+from tidewheel.cli.commands.switch import switch
+from tidewheel.cli.commands.tail import tail
+from tidewheel.cli.commands.topics import topics
+from tidewheel.cli.commands.warm_up import warm_up
+from tidewheel.cli.installed_commands import CommandGroup
+from tidewheel.cli.options import ExitCode, exit_code, say, taught
 from tidewheel.errors import TidewheelError
 
 __all__ = ["app", "main"]
@@ -58,22 +56,21 @@ def _options(
 ) -> None:
     global _debug
     _debug = debug
-    attending.end_with_stdin = end_with_stdin
+    progress.end_with_stdin = end_with_stdin
     logging.basicConfig(level=logging.INFO if debug else logging.WARNING, handlers=[_Speaking()], force=True)
 
 
 _options.__doc__ = """Correct event-stream analytics for PySpark, from the sensor to the browser.
 
-Events come in from MQTT, HTTP, recordings or a simulator (ingest, replay, simulate), are kept in a log (a file; see
-topics and tail), and jobs on Spark turn them into results, which are in the log again (run) and on a live map (serve).
-Each command explains itself: tidewheel COMMAND --help.
+Events come in from MQTT, HTTP or recordings (ingest, replay), are kept in a log (a file; see topics and tail), and jobs
+on Spark turn them into results, which are in the log again (run) and on a live map (serve). Installed packages add
+commands, jobs and processors of their own. Each command explains itself: tidewheel COMMAND --help.
 
-    tidewheel demo                   (all of it, with the live map in the browser)
     tidewheel doctor                 (is everything here that it needs?)
-    tidewheel simulate --for 1min    (a minute of a city's traffic)
-    tidewheel run vehicle-cell --available-now
+    tidewheel ingest --http 127.0.0.1:8090 --processor events
+    tidewheel run my_job.py --available-now
     tidewheel topics
-    tidewheel tail analytics.vehicle-cell
+    tidewheel tail analytics.my-job
 
 The log is that of --log, or of the environment variable TIDEWHEEL_LOG, or the file tidewheel.tw in the current folder.
 Results are written to standard output, everything else to standard error.
@@ -81,6 +78,7 @@ Results are written to standard output, everything else to standard error.
 
 app = typer.Typer(
     name="tidewheel",
+    cls=CommandGroup,
     help=taught(_options),
     epilog=_CODES,
     callback=_options,
@@ -91,8 +89,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "Begin here": (demo, doctor, warm_up),
-    "Into the log": (simulate, replay, record, ingest, ask),
+    "Begin here": (doctor, warm_up),
+    "Into the log": (ingest, replay, record),
     "In the log": (topics, tail, compare, switch, archive, backup, restore),
     "From the log, to people": (serve,),
 }

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from tidewheel import __version__
-from tidewheel.cli.common import size
+from tidewheel.cli.options import size
 from tidewheel.errors import TidewheelError
 
 __all__ = ["QUICK_CHECKS", "Check", "Finding", "check_spark_starts"]
@@ -35,13 +35,23 @@ _PORTS = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found."""
+    """The outcome of a check."""
 
     level: Literal["ok", "warning", "problem"]
     what: str
     found: str
     mend: str = ""
 
+
+_JOB = '''
+import tidewheel as tw
+
+@tw.job("doctor", reads="input.doctor")
+def doctor(rows: tw.Stream) -> tw.Result:
+    """How many rows there are in each ten seconds."""
+    return rows.key_by("key").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
+'''
+"""A job as users write it, with state."""
 
 Check = Callable[[Path], Sequence[Finding]]
 """A check; it is given the folder of the log."""
@@ -59,7 +69,7 @@ def check_python(_: Path) -> list[Finding]:
 
 
 def _other_python(name: str, chosen: str, ours: str) -> Finding:
-    """Does it run the same?"""
+    """Whether another Python runs the same Tidewheel."""
     what = f"Python of {name}"
     program = "import sys, tidewheel; print(sys.version.split()[0], tidewheel.__version__)"
     try:
@@ -76,11 +86,11 @@ def _other_python(name: str, chosen: str, ours: str) -> Finding:
 
 
 def check_installation(_: Path) -> list[Finding]:
-    """The parts that are found by entry points: they are missing if the installation is older than the code."""
+    """What installed packages add, by entry points: all of it can be loaded."""
     findings = []
-    for group, needed in (("jobs", "transit"), ("processors", "hfp"), ("types", "transit")):
+    for group in ("jobs", "processors", "types", "layers", "commands"):
         points = entry_points(group=f"tidewheel.{group}")
-        mend = "" if needed in points.names else "install the package again: pip install --editable . (or make setup)"
+        mend = ""
         broken = []
         for point in points:
             try:
@@ -96,7 +106,7 @@ def check_installation(_: Path) -> list[Finding]:
 
 def check_java(_: Path) -> list[Finding]:
     """A Java that Spark can run on, started the way Spark starts it."""
-    from tidewheel.engine.java import find_java, spark_home
+    from tidewheel.engine.spark.java import find_java, spark_home
 
     try:
         java = find_java()
@@ -116,7 +126,7 @@ def check_java(_: Path) -> list[Finding]:
 
 
 def check_spark(_: Path) -> list[Finding]:
-    """The version of PySpark."""
+    """Check the version of PySpark."""
     try:
         found = version("pyspark")
     except PackageNotFoundError:
@@ -185,7 +195,7 @@ def check_packages(_: Path) -> list[Finding]:
     """Packages that only some commands need."""
     findings = []
     for extra, modules, use in (
-        ("mqtt", ["paho.mqtt"], "MQTT: ingest --mqtt, record, simulate --mqtt"),
+        ("mqtt", ["paho.mqtt"], "MQTT: ingest --mqtt, record"),
         ("serve", ["starlette", "uvicorn", "websockets"], "HTTP: ingest --http, and the live map: serve"),
     ):
         missing = [module for module in modules if not _installed(module)]
@@ -203,14 +213,16 @@ def check_spark_starts(_: Path) -> list[Finding]:
         log = str(Path(folder) / "doctor.tw")
         began = time.monotonic()
         try:
-            _command("simulate", "--log", log, "--rate", "50", "--steady", "--speed", "max", "--for", "5s")
-            told = _command("run", "vehicle-cell", "--log", log, "--available-now")
+            job = Path(folder) / "doctor_job.py"
+            job.write_text(_JOB, encoding="utf-8")
+            _fill(log)
+            told = _command("run", str(job), "--log", log, "--available-now")
         except subprocess.TimeoutExpired:
             mend = "look at what the machine is doing; then: tidewheel --debug doctor"
             return [Finding("problem", "Spark", f"no answer within {_SPARK_SECONDS} s", mend)]
         except subprocess.CalledProcessError as error:
             said = str(error.stderr).strip().splitlines() or [str(error)]
-            return [Finding("problem", "Spark", f"the job failed: {said[-1]}", "all of it: tidewheel run vehicle-cell")]
+            return [Finding("problem", "Spark", f"the job failed: {said[-1]}", "all of it: tidewheel --debug run JOB")]
     status = json.loads(told.splitlines()[-1])
     found = f"{status['results']} results of {status['events']} events, after {time.monotonic() - began:.0f} s"
     if not status["results"]:
@@ -244,11 +256,22 @@ def _sync_times(path: Path) -> list[float]:
 
 def _try_log(path: Path) -> None:
     """The log needs locks and shared memory that not every file system has."""
-    from tidewheel.transport.log import open_log, records
+    from tidewheel.transport.log.log_types import records
+    from tidewheel.transport.open_log import open_log
 
     with open_log(path) as log:
         log.append("doctor", records([b"well"]))
         log.topic_info("doctor")
+
+
+def _fill(address: str) -> None:
+    """The last minutes, a row each second: what is in the future would move no watermark."""
+    from tidewheel.transport.open_log import open_log
+
+    begin = int(time.time()) - 300
+    with open_log(address) as log:
+        rows = [{"key": str(n % 3), "at": begin + n} for n in range(250)]
+        log.append_rows("input.doctor", rows, time="at", key="key")
 
 
 def _installed(module: str) -> bool:

@@ -5,22 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.cli.common import size
 from tidewheel.cli.doctor_checks import Finding
+from tidewheel.cli.options import size
 from tidewheel.errors import LogError
 from tidewheel.model.clock_jump import is_ahead
 from tidewheel.model.time import format_duration, format_instant, now
 from tidewheel.model.watermark_hold import IDLE_HINT, hold_text
 
 if TYPE_CHECKING:
-    from tidewheel.transport.log import Log
+    from tidewheel.transport.log.log import Log
 
 __all__ = ["check_log", "disk_fields", "log_findings"]
 
 
 def check_log(path: Path) -> list[Finding]:
     """The log itself, if it is there."""
-    from tidewheel.transport.log import open_log
+    from tidewheel.transport.open_log import open_log
 
     if not path.exists():
         return []
@@ -39,8 +39,8 @@ def log_findings(log: Log) -> list[Finding]:
 
 def disk_fields(log: Log) -> dict[str, Any] | None:
     """The room on the disk where the log is, for programs; None if the log is not a file that grows."""
-    from tidewheel.transport.sqlite_read_only import why_read_only
-    from tidewheel.transport.sqlite_reserve import Reserve, room_beside
+    from tidewheel.transport.sqlite.read_only import why_read_only
+    from tidewheel.transport.sqlite.reserve import Reserve, room_beside
 
     path = Path(log.address)
     if "://" in log.address or not path.exists() or why_read_only(path) is not None:
@@ -50,7 +50,7 @@ def disk_fields(log: Log) -> dict[str, Any] | None:
 
 
 def _disk(log: Log) -> list[Finding]:
-    from tidewheel.transport.sqlite_reserve import way_out
+    from tidewheel.transport.sqlite.reserve import way_out
 
     fields = disk_fields(log)
     if fields is None or not fields["low"]:
@@ -78,7 +78,7 @@ def _clocks(log: Log) -> list[Finding]:
 
 
 def _watermarks(log: Log) -> list[Finding]:
-    from tidewheel.transport.held_watermarks import HeldWatermarks
+    from tidewheel.transport.topics.held_watermarks import HeldWatermarks
 
     at = now()
     return [

@@ -14,8 +14,8 @@ from tidewheel.errors import PanicError, TidewheelError, panics_as_errors
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processed
 from tidewheel.threads import ServiceThread, failure_of, reason_of
-from tidewheel.transport.event_pb2 import IngestReport
-from tidewheel.transport.log import Receipt
+from tidewheel.transport.events.event_pb2 import IngestReport
+from tidewheel.transport.log.log_types import Receipt
 
 __all__ = ["Connector", "Deliver", "Delivered", "State", "run_all"]
 

@@ -17,12 +17,14 @@ from tidewheel.ingest.ingest_pb2 import PipelineState
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Dead, LogProcessor, Processed, Processor, joined
 from tidewheel.model.time import EARLIEST, LATEST, Duration, Instant, duration, now
-from tidewheel.transport import codec
-from tidewheel.transport.event_pb2 import DeadLetter, IngestReport
-from tidewheel.transport.log import RECORDS, Log, Producer, Receipt, check_topic_name, records
-from tidewheel.transport.message_topic import MessageTopic
-from tidewheel.transport.registry import TypeRegistry, type_name, types
-from tidewheel.transport.type_topic import TYPES_TOPIC, publish_types
+from tidewheel.topic_names import dead
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import DeadLetter, IngestReport
+from tidewheel.transport.events.registry import TypeRegistry, type_name, types
+from tidewheel.transport.log.log import Log, Producer, check_topic_name
+from tidewheel.transport.log.log_types import RECORDS, Receipt, records
+from tidewheel.transport.topics.message_topic import MessageTopic
+from tidewheel.transport.topics.types import TYPES_TOPIC, publish_types
 
 __all__ = ["Pipeline", "Reports", "read_reports"]
 
@@ -60,7 +62,7 @@ class Pipeline:
         registry: TypeRegistry = types,
     ) -> None:
         self.name = f"{processor.name}:{source}"
-        self.dead_topic = f"dead.{processor.name}"
+        self.dead_topic = dead(processor.name)
         self.account_topic = f"{_ACCOUNTS}{processor.name}"
         self._log = log
         self._processor = processor
@@ -233,7 +235,7 @@ class Reports:
         self._latest: dict[str, dict[str, IngestReport]] = {}
 
     def __call__(self) -> list[IngestReport]:
-        """The totals now."""
+        """The totals of all pipelines now."""
         names = [topic.name for topic in self._log.topics() if topic.name.startswith(_ACCOUNTS)]
         for name in names:
             topic = self._topics.setdefault(name, MessageTopic(self._log, name, IngestReport))

@@ -12,7 +12,8 @@ from google.protobuf.message import Message as ProtobufMessage
 
 from tidewheel.ingest.message import Message
 from tidewheel.model.time import Duration, Instant
-from tidewheel.transport.log import RECORDS, Log
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import RECORDS
 
 __all__ = ["Dead", "LogProcessor", "Processed", "Processor", "Replayable", "joined"]
 

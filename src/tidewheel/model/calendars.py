@@ -20,7 +20,7 @@ _HOUR = 3_600_000_000
 
 @lru_cache
 def time_zone(name: str) -> ZoneInfo:
-    """The zone of that name."""
+    """Look up a time zone by its name."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, TypeError, OSError):

@@ -33,7 +33,7 @@ def key_hash(frame: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
     total = np.full(frame.height, _SEED, dtype=np.uint64)
     for name in columns:
         total = total * _FACTOR + _column_hash(frame.get_column(name))
-    # The low bits decide the bucket, so they must depend on all the others.
+    # The low bits decide the key group, so they must depend on all the others.
     total = (total ^ (total >> np.uint64(29))) * _FACTOR
     return pl.Series("key_hash", total ^ (total >> np.uint64(32)), dtype=pl.UInt64)
 

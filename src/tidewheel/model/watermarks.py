@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import Any, ClassVar
 
 from tidewheel.errors import DefinitionError
+from tidewheel.model.block_stats import BlockStats, skew_bounds
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.model.summary import Summary, skew_bounds
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = [
@@ -52,7 +52,7 @@ class Strategy(ABC):
 
     kind: ClassVar[str]
     takes_part: ClassVar[bool] = True
-    """Does the input have a say in the common watermark?"""
+    """Whether the input has a say in the common watermark."""
 
     idle: Duration | None = None
     future: Duration | None = _FUTURE
@@ -64,11 +64,11 @@ class Strategy(ABC):
                 raise DefinitionError(f"watermark: {name} must not be negative, got {format_duration(value)}")
 
     @abstractmethod
-    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+    def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
         """The watermark after records with this summary; may keep what it needs in `state`."""
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` reads."""
+        """The strategy as JSON, for `from_json`."""
         return {"kind": self.kind, **asdict(self)}
 
     def __repr__(self) -> str:
@@ -83,7 +83,7 @@ class Strategy(ABC):
         """What the function that makes it is given besides `idle` and `future`."""
         return ""
 
-    def _highest(self, summary: Summary) -> Instant | None:
+    def _highest(self, summary: BlockStats) -> Instant | None:
         """The highest event time that may be believed, or one shortly before it where only the skew is known."""
         # Whatever is trusted: no event is after all time, and a watermark there would say that the input has ended.
         limit = END_OF_TIME - 1 if self.future is None else summary.append_time + self.future
@@ -114,7 +114,7 @@ class Bounded(Strategy):
     def _argument(self) -> str:
         return repr(format_duration(self.delay))
 
-    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+    def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
         """The highest believable event time less the delay."""
         highest = self._highest(summary)
         return None if highest is None else highest - self.delay
@@ -137,7 +137,7 @@ class Percentile(Strategy):
     def _argument(self) -> str:
         return f"{self.percent:g}"
 
-    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+    def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
         """The log's clock plus the skew that only so many events fall behind."""
         skew: dict[str, int] = state.setdefault("skew", {})
         for bin_number, count in sorted(summary.skew.items()):
@@ -163,8 +163,8 @@ class Punctuated(Strategy):
 
     kind: ClassVar[str] = "punctuated"
 
-    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
-        """The last marker's time."""
+    def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
+        """The watermark: the time of the last marker."""
         limit = None if self.future is None else summary.append_time + self.future
         marks = [mark for mark in summary.punctuations if limit is None or mark <= limit]
         return max(marks, default=None)
@@ -186,26 +186,26 @@ class Arrival(Strategy):
     def _argument(self) -> str:
         return repr(format_duration(self.delay)) if self.delay else ""
 
-    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+    def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
         """The log's clock at the last append, less the delay."""
         return summary.append_time - self.delay
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Aside(Strategy):
+class ControlTopic(Strategy):
     """An input that takes no part: it neither moves the common watermark nor holds it back, however silent it is. For
     topics that say what is to be done with the events of others. They are read from their beginning."""
 
     kind: ClassVar[str] = "aside"
     takes_part: ClassVar[bool] = False
 
-    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
-        """None."""
+    def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
+        """No watermark of its own."""
         return None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Ahead(Aside):
+class ReadAheadTopic(ControlTopic):
     """Likewise, for topics whose word is good for all times, whenever it was said: they are read as soon as possible,
     ahead of the events of others."""
 
@@ -218,7 +218,7 @@ class Inherited(Strategy):
 
     kind: ClassVar[str] = "inherited"
 
-    def of(self, state: dict[str, Any], summary: Summary) -> Instant | None:
+    def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
         """None: whoever made the input knows it."""
         return None
 
@@ -228,8 +228,8 @@ class Inherited(Strategy):
 
 def _common(idle: str | timedelta | None, future: str | timedelta | None) -> dict[str, Duration | None]:
     return {
-        "idle": None if idle is None else duration(idle, what="watermark idle timeout", bare=False),
-        "future": None if future is None else duration(future, what="watermark future guard", bare=False),
+        "idle": None if idle is None else duration(idle, what="watermark idle timeout"),
+        "future": None if future is None else duration(future, what="watermark future guard"),
     }
 
 
@@ -241,7 +241,7 @@ def bounded(
     >>> bounded("1 s", idle="10 s")
     bounded('1 s', idle='10 s')
     """
-    return Bounded(delay=duration(delay, what="watermark delay", bare=False), **_common(idle, future))
+    return Bounded(delay=duration(delay, what="watermark delay"), **_common(idle, future))
 
 
 def monotonic(*, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min") -> Bounded:
@@ -272,7 +272,7 @@ def arrival(delay: str | timedelta = "0 s", *, idle: str | timedelta | None = No
     >>> arrival("1 s")
     arrival('1 s')
     """
-    return Arrival(delay=duration(delay, what="watermark delay", bare=False), **_common(idle, "1 min"))
+    return Arrival(delay=duration(delay, what="watermark delay"), **_common(idle, "1 min"))
 
 
 def punctuated(*, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min") -> Punctuated:
@@ -291,7 +291,7 @@ def from_json(fields: Mapping[str, Any]) -> Strategy:
     True
     """
     kinds: dict[str, type[Strategy]] = {
-        cls.kind: cls for cls in (Ahead, Arrival, Aside, Bounded, Percentile, Punctuated)
+        cls.kind: cls for cls in (ReadAheadTopic, Arrival, ControlTopic, Bounded, Percentile, Punctuated)
     }
     options = dict(fields)
     kind = options.pop("kind", None)
@@ -306,7 +306,7 @@ def from_json(fields: Mapping[str, Any]) -> Strategy:
 def advance(
     strategies: Mapping[str, Strategy],
     state: Mapping[str, Any],
-    blocks: Mapping[tuple[str, int], Sequence[Summary]],
+    blocks: Mapping[tuple[str, int], Sequence[BlockStats]],
     *,
     clock: Instant,
     behind: frozenset[tuple[str, int]] = frozenset(),
@@ -319,8 +319,8 @@ def advance(
     idle however long they were silent. The state also names the inputs that are the `slowest`: those that the watermark
     waits for.
 
-    >>> from tidewheel.model.summary import Summary
-    >>> block = Summary(1, append_time=5_000_000, min_event_time=4_000_000, max_event_time=4_000_000)
+    >>> from tidewheel.model.block_stats import BlockStats
+    >>> block = BlockStats(1, append_time=5_000_000, min_event_time=4_000_000, max_event_time=4_000_000)
     >>> state, watermark = advance({"t": bounded("1 s")}, {}, {("t", 0): [block]}, clock=5_000_000)
     >>> watermark
     3000000

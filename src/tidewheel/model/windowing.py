@@ -66,7 +66,7 @@ class Windowing:
             raise DefinitionError(f"trigger: expected a trigger like triggers.default(), got {self.trigger!r}")
         if not isinstance(self.lateness, (int, str, timedelta)) or isinstance(self.lateness, bool):
             raise DefinitionError(f'lateness must be a duration like "5 s", got {self.lateness!r}')
-        object.__setattr__(self, "lateness", duration(self.lateness, what="lateness"))
+        object.__setattr__(self, "lateness", duration(self.lateness, what="lateness", bare=True))
         if self.lateness < 0:
             raise DefinitionError(
                 f"lateness must not be negative, got {format_duration(self.lateness)}; leave it out, or say how long a "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.calendars import UNITS, boundaries, time_zone
@@ -39,17 +39,17 @@ def __dir__() -> list[str]:
 Merges = list[tuple[Window, list[Window]]]
 """The windows after a merge, each with those that it was made of."""
 
-Length = str | timedelta | int
+Length = str | timedelta
 
 
 def typed_back(value: Duration) -> str:
     """A duration as it may stand in code.
 
     >>> typed_back(90_000_000), typed_back(1_234_567_891)
-    ("'1 min 30 s'", '1234567891')
+    ("'1 min 30 s'", "'1234567891 us'")
     """
     text = format_duration(value)
-    return repr(text) if duration(text) == value else str(value)
+    return repr(text if duration(text) == value else f"{value} us")
 
 
 class Windows:
@@ -80,6 +80,8 @@ class Windows:
 class Sliding(Windows):
     """Windows of one size that begin at regular times; `stagger`: each key's grid is shifted by its hash."""
 
+    stable_name: ClassVar[str] = "windows.sliding/1"
+
     size: Duration
     every: Duration
     offset: Duration = 0
@@ -92,7 +94,7 @@ class Sliding(Windows):
     def assign(self, time: Instant, key: tuple[Any, ...]) -> list[Window]:
         """All windows of the grid that hold the time.
 
-        >>> [(window.start, window.end) for window in sliding(10, every=5).assign(12, ())]
+        >>> [(window.start, window.end) for window in sliding("10 us", every="5 us").assign(12, ())]
         [(5, 15), (10, 20)]
         """
         offset = self.shift(key)
@@ -123,6 +125,8 @@ class Sliding(Windows):
 @dataclass(frozen=True, slots=True, repr=False)
 class Session(Windows):
     """A key's elements that follow each other by less than the gap; the window ends a gap after the last."""
+
+    stable_name: ClassVar[str] = "windows.session/1"
 
     gap: Duration
 
@@ -157,8 +161,10 @@ class Session(Windows):
 class Global(Windows):
     """One window for all time: it ends when the input does."""
 
+    stable_name: ClassVar[str] = "windows.global/1"
+
     def assign(self, time: Instant, key: tuple[Any, ...]) -> list[Window]:
-        """All time."""
+        """Assign the one window of all time."""
         return [Window(START_OF_TIME, END_OF_TIME)]
 
     def __repr__(self) -> str:
@@ -168,6 +174,8 @@ class Global(Windows):
 @dataclass(frozen=True, slots=True, repr=False)
 class Count(Windows):
     """So many elements of a key in event-time order; a window begins every `every` elements."""
+
+    stable_name: ClassVar[str] = "windows.count/1"
 
     size: int
     every: int
@@ -189,6 +197,8 @@ class Count(Windows):
 @dataclass(frozen=True, slots=True, repr=False)
 class Calendar(Windows):
     """The hours, days, weeks (from Monday), months or years of a time zone; a day may have 23 or 25 hours."""
+
+    stable_name: ClassVar[str] = "windows.calendar/1"
 
     unit: str
     zone: str = "UTC"
@@ -215,6 +225,8 @@ Stamp = Callable[[Window, Instant], Instant]
 class Custom(Windows):
     """Windows by functions of the user's."""
 
+    stable_name: ClassVar[str] = "windows.custom/1"
+
     assigner: Assign
     merger: Merge | None = None
     stamper: Stamp | None = None
@@ -231,7 +243,7 @@ class Custom(Windows):
         return self.merger is not None
 
     def assign(self, time: Instant, key: tuple[Any, ...]) -> list[Window]:
-        """What the function says."""
+        """Assign the windows that the function gives."""
         windows = sorted({Window(start, min(end, END_OF_TIME)) for start, end in self.assigner(time)})
         for window in windows:
             self._check(window)
@@ -267,7 +279,7 @@ class Custom(Windows):
 
 
 def tumbling(size: Length, *, offset: Length = "0 s") -> Sliding:
-    """Windows side by side.
+    """Windows of equal length, side by side.
 
     >>> tumbling("10 s", offset="1 s")
     tumbling('10 s', offset='1 s')

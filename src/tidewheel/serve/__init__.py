@@ -1,13 +1,25 @@
 """Results to people: the live view of result topics over WebSocket, server-sent events and HTTP.
 
 >>> import tempfile
->>> from tidewheel.transport.log import open_log
+>>> from tidewheel.transport.open_log import open_log
 >>> with open_log(tempfile.mkdtemp() + "/city.tw") as log, serve(log, port=0) as server:
 ...     server.url.startswith("http://127.0.0.1:")
 True
 """
 
-from tidewheel.serve.layer import Layer
-from tidewheel.serve.server import Server, serve
+from tidewheel.serve.http.server import Server, serve
+from tidewheel.serve.layers.layer import Cell, Colouring, Edge, Figure, Layer, Nowhere, Point, Scale, Value
 
-__all__ = ["Layer", "Server", "serve"]
+__all__ = [
+    "Cell",
+    "Colouring",
+    "Edge",
+    "Figure",
+    "Layer",
+    "Nowhere",
+    "Point",
+    "Scale",
+    "Server",
+    "Value",
+    "serve",
+]

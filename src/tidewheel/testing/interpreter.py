@@ -1,4 +1,4 @@
-"""The stages of a pipeline on the interpreters of the model, a bundle at a time."""
+"""The stages of a pipeline on their references, a bundle at a time."""
 
 from __future__ import annotations
 
@@ -8,26 +8,12 @@ from typing import Any
 
 import polars as pl
 
-from tidewheel.engine.each_row import EachRow
-from tidewheel.engine.flow import Stage
-from tidewheel.engine.looked_up import LookedUp
-from tidewheel.engine.matched import DROPPED, TIMED_OUT, PatternMatch
-from tidewheel.engine.operator import LATE, RESULTS
-from tidewheel.engine.window_columns import TIME
+from tidewheel.engine.runtime.flow import Stage
 from tidewheel.errors import DefinitionError
-from tidewheel.model.deduplicate import DUPLICATES
-from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane
-from tidewheel.model.process import Process
-from tidewheel.model.process_reference import ProcessReference
-from tidewheel.model.reference import Reference
-from tidewheel.model.repeats import Repeats, RepeatsReference
-from tidewheel.model.time import Instant
-from tidewheel.model.windowing import Windowing
-from tidewheel.patterns.reference import PatternReference
 from tidewheel.testing.rows import Row, micros, pane, row
 from tidewheel.testing.script import Bundle
 
-__all__ = ["Step", "Stepped", "interpreter", "late_row", "plain_row"]
+__all__ = ["Step", "Stepped", "interpreter", "late_row", "plain_row", "shown"]
 
 _OURS = ("ingestion_time", "_append_time", "_key")
 
@@ -48,116 +34,40 @@ Step = Callable[[pl.DataFrame, Bundle], Stepped]
 
 def interpreter(stage: Stage) -> Step:
     """What a stage makes of one bundle after the other, by definition."""
-    what = stage.what
-    if isinstance(what, EachRow):
-        return lambda frame, _: _passed(frame.to_dicts())
-    if isinstance(what, Process):
-        return _processed(stage, what)
-    if isinstance(what, Repeats):
-        return _deduplicated(what)
-    if isinstance(what, PatternMatch):
-        return _matched(what)
-    if isinstance(what, Windowing):
-        return _windowed(stage, what)
-    kind = "a lookup" if isinstance(what, LookedUp) else "a MATCH_RECOGNIZE clause"
-    raise DefinitionError(f'Script.run: {kind} runs on="spark" only')
-
-
-def _passed(
-    rows: Sequence[Mapping[str, Any]], late: list[Row] | None = None, **outputs: Sequence[Mapping[str, Any]]
-) -> Stepped:
-    """Rows that are shown as they are."""
-    others = {name: [plain_row(values) for values in some] for name, some in outputs.items()}
-    return Stepped([plain_row(values) for values in rows], rows, late or [], others)
-
-
-def _windowed(stage: Stage, windowing: Windowing) -> Step:
-    reference = Reference(windowing)
+    reference = stage.operation.reference(stage)
+    if reference is None:
+        raise DefinitionError(f'Script.run: {stage.operation.noun} runs on="spark" only')
 
     def step(frame: pl.DataFrame, bundle: Bundle) -> Stepped:
-        elements = [
-            Element(values[TIME], tuple(values[name] for name in stage.keys), values) for values in frame.to_dicts()
-        ]
-        output = reference.step(elements, watermark=bundle.watermark, clock=bundle.clock)
-        late = [late_row(verdict.element.values, verdict.reason, verdict.by) for verdict in output.late]
+        found = reference(frame, bundle.watermark, bundle.clock)
         return Stepped(
-            [_pane(found) for found in output.panes], [_values(stage, found) for found in output.panes], late
+            shown(stage, found.results),
+            found.results,
+            [late_row(values, reason, by) for values, reason, by in found.late],
+            {name: [plain_row(values) for values in rows] for name, rows in found.others.items()},
         )
 
     return step
 
 
-def _pane(found: Pane) -> Row:
-    start, end = _bounds(found)
+def shown(stage: Stage, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Results of a stage as they are shown."""
+    return [_pane(stage, values) if stage.operation.gives_panes else plain_row(values) for values in rows]
+
+
+def _pane(stage: Stage, values: Mapping[str, Any]) -> Row:
     return pane(
-        found.key,
-        start,
-        end,
-        timing=found.timing.value,
-        index=found.index,
-        first=found.first,
-        last=found.last,
-        event_time=found.event_time,
-        retraction=found.retraction,
-        aggregates=found.values,
+        tuple(values[name] for name in stage.keys),
+        micros(values["window_start"]),
+        micros(values["window_end"]),
+        timing=values["pane_timing"],
+        index=values["pane_index"],
+        first=values["pane_first"],
+        last=values["pane_last"],
+        event_time=micros(values["event_time"]),
+        retraction=values["retraction"],
+        aggregates={name: values[name] for name in stage.operation.computed},
     )
-
-
-def _values(stage: Stage, found: Pane) -> dict[str, Any]:
-    """A pane as a row with all columns of the stage's results."""
-    start, end = _bounds(found)
-    return {
-        **dict(zip(stage.keys, found.key, strict=True)),
-        **found.values,
-        "window_start": start,
-        "window_end": end,
-        "pane_index": found.index,
-        "pane_timing": found.timing.value,
-        "pane_first": found.first,
-        "pane_last": found.last,
-        "event_time": found.event_time,
-        "retraction": found.retraction,
-    }
-
-
-def _bounds(found: Pane) -> tuple[Instant | None, Instant | None]:
-    return (
-        None if found.window.start <= START_OF_TIME else found.window.start,
-        None if found.window.end >= END_OF_TIME else found.window.end,
-    )
-
-
-def _processed(stage: Stage, process: Process) -> Step:
-    reference = ProcessReference(process, stage.schema)
-
-    def step(frame: pl.DataFrame, bundle: Bundle) -> Stepped:
-        found = reference.step(frame, watermark=bundle.watermark, clock=bundle.clock)
-        late = [late_row(values, values.pop("reason"), values.pop("late_by")) for values in found.pop(LATE)]
-        return _passed(found.pop(RESULTS), late, **found)
-
-    return step
-
-
-def _deduplicated(repeats: Repeats) -> Step:
-    reference = RepeatsReference(repeats)
-
-    def step(frame: pl.DataFrame, bundle: Bundle) -> Stepped:
-        kept, again, rejected = reference.step(frame.to_dicts(), watermark=bundle.watermark)
-        late = [late_row(values, reason, by) for values, reason, by in rejected]
-        return _passed(kept, late, **{DUPLICATES: again})
-
-    return step
-
-
-def _matched(what: PatternMatch) -> Step:
-    reference = PatternReference(what.matcher, what.schema)
-
-    def step(frame: pl.DataFrame, bundle: Bundle) -> Stepped:
-        found = reference.step(frame, watermark=bundle.watermark)
-        late = [late_row(values, values.pop("reason"), values.pop("late_by")) for values in found["late"]]
-        return _passed(found["matches"], late, **{name: found[name] for name in (TIMED_OUT, DROPPED)})
-
-    return step
 
 
 def late_row(values: Mapping[str, Any], reason: str, by: int | None) -> Row:

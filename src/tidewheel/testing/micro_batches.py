@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tidewheel.engine.columns import arrow_schema, in_utc, spark_schema, to_spark
-from tidewheel.engine.halves import METRICS
-from tidewheel.engine.output_columns import BATCH_ID
-from tidewheel.engine.result import Result, arrow_of
-from tidewheel.engine.run import explained
-from tidewheel.engine.session import session
-from tidewheel.engine.stream import stream
+from tidewheel.engine.execution.dataframe.output_columns import BATCH_ID
+from tidewheel.engine.execution.running_query import translate_error
+from tidewheel.engine.execution.session import session
+from tidewheel.engine.operators.operator import METRICS
+from tidewheel.engine.spark.arrow_schema import arrow_schema, in_utc, spark_schema, to_spark
+from tidewheel.engine.streams.result import Result, arrow_of
+from tidewheel.engine.streams.stream_factory import stream
 from tidewheel.errors import DefinitionError
 from tidewheel.model import watermarks
 from tidewheel.model.panes import END_OF_TIME
@@ -71,9 +71,9 @@ def _collected(result: Result, checkpoint: Path) -> dict[str, list[dict[str, Any
 
     try:
         sinks = {name: keep(name) for name in found}
-        result.writeStream(checkpoint=checkpoint, available_now=True, buckets=1, **sinks).awaitTermination()
+        result.writeStream(checkpoint=checkpoint, available_now=True, key_groups=1, **sinks).awaitTermination()
     except PySparkException as error:
-        raise explained("script", error) from error
+        raise translate_error("script", error) from error
     return found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from tidewheel.engine.html import details, fragment, heading, table
+from tidewheel.html import details, fragment, heading, table
 from tidewheel.model.panes import END_OF_TIME, Timing
 from tidewheel.model.time import Duration, Instant, duration, format_duration, format_instant, instant
 
@@ -144,7 +144,7 @@ def row(**columns: Any) -> Row:
         if isinstance(fields.get(name), (str, datetime, int)):
             fields[name] = at_time(fields[name], name)
     if fields.get("late_by") is not None:
-        fields["late_by"] = duration(fields["late_by"], what="late_by")
+        fields["late_by"] = duration(fields["late_by"], what="late_by", bare=True)
     return Row("row", fields)
 
 

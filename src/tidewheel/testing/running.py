@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,27 +15,29 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from tidewheel.engine.flow import prepared
-from tidewheel.engine.halves import METRICS, late_port
-from tidewheel.engine.launch import Target, start_flows
-from tidewheel.engine.operator import LATE, RESULTS
-from tidewheel.engine.result import Result, arrow_of, result_schema
-from tidewheel.engine.stream import Stream, stream
-from tidewheel.engine.workers import registry_for
+from tidewheel.engine.execution.query_start import start_flows
+from tidewheel.engine.execution.targets import Target
+from tidewheel.engine.operators.operator import LATE, METRICS, RESULTS
+from tidewheel.engine.runtime.flow import prepared
+from tidewheel.engine.runtime.stage_runner import late_output
+from tidewheel.engine.spark.worker import registry_for
+from tidewheel.engine.streams.result import Result, arrow_of, result_schema
+from tidewheel.engine.streams.stream import Stream
+from tidewheel.engine.streams.stream_factory import stream
 from tidewheel.errors import DefinitionError, JobError
 from tidewheel.model import watermarks
 from tidewheel.model.time import Instant
-from tidewheel.model.windowing import Windowing
-from tidewheel.testing.interpreter import interpreter, late_row, plain_row
-from tidewheel.testing.rows import MIDNIGHT, Outcome, Row, micros, pane
+from tidewheel.testing.interpreter import interpreter, late_row, plain_row, shown
+from tidewheel.testing.rows import MIDNIGHT, Outcome, Row, micros
 from tidewheel.testing.script import Bundle, Script
-from tidewheel.transport.codec import decode_columns, decode_envelopes, encode, encode_columns, pack
-from tidewheel.transport.dynamic import define_message
-from tidewheel.transport.event_pb2 import Punctuation
-from tidewheel.transport.log import RECORDS, Log, records
-from tidewheel.transport.registry import TypeRegistry, type_name
-from tidewheel.transport.sqlite import SqliteLog
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.events.codec import decode_columns, decode_envelopes, encode, encode_columns, pack
+from tidewheel.transport.events.event_pb2 import Punctuation
+from tidewheel.transport.events.registry import TypeRegistry, type_name
+from tidewheel.transport.events.schema_inference import define_message
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import RECORDS, records
+from tidewheel.transport.sqlite.log import SqliteLog
+from tidewheel.transport.topics.types import publish_types
 
 __all__ = ["Pipeline", "by_value", "columns_of", "outcome_of", "result_of", "run_on_reference", "run_on_spark"]
 
@@ -141,7 +143,7 @@ def run_on_reference(script: Script, pipeline: Pipeline) -> Outcome:
             frame = given.frame(bundle)
             for number, (stage, step) in enumerate(zip(stages, steps, strict=True)):
                 found = step(prepared(stage, frame), bundle)
-                outputs.setdefault(late_port(number), []).extend(found.late)
+                outputs.setdefault(late_output(number), []).extend(found.late)
                 for name, rows in found.outputs.items():
                     outputs.setdefault(flow.output(number, name), []).extend(rows)
                 if number + 1 < len(stages):
@@ -185,7 +187,7 @@ def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSess
             spark=spark,
             available_now=True,
             max_events_per_batch=1,
-            buckets=1,
+            key_groups=1,
             clock="log",
         )
         run.wait()
@@ -208,10 +210,7 @@ def outcome_of(result: Result, found: dict[str, list[dict[str, Any]]]) -> Outcom
         else [plain_row(values) for values in rows]
         for name, rows in found.items()
     }
-    if not isinstance(stage.what, Windowing):
-        return Outcome([plain_row(values) for values in results], _by_time(rejected), outputs)
-    names = list(stage.what.aggregates)
-    return Outcome([_shown(values, stage.keys, names) for values in results], _by_time(rejected), outputs)
+    return Outcome(shown(stage, results), _by_time(rejected), outputs)
 
 
 @contextmanager
@@ -263,21 +262,6 @@ def _read(log: Log, topic: str) -> list[dict[str, Any]]:
             assert isinstance(frame, pl.DataFrame)
             rows += frame.to_dicts()
     return rows
-
-
-def _shown(values: Mapping[str, Any], keys: Iterable[str], names: Iterable[str]) -> Row:
-    return pane(
-        tuple(values[name] for name in keys),
-        micros(values["window_start"]),
-        micros(values["window_end"]),
-        timing=values["pane_timing"],
-        index=values["pane_index"],
-        first=values["pane_first"],
-        last=values["pane_last"],
-        event_time=micros(values["event_time"]),
-        retraction=values["retraction"],
-        aggregates={name: values[name] for name in names},
-    )
 
 
 def _by_time(rows: list[Row]) -> list[Row]:

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeGuard
 
 from pyspark.sql import SparkSession
 
-from tidewheel.engine.result import Result
-from tidewheel.engine.stream import Stream
+from tidewheel.engine.streams.result import Result
+from tidewheel.engine.streams.stream import Stream
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Instant, duration

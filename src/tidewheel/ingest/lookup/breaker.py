@@ -34,11 +34,11 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Is the service left alone?"""
+        """Whether the service is left alone."""
         return self._until is not None
 
     def allows(self) -> bool:
-        """May the service be asked now? Says yes to one trial after each pause."""
+        """Whether the service may be asked now; after each pause one trial may."""
         if self._until is None:
             return True
         if self._clock() < self._until:
@@ -49,7 +49,7 @@ class Breaker:
         return True
 
     def worked(self) -> None:
-        """The service answered."""
+        """Note that the service answered."""
         self._failures, self._pauses, self._until = 0, 0, None
 
     def failed(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidewheel.ingest.lookup.limits import Limits
-from tidewheel.model.lookup import Key
+from tidewheel.model.process.lookup import Key
 from tidewheel.model.time import Instant
 
 __all__ = ["Cache", "Kind"]
@@ -50,7 +50,7 @@ class Cache:
             self._entries.popitem(last=False)
 
     def is_settled(self, key: Key, *, now: Instant, seen: Instant) -> bool:
-        """Is there nothing to ask?"""
+        """Whether there is nothing to ask."""
         entry = self._entries.get(key)
         if entry is None:
             return False

@@ -49,7 +49,7 @@ class Limits:
         for each in fields(self):
             value = getattr(self, each.name)
             if each.name in _DURATIONS:
-                value = duration(value, what=f"{each.name} of a lookup's limits")
+                value = duration(value, what=f"{each.name} of a lookup's limits", bare=True)
                 object.__setattr__(self, each.name, value)
                 if value <= 0:
                     raise DefinitionError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from tidewheel.model.lookup import Key
+from tidewheel.model.process.lookup import Key
 
 __all__ = ["Provider", "ProviderError"]
 

@@ -20,20 +20,21 @@ import pyarrow as pa
 from google.protobuf.message import Message
 
 from tidewheel.errors import DamagedBlockError, DefinitionError, MalformedError
+from tidewheel.ingest.lookup.attempt import UNKNOWN, LookupAttempts, Outcome
 from tidewheel.ingest.lookup.cache import Cache, Kind
 from tidewheel.ingest.lookup.limits import Limits
 from tidewheel.ingest.lookup.provider import Provider
-from tidewheel.ingest.lookup.question import UNKNOWN, Outcome, Questioner
-from tidewheel.model.lookup import Key, Lookup
+from tidewheel.model.process.lookup import Key, Lookup
 from tidewheel.model.time import Instant, now
-from tidewheel.transport import codec
-from tidewheel.transport.consumer import Consumer
-from tidewheel.transport.damage import note_damage
-from tidewheel.transport.event_pb2 import LookupOutcome
-from tidewheel.transport.log import Batch, Log, Partition, Start, records
-from tidewheel.transport.message_topic import MessageTopic
-from tidewheel.transport.registry import types
-from tidewheel.transport.type_topic import publish_types
+from tidewheel.transport.events import codec
+from tidewheel.transport.events.event_pb2 import LookupOutcome
+from tidewheel.transport.events.registry import types
+from tidewheel.transport.log.consumer import Consumer
+from tidewheel.transport.log.damage import note_damage
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Batch, Partition, Start, records
+from tidewheel.transport.topics.message_topic import MessageTopic
+from tidewheel.transport.topics.types import publish_types
 
 __all__ = ["LookupWorker", "Report"]
 
@@ -83,13 +84,13 @@ class LookupWorker:
 
     >>> import tempfile
     >>> import tidewheel as tw
-    >>> from tidewheel.apps.transit.transit_pb2 import VehiclePosition
-    >>> class Depots:
+    >>> from tidewheel.transport.events.event_pb2 import DeadLetter
+    >>> class Owners:
     ...     async def ask(self, key):
-    ...         return {"depot": "north"}
-    >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
-    >>> depot = tw.Lookup("depot", keys={"operator": pl.Int32, "vehicle": pl.Int32}, returns={"depot": pl.String})
-    >>> worker = LookupWorker(log, depot, Depots(), topics="input.vehicle-position", type=VehiclePosition)
+    ...         return {"owner": "anna"}
+    >>> log = tw.open_log(tempfile.mkdtemp() + "/shop.tw")
+    >>> owner = tw.Lookup("owner", keys={"source": pl.String}, returns={"owner": pl.String})
+    >>> worker = LookupWorker(log, owner, Owners(), topics="dead.orders", type=DeadLetter)
     >>> worker.run(until_idle=True)
     Report(events=0, settled=0, answered=0, unknown=0, failed={}, attempts=0, open=0, lost=0, damaged=0)
     """
@@ -123,7 +124,7 @@ class LookupWorker:
         self._clock = clock
         self._needed = _needed(lookup, type, self._columns)
         self._outcomes = MessageTopic(log, lookup.topic, LookupOutcome)
-        self._questioner = Questioner(lookup, provider, self._limits)
+        self._questioner = LookupAttempts(lookup, provider, self._limits)
         self._cache = Cache(self._limits)
         self._open: dict[Key, _Raised] = {}
         self._counts: Counter[str] = Counter()
@@ -132,7 +133,7 @@ class LookupWorker:
 
     @property
     def report(self) -> Report:
-        """What was done so far."""
+        """The counts of what was done so far."""
         counts = self._counts
         return Report(
             counts["events"],

@@ -1,1 +1,0 @@
-"""Applications built on Tidewheel."""

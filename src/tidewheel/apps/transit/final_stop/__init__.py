@@ -1,8 +1,0 @@
-"""Where journeys end: the lookup, and those who know the answers."""
-
-from tidewheel.apps.transit.final_stop.definition import FINAL_STOP
-from tidewheel.apps.transit.final_stop.gtfs import GtfsFinalStops
-from tidewheel.apps.transit.final_stop.routing import RoutingService
-from tidewheel.apps.transit.final_stop.simulated import SimulatedFinalStops
-
-__all__ = ["FINAL_STOP", "GtfsFinalStops", "RoutingService", "SimulatedFinalStops"]

@@ -1,7 +1,0 @@
-"""A simulator of a city's fleet in HFP v2: real places of Helsinki, made-up traffic, the same from the same seed."""
-
-from tidewheel.apps.transit.simulator.chunk import Chunk
-from tidewheel.apps.transit.simulator.driving import drive
-from tidewheel.apps.transit.simulator.simulator import Simulator
-
-__all__ = ["Chunk", "Simulator", "drive"]

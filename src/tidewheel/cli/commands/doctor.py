@@ -1,0 +1,54 @@
+"""`tidewheel doctor`: is everything here that Tidewheel needs, and how to mend what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tidewheel.cli.options import DEFAULT_LOG, ExitCode, JsonOption, LogOption, out
+from tidewheel.cli.progress import print_json
+
+__all__ = ["doctor"]
+
+_MARKS = {"ok": ("OK", "green"), "warning": ("warning", "yellow"), "problem": ("problem", "bold red")}
+
+
+def doctor(
+    quick: Annotated[bool, typer.Option("--quick", help="Without starting Spark: a few seconds at most.")] = False,
+    log: LogOption = DEFAULT_LOG,
+    as_json: JsonOption = False,
+) -> None:
+    """Check that everything is here that Tidewheel needs, and tell how to mend what is not.
+
+    Looks at the log, if it is there (room on its disk, its clocks, what holds a job's watermark), at Python, Java,
+    Spark, memory, the disk where the log is or will be, ports and optional packages; then starts Spark on a small log
+    of its own and runs a job, as tidewheel run would. Ends with 0 if there is no problem; warnings are about what only
+    some commands need.
+
+        tidewheel doctor
+        tidewheel doctor --quick
+    """
+    from tidewheel.cli.doctor_checks import QUICK_CHECKS, check_spark_starts
+    from tidewheel.cli.log_health import check_log
+
+    problems = 0
+    path = Path(log).absolute()
+    checks = [*QUICK_CHECKS, *([] if quick else [check_spark_starts])]
+    console = out()
+    for check in (check_log, *checks):
+        with console.status(f"checking {check.__name__.removeprefix('check_').replace('_', ' ')} ..."):
+            findings = check(path if check is check_log else path.parent)
+        for finding in findings:
+            problems += finding.level == "problem"
+            if as_json:
+                print_json({"level": finding.level, "what": finding.what, "found": finding.found, "mend": finding.mend})
+                continue
+            mark, style = _MARKS[finding.level]
+            console.print(f"[{style}]{mark:>7}[/{style}]  [bold]{finding.what}[/bold]: ", end="")
+            console.print(finding.found, markup=False)
+            if finding.mend:
+                console.print(f"         → {finding.mend}", style=style, markup=False)
+    if problems:
+        raise typer.Exit(ExitCode.FAILED)

@@ -1,0 +1,1 @@
+"""What `tidewheel run` is made of: its options, what it shows, and recordings as its input."""

@@ -1,0 +1,267 @@
+"""What a job is, as JSON that lasts: kept in checkpoints, compared when they are used again, and told where it differs.
+
+The form of a value follows from what it holds, not from how it is shown, so that a job is the same after an upgrade.
+Options that have their default are left out: one that comes to be later changes nothing. Expressions are known by our
+own text of them, functions by their names, and what has a class of ours by that class's `stable_name`, which stays as
+it is whatever the class is called.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import polars as pl
+
+from tidewheel.model.aggregates.aggregate import Aggregate, Column
+from tidewheel.model.expressions.text import dtype_text, expression_text
+from tidewheel.model.time import format_duration
+from tidewheel.model.triggers.trigger import Trigger
+from tidewheel.model.watermarks import Strategy, from_json
+from tidewheel.model.windows import Windows
+
+__all__ = ["described", "described_as", "differences", "without_expressions", "without_texts"]
+
+# What is no name of a part has a $.
+_IS, _TEXT, _EXPRESSION, _MICROS, _FUNCTION = "$is", "$text", "$expression", "$us", "$function"
+_PLACE = re.compile(r" at 0x[0-9a-f]+")  # where in memory a function is
+_SHOWN = 160
+_NAMES = {
+    "windows": "window",
+    "aggregates": "aggregate",
+    "measures": "measure",
+    "what": "",
+    "stages": "",
+    "after": "",
+    "keys": "key_by",
+    "parameters": "parameter",
+    "topics": "input topics",
+    "type": "type of the events",
+    "ops": "",
+    "mode": "accumulate",
+    "time": "time column",
+    "reads": "input topic",
+    "matcher": "",
+    "parts": "",
+    "columns": "column",
+    "writes": "type of the results",
+    "exprs": "",
+}
+"""How parts of a definition are called by those who write them."""
+
+_MAPPINGS = {"parameter", "aggregate", "measure", "state", "output", "column", "input topic"}
+"""Those whose parts are called as the user wants."""
+
+
+def described(value: Any) -> Any:
+    """The form of a value, of which JSON can hold everything.
+
+    >>> from tidewheel.model.windows import tumbling
+    >>> described({"size": tumbling("10 s"), "fast": pl.col("speed") > 5})["fast"]
+    {'$expression': 'col("speed") > 5'}
+    """
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, timedelta):
+        return {_MICROS: value // timedelta(microseconds=1)}
+    if isinstance(value, pl.Expr):
+        return {_EXPRESSION: expression_text(value)}
+    if isinstance(value, Column):
+        return described(value.expr)
+    if isinstance(value, pl.DataType) or (isinstance(value, type) and issubclass(value, pl.DataType)):
+        return dtype_text(value)
+    if isinstance(value, Strategy):
+        return value.to_json()
+    if isinstance(value, Mapping):
+        return {str(name): described(each) for name, each in value.items()}
+    if isinstance(value, (set, frozenset)):
+        return sorted((described(each) for each in value), key=str)
+    if isinstance(value, (list, tuple)):
+        return [described(each) for each in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _of_fields(value)
+    if isinstance(value, functools.partial):
+        return {**described(value.func), "$given": described([value.args, value.keywords])}
+    if callable(value):
+        return {_FUNCTION: str(getattr(value, "__name__", type(value).__name__))}
+    return {_IS: _name_of(value), "$shown": _PLACE.sub("", repr(value))}
+
+
+def described_as(stable_name: str, value: Any) -> dict[str, Any]:
+    """The form of a value under a name of its own.
+
+    >>> described_as("point/1", {"x": 1, "y": 2})
+    {'x': 1, 'y': 2, '$is': 'point/1'}
+    """
+    return {**described(value), _IS: stable_name}
+
+
+def _of_fields(value: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {_IS: _name_of(value)}
+    for field in dataclasses.fields(value):
+        given = getattr(value, field.name)
+        if not field.repr or _is_default(field, given):
+            continue
+        spans = isinstance(given, int) and not isinstance(given, bool) and "Duration" in str(field.type)
+        found[field.name] = {_MICROS: given} if spans else described(given)
+    # As it was written, to be shown: no part of what is compared.
+    if isinstance(value, (Windows, Trigger, Aggregate)) and not _has_expressions(found):
+        found[_TEXT] = _PLACE.sub("", repr(value))
+    return found
+
+
+def _name_of(value: Any) -> str:
+    """What a value is: its class's stable name, with a version; a class of the user's own has only its name. A class
+    that another one is made from is not that other one."""
+    return str(vars(type(value)).get("stable_name", type(value).__name__))
+
+
+def _is_default(field: dataclasses.Field[Any], given: Any) -> bool:
+    if field.default is not dataclasses.MISSING:
+        return type(given) is type(field.default) and bool(given == field.default)
+    return field.default_factory is not dataclasses.MISSING and bool(given == field.default_factory())
+
+
+def _has_expressions(form: Any) -> bool:
+    """Whether there is an expression in it beside plain columns, which everybody writes the same."""
+    if isinstance(form, Mapping):
+        if set(form) == {_EXPRESSION}:
+            return re.fullmatch(r'col\("\w*"\)', str(form[_EXPRESSION])) is None
+        return any(map(_has_expressions, form.values()))
+    return isinstance(form, list) and any(map(_has_expressions, form))
+
+
+def without_texts(form: Any) -> Any:
+    """A definition without what is only there to be shown: what is compared."""
+    if isinstance(form, Mapping):
+        return {name: without_texts(each) for name, each in form.items() if name != _TEXT}
+    return [without_texts(each) for each in form] if isinstance(form, list) else form
+
+
+def without_expressions(form: Any) -> Any:
+    """All of a definition but the texts of its expressions."""
+    if isinstance(form, Mapping):
+        if set(form) == {_EXPRESSION}:
+            return _EXPRESSION
+        return {name: without_expressions(each) for name, each in form.items() if name != _TEXT}
+    return [without_expressions(each) for each in form] if isinstance(form, list) else form
+
+
+def differences(before: Any, now: Any) -> list[str]:
+    """What differs between two definitions, and where, for people; nothing if they are the same.
+
+    >>> differences({"keys": ["vehicle"]}, {"keys": ["operator", "vehicle"]})
+    ['key_by: vehicle → operator, vehicle']
+    """
+    return list(dict.fromkeys(_differences(before, now, [])))
+
+
+def _differences(before: Any, now: Any, where: list[str]) -> list[str]:
+    if without_texts(before) == without_texts(now):
+        return []
+    if isinstance(before, Mapping) and isinstance(now, Mapping) and _kind(before) == _kind(now):
+        named = _TEXT in before and _TEXT in now and before[_TEXT] != now[_TEXT]
+        if not named and not _is_leaf(before) and not _is_leaf(now):
+            return _of_mappings(before, now, where)
+    if isinstance(before, list) and isinstance(now, list) and any(isinstance(each, dict) for each in [*before, *now]):
+        return _of_lists(before, now, where)
+    path = " ".join(where)
+    if before is None or now is None:
+        what, verb = (now, "is new") if before is None else (before, "is gone")
+        plain = isinstance(what, Mapping) and not _is_leaf(what) and _IS not in what
+        return [f"{path} {verb}" if plain else f"{path}: {_told(before)} → {_told(now)}"]
+    return [f"{path}: {_told(before)} → {_told(now)}" if path else f"{_told(before)} → {_told(now)}"]
+
+
+def _kind(form: Mapping[str, Any]) -> tuple[Any, Any]:
+    return form.get(_IS), form.get("kind") if _is_row_op(form) else None
+
+
+def _is_row_op(form: Mapping[str, Any]) -> bool:
+    return {"kind", "exprs"} <= form.keys()
+
+
+def _of_mappings(before: Mapping[str, Any], now: Mapping[str, Any], where: list[str]) -> list[str]:
+    names = [name for name in dict.fromkeys([*before, *now]) if name not in (_TEXT, _IS)]
+    if before.get("parameters") != now.get("parameters"):
+        names = ["parameters"]  # what they change in the steps is no news
+    told: list[str] = []
+    for name in names:
+        word = name if where and where[-1] in _MAPPINGS else _NAMES.get(name, name)
+        told += _differences(before.get(name), now.get(name), [*where, *([word] if word else [])])
+    return told
+
+
+def _of_lists(before: Sequence[Any], now: Sequence[Any], where: list[str]) -> list[str]:
+    """Steps one after the other: those that are new, those that are gone, and those that became others."""
+    old_texts, new_texts = (
+        [json.dumps(without_texts(each), sort_keys=True) for each in some] for some in (before, now)
+    )
+    told: list[str] = []
+    for what, a, b, c, d in difflib.SequenceMatcher(None, old_texts, new_texts, autojunk=False).get_opcodes():
+        if what == "equal":
+            continue
+        pairs = min(b - a, d - c)
+        for old, new in zip(before[a : a + pairs], now[c : c + pairs], strict=True):
+            place = _place(before, now, old, new)
+            told += _differences(old, new, [*where, *place])
+        told += [f"{' '.join([*where, _told(each)])} is gone" for each in before[a + pairs : b]]
+        told += [f"{' '.join([*where, _told(each)])} is new" for each in now[c + pairs : d]]
+    return told
+
+
+def _place(before: Sequence[Any], now: Sequence[Any], old: Any, new: Any) -> list[str]:
+    """How to call a part of a list: by its name, if it has one, or by its number if there are several."""
+    for name in ("name", "kind"):
+        called = [each[name] for each in (old, new) if isinstance(each, Mapping) and isinstance(each.get(name), str)]
+        if len(called) == 2 and called[0] == called[1]:
+            return called[:1]
+    if isinstance(old, Mapping) and "what" in old and max(len(before), len(now)) > 1:
+        return [f"stage {before.index(old) + 1}"]
+    return []
+
+
+def _is_leaf(form: Mapping[str, Any]) -> bool:
+    return bool({_EXPRESSION, _MICROS, _FUNCTION} & form.keys()) or form.get("kind") in _STRATEGIES
+
+
+_STRATEGIES = ("bounded", "percentile", "punctuated", "arrival", "aside", "ahead")
+
+
+def _told(form: Any) -> str:
+    text = _text(form)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
+
+
+def _text(form: Any) -> str:
+    if form is None:
+        return "not set"
+    if isinstance(form, list):
+        return ", ".join(map(_text, form)) or "none"
+    if not isinstance(form, Mapping):
+        return str(form)
+    if isinstance(form.get(_TEXT), str):
+        return str(form[_TEXT])
+    if _EXPRESSION in form:
+        return str(form[_EXPRESSION])
+    if _MICROS in form:
+        return format_duration(int(form[_MICROS]))
+    if _FUNCTION in form:
+        return str(form[_FUNCTION])
+    if form.get("kind") in _STRATEGIES:
+        return repr(from_json(form))
+    if _is_row_op(form):
+        return f"{form['kind']}({', '.join(filter(None, (form.get('reason'), _text(form.get('exprs') or []))))})"
+    if "what" in form and "ops" in form:
+        return _text(form["what"])
+    rest = ", ".join(f"{name}={_text(each)}" for name, each in form.items() if name != _IS)
+    return f"{form[_IS].partition('/')[0]}({rest})" if _IS in form else f"{{{rest}}}"

@@ -1,0 +1,24 @@
+"""How many bytes a batch reads, and how many a task holds of it at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the command line needs the limit before it needs Arrow
+    from tidewheel.transport.log.log_types import Block
+
+__all__ = ["AT_ONCE_BYTES", "MAX_BYTES", "raw_size"]
+
+MAX_BYTES = 256 << 20
+"""Bytes of keys and values that a batch reads at most, unless told otherwise; a larger block is a batch by itself."""
+
+AT_ONCE_BYTES = 64 << 20
+"""Bytes of records that a task decodes and works on at a time, however large the batch was planned."""
+
+_RATIO = 4
+"""By how much blocks are compressed whose header does not say it, about."""
+
+
+def raw_size(block: Block) -> int:
+    """The bytes of a block's keys and values when they are read."""
+    return block.summary.raw_size or _RATIO * block.size

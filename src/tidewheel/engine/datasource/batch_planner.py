@@ -1,0 +1,254 @@
+"""Planning batches over the log: what each reads, and what time it is in it. Knows no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidewheel.engine.datasource.batch_limit import raw_size
+from tidewheel.engine.datasource.log_history import check_history, known_fingerprints
+from tidewheel.engine.datasource.offset import Offset
+from tidewheel.errors import CheckpointError
+from tidewheel.model.block_stats import BlockStats
+from tidewheel.model.clock_jump import is_ahead
+from tidewheel.model.time import Duration, Instant
+from tidewheel.model.watermarks import ReadAheadTopic, Strategy, advance
+from tidewheel.transport.log.damage import pass_over
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Block, Partition, Start, TopicInfo
+
+__all__ = ["OffsetRange", "check_topics", "first_offset", "plan_batch", "split"]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRange:
+    """Records to read: a run of offsets of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+def first_offset(
+    log: Log, topics: Sequence[str], start: Start, *, clock: Instant, whole: Collection[str] = ()
+) -> Offset:
+    """Where a new query begins: at `start`, and the topics in `whole` at their beginning."""
+    infos = [log.topic_info(topic) for topic in topics]
+    positions = {
+        part: log.position(part[0], part[1], "earliest" if part[0] in whole else start) for part in _partitions(infos)
+    }
+    return Offset(log.identity, positions, clock, topics=_ids(infos), fingerprints=known_fingerprints(log, positions))
+
+
+def check_topics(log: Log, offset: Offset, topics: Collection[str] = (), *, history: bool = True) -> list[TopicInfo]:
+    """These topics and those of the offset; refused if its positions are of topics that are no more, since others of
+    the same names begin at 0 again, or of events that this log does not hold, since it is older than the offset.
+    Without `history` the latter is not looked at, which takes a look at each partition's blocks."""
+    infos = [log.topic_info(topic) for topic in dict.fromkeys([*topics, *(topic for topic, _ in offset.positions)])]
+    ends = {(info.name, number): end for info in infos for number, end in enumerate(info.next_offsets)}
+    beyond = {part[0] for part, at in offset.positions.items() if at > ends.get(part, 0)}
+    for info in infos:
+        known = offset.topics.get(info.name)
+        if known not in (None, info.id) or (known is None and info.name in beyond):
+            raise CheckpointError(
+                f"topic {info.name!r} was deleted and made anew since the checkpoint was made (its id was "
+                f"{known or 'not known'}, now it is {info.id}; it ends at "
+                f"{', '.join(map(str, info.next_offsets))}): the checkpoint's positions mean nothing in it. Start with "
+                "a new checkpoint"
+            )
+    if not history:
+        return infos
+    check_history(
+        log,
+        offset.positions,
+        offset.fingerprints,
+        ends=ends,
+        reader="the checkpoint",
+        mend="Restore the checkpoint that was there when the log was like this, or the log that the checkpoint belongs "
+        "to (tidewheel restore brings back both), or start with a new checkpoint and write beside the results that are "
+        "there (--version)",
+        clock=offset.clock,
+    )
+    return infos
+
+
+def plan_batch(
+    log: Log,
+    strategies: Mapping[str, Strategy],
+    before: Offset,
+    *,
+    limit: int | None,
+    limit_bytes: int | None = None,
+    clock: Instant,
+    tick: Duration,
+    until: Mapping[Partition, int] | None = None,
+    by_log: bool = False,
+    ticking: bool = False,
+    skip_damaged: bool = False,
+) -> Offset:
+    """The end of the batch that begins at `before`; the same offset if there is nothing to do.
+
+    Whole blocks are taken in the order in which they were appended, whatever their topic, so that a backlog is worked
+    off evenly and no topic runs ahead of the others, as many as have at most `limit` records and `limit_bytes` bytes,
+    but at least one. A block of a topic that is aside waits for all that was appended
+    before it: what it says is for what comes after it. A topic that is ahead goes first, and the others wait until all
+    of it is read. `until` stops at these positions. Without data a batch is planned only to move the watermark, or with
+    `ticking` the clock alone, at most once every `tick`. With `by_log` the batch's clock is when the last of its blocks
+    was appended, so that history can be run again as it happened. `skip_damaged` plans over blocks whose headers are
+    damaged, as if they held records without a time.
+
+    Times that are far ahead of `clock` were given by a clock that was wrong, and are taken for the present. Where the
+    batches' own clock was set by one, it goes on from there as fast as the right one does: it never goes back, and what
+    waits for it must not wait for years.
+    """
+    if before.log != log.identity:
+        raise CheckpointError(
+            f"the checkpoint was made on another log than {log.address!r} (that one's identity was {before.log}, this "
+            f"one's is {log.identity}): its positions mean nothing here. Start with a new checkpoint"
+        )
+    present = clock
+    infos = check_topics(log, before, list(strategies))
+    positions = dict.fromkeys(_partitions(infos), 0) | dict(before.positions)
+    ahead = {topic for topic, strategy in strategies.items() if isinstance(strategy, ReadAheadTopic)}
+    aside = {topic for topic, strategy in strategies.items() if not strategy.takes_part} - ahead
+    waiting: list[Block] = []
+    for (topic, partition), position in positions.items():
+        end = None if until is None else until.get((topic, partition), position)
+        if end is None or end > position:
+            waiting += log.blocks(
+                topic, partition, position, end=end, limit=limit, on_damage=pass_over if skip_damaged else None
+            )
+    waiting.sort(
+        key=lambda block: (
+            block.topic not in ahead,
+            block.summary.append_time,
+            block.topic,
+            block.partition,
+            block.first_offset,
+        )
+    )
+    taken, behind = _take(log, waiting, positions, ahead, aside, limit=limit, limit_bytes=limit_bytes, until=until)
+    count = sum(block.summary.count for some in taken.values() for block in some)
+    believed = {part: [_believed(block.summary, present) for block in some] for part, some in taken.items()}
+    positions |= {part: some[-1].next_offset for part, some in taken.items() if some}
+    if by_log:
+        appended = [found.append_time for part, some in believed.items() if part[0] not in ahead for found in some]
+        clock = max(appended, default=before.clock if before.wall is None else before.wall)
+    wall = None
+    if is_ahead(before.clock, present):
+        wall = clock if before.wall is None else max(clock, before.wall)
+        clock = before.clock + (0 if before.wall is None else wall - before.wall)
+    else:
+        clock = max(clock, before.clock)
+    if wall is not None and before.wall is None:
+        tick = 0  # from here on it is known how much time passes
+    if count == 0 and clock - before.clock < tick:
+        return before
+    memory, watermark = advance(strategies, before.memory, believed, clock=clock, behind=frozenset(behind))
+    if count == 0 and watermark == before.watermark and not ticking and (wall is None) is (before.wall is None):
+        return before
+    return Offset(
+        log.identity,
+        positions,
+        clock,
+        watermark,
+        memory,
+        topics=_ids(infos),
+        wall=wall,
+        fingerprints=known_fingerprints(log, positions),
+    )
+
+
+def _take(
+    log: Log,
+    waiting: Sequence[Block],
+    partitions: Iterable[Partition],
+    ahead: set[str],
+    aside: set[str],
+    *,
+    limit: int | None,
+    limit_bytes: int | None,
+    until: Mapping[Partition, int] | None,
+) -> tuple[dict[Partition, list[Block]], set[Partition]]:
+    """Choose the blocks of a batch from those that wait, in their order, and name the partitions that must wait on."""
+    horizon = _horizon(log, waiting, until) if aside.intersection(block.topic for block in waiting) else None
+    taken: dict[Partition, list[Block]] = {part: [] for part in partitions}
+    behind: set[Partition] = set()
+    more = bool(_cut(log, [block for block in waiting if block.topic in ahead], until))
+    count = held = 0
+    for block in waiting:
+        part = (block.topic, block.partition)
+        size, more_bytes = block.summary.count, raw_size(block)
+        if more and block.topic not in ahead:
+            behind.add(part)
+            continue
+        early = bool(behind) or (horizon is not None and block.summary.append_time > horizon)
+        if (
+            part in behind
+            or (early and block.topic in aside)
+            or (limit is not None and count > 0 and count + size > limit)
+            or (limit_bytes is not None and count > 0 and held + more_bytes > limit_bytes)
+        ):
+            behind.add(part)
+            more = more or block.topic in ahead
+            continue
+        count += size
+        held += more_bytes
+        taken[part].append(block)
+    return taken, behind
+
+
+def _believed(summary: BlockStats, present: Instant) -> BlockStats:
+    """How far event times are from a time that is wrong says nothing."""
+    return replace(summary, append_time=present, skew={}) if is_ahead(summary.append_time, present) else summary
+
+
+def split(
+    log: Log, before: Offset, after: Offset, *, tasks: int, worth: int, skip_damaged: bool = False
+) -> list[list[OffsetRange]]:
+    """The batch in at most `tasks` even shares, each of at least `worth` records (but for the last)."""
+    check_topics(log, after)  # it may have been planned long ago, before a restart
+    blocks: list[tuple[OffsetRange, int]] = []
+    for (topic, partition), end in sorted(after.positions.items()):
+        start = before.positions.get((topic, partition), 0)
+        if end > start:
+            on_damage = pass_over if skip_damaged else None
+            for block in log.blocks(topic, partition, start, end=end, on_damage=on_damage):
+                piece = OffsetRange(topic, partition, max(start, block.first_offset), min(end, block.next_offset))
+                blocks.append((piece, block.summary.count))
+    total = sum(count for _, count in blocks)
+    share = max(worth, -(-total // max(tasks, 1)))
+    shares: list[list[OffsetRange]] = []
+    held = share
+    for piece, count in blocks:
+        if held >= share and len(shares) < tasks:
+            shares.append([])
+            held = 0
+        mine = shares[-1]
+        if mine and (mine[-1].topic, mine[-1].partition, mine[-1].end) == (piece.topic, piece.partition, piece.start):
+            mine[-1] = OffsetRange(piece.topic, piece.partition, mine[-1].start, piece.end)
+        else:
+            mine.append(piece)
+        held += count
+    return shares
+
+
+def _horizon(log: Log, waiting: Sequence[Block], until: Mapping[Partition, int] | None) -> Instant | None:
+    """Up to when it is known what was appended; None if these blocks are all there are."""
+    return min((block.summary.append_time for block in _cut(log, waiting, until)), default=None)
+
+
+def _cut(log: Log, waiting: Sequence[Block], until: Mapping[Partition, int] | None) -> list[Block]:
+    """The last block of each partition that has more than these."""
+    last = {(block.topic, block.partition): block for block in waiting}
+    ends = {part: log.topic_info(part[0]).next_offsets[part[1]] for part in last} if until is None else until
+    return [block for part, block in last.items() if block.next_offset < ends[part]]
+
+
+def _partitions(infos: Sequence[TopicInfo]) -> list[Partition]:
+    return [(info.name, number) for info in infos for number in range(info.partitions)]
+
+
+def _ids(infos: Sequence[TopicInfo]) -> dict[str, str]:
+    return {info.name: info.id for info in infos}

@@ -1,0 +1,1 @@
+"""Queries: building, starting and watching them, their session, watermarks and outputs."""

@@ -1,0 +1,1 @@
+"""Results over DataFrames: their columns, sinks, and Spark's watermark."""

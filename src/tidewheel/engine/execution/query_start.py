@@ -1,0 +1,184 @@
+"""Start one query for several results of a log."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tidewheel.engine.checkpoint.batch_identity import check_results, has_written
+from tidewheel.engine.checkpoint.checkpoint import Checkpoint
+from tidewheel.engine.datasource.backfill import SuspendedFlows, where
+from tidewheel.engine.datasource.batch_limit import MAX_BYTES
+from tidewheel.engine.datasource.offset import Offset
+from tidewheel.engine.datasource.result_encoder import OutputEncoding
+from tidewheel.engine.datasource.result_topics import refuse_others_results
+from tidewheel.engine.execution.computation import C, Computation, definition_of
+from tidewheel.engine.execution.exchange_rows import OUT
+from tidewheel.engine.execution.log_reader import from_log, read_topics
+from tidewheel.engine.execution.map_side_reader import StatelessReader, needs_no_state
+from tidewheel.engine.execution.running_query import Run, Work, java_pid, translate_error
+from tidewheel.engine.execution.session import check_reach, session
+from tidewheel.engine.execution.state_operator import with_state
+from tidewheel.engine.execution.state_settings import (
+    check_state_store,
+    key_group_count,
+    partition_each_key_group,
+)
+from tidewheel.engine.execution.targets import Target, check, prepared_targets, written_topics
+from tidewheel.engine.execution.worker_python import check_workers
+from tidewheel.engine.operators.operator import METRICS
+from tidewheel.engine.spark.local_fs import sink_forces
+from tidewheel.errors import FlowError
+from tidewheel.model.time import now
+from tidewheel.transport.log.damage import DamageCount
+from tidewheel.transport.log.log import Log
+
+__all__ = ["start_flows"]
+
+
+def start_flows(
+    results: Mapping[C, Mapping[str, Target]],
+    log: Log,
+    *,
+    checkpoint: str | Path,
+    name: str,
+    spark: SparkSession | Callable[[], SparkSession] | None = None,
+    available_now: bool = False,
+    start_from: str = "earliest",
+    max_events_per_batch: int = 100_000,
+    max_bytes_per_batch: int = MAX_BYTES,
+    key_groups: int | None = None,
+    clock: str = "wall",
+    accept_changes: bool = False,
+    skip_damaged: bool = False,
+    append_to_existing: bool = False,
+) -> Run:
+    """Start one query for all these results of one log, each with its outputs' targets. `spark`: a session, or what
+    starts one when all that can be refused without it was looked at."""
+    topics = check(results, log)
+    held = Checkpoint(checkpoint)
+    if key_groups is None:  # those of another machine are as good
+        key_groups = (held.purpose() or {}).get("key_groups")
+    flows = {str(result.name): definition_of(result) for result in results}
+    purpose = json.loads(json.dumps({"job": name, "log": log.identity, "flows": flows}))
+    given = {} if key_groups is None else {"key_groups": key_groups}
+    held.check({**purpose, **given}, accept_changes=accept_changes)
+    # What a query writes into must be empty before it starts, and still when its first results come.
+    exclusive = not append_to_existing and not has_written(log, held.spark_folder)
+    if exclusive:
+        refuse_others_results(log, written_topics(results), held.folder)
+    spark = session(spark() if callable(spark) else spark)
+    check_reach(spark, log)
+    check_workers(spark)
+    if not needs_no_state([result.flow() for result in results]):
+        check_state_store(spark)
+    number = key_group_count(spark, key_groups)
+    held.acquire({**purpose, "key_groups": number}, accept_changes=accept_changes)
+    work = Work(name, topics)
+    try:
+        held.check_files()
+        if held.notes_every_batch:
+            check_results(log, held.spark_folder)
+        targets = prepared_targets(results, log, topics)
+        held.note_helper(java_pid(spark))
+        resumed = SuspendedFlows.read(held.backfill_file).resume()
+        resumed.write(held.backfill_file)
+        options = {
+            "startFrom": start_from,
+            "maxEventsPerBatch": str(max_events_per_batch),
+            "maxBytesPerBatch": str(max_bytes_per_batch),
+            "malformed": "dead",
+            "skipDamaged": str(skip_damaged).lower(),
+            "group": name,
+            "stopFile": str(held.stop_file),
+            "backfillFile": str(held.backfill_file),
+            "firstFile": str(held.first_file),
+            "clock": clock,
+            "ticking": str(clock == "wall" and any(result.flow().waits_for_clock for result in results)).lower(),
+        }
+        damaged = DamageCount(log, name) if skip_damaged else None
+        shared = SharedQuery(spark, log, held, list(results), targets, number, name, options, available_now, exclusive)
+        query = shared.start()
+    except BaseException as error:
+        held.release()
+        if isinstance(error, PySparkException):
+            raise translate_error(work.name, error) from error
+        raise
+    mend = shared.without_the_failed if len(results) > 1 else None
+    live = not available_now and clock == "wall"
+    return Run(work, log, query, held, mend=mend, live=live, damaged=damaged)
+
+
+@dataclass(frozen=True)
+class SharedQuery:
+    """The query that results share, which can be started again without those that failed."""
+
+    spark: SparkSession
+    log: Log
+    held: Checkpoint
+    results: Sequence[Computation]
+    targets: Mapping[tuple[str, str], OutputEncoding]
+    key_groups: int
+    name: str
+    options: Mapping[str, str]
+    available_now: bool
+    exclusive: bool
+    """No other run has written into its topics, and none may have when its first results come."""
+
+    def start(self) -> StreamingQuery:
+        """Start it with all that were not taken out."""
+        # In a thread that has not used it, Spark finds no session, and with it not the format "tidewheel".
+        self.spark.createDataFrame([], "nothing INT")
+        self.held.drop_unfinished()
+        suspended = SuspendedFlows.read(self.held.backfill_file).suspended
+        running = [result for result in self.results if result.name not in suspended]
+        # Those that wait are read for nothing, but their topics keep their place in the offsets, and their state
+        # operators in the plan.
+        flows = [result.flow() for result in running]
+        if needs_no_state([result.flow() for result in self.results]):
+            rows = read_topics(self.spark, self.results, StatelessReader(flows), OUT, self.options)
+        else:
+            exchange_batches = from_log(self.spark, self.results, running, self.key_groups, self.options)
+            depth = max(len(result.stages) for result in self.results)
+            rows = with_state(exchange_batches, flows, self.key_groups, depth=depth)
+        writer = (
+            rows.writeStream.format("tidewheel")
+            .queryName(f"{self.name} {now()}")
+            .outputMode("append")
+            .option("log", self.log.address)
+            .option("encodings", base64.b64encode(cloudpickle.dumps(dict(self.targets))).decode())  # type: ignore[no-untyped-call]
+            .option("exclusive", ",".join(sorted(self._exclusive())))
+            .option("fsync", str(sink_forces(self.spark)).lower())
+            .option("checkpointLocation", self.held.spark_folder)
+        )
+        with partition_each_key_group(self.spark, self.key_groups):
+            return writer.trigger(availableNow=True).start() if self.available_now else writer.start()
+
+    def _exclusive(self) -> set[str]:
+        if not self.exclusive:
+            return set()
+        return {target.topic for (_, output), target in self.targets.items() if output != METRICS}
+
+    def without_the_failed(self, error: PySparkException) -> StreamingQuery | None:
+        """Take out the one that broke the query, and start the others again; None if it was none of them, or the last
+        one."""
+        found = translate_error(self.name, error)
+        if not isinstance(found, FlowError):
+            return None
+        message = str(found).removeprefix(f"job {self.name}: ")
+        flow, _, reason = message.partition(": ")
+        suspended_flows = SuspendedFlows.read(self.held.backfill_file)
+        names = {str(result.name) for result in self.results}
+        if flow not in names or names <= {*suspended_flows.suspended, flow}:
+            return None
+        reached = Offset.from_json(self.held.last_offset())
+        suspended_flows.suspend(flow, reason, where(reached, flow, suspended_flows)).write(self.held.backfill_file)
+        return self.start()

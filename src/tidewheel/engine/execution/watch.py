@@ -1,0 +1,58 @@
+"""Watching a run: its progress, kept up to date until it has ended."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tidewheel.errors import DefinitionError
+from tidewheel.model.time import Duration, format_duration
+
+__all__ = ["Watched", "watch"]
+
+
+class Watched(Protocol):
+    """What ends some time, and shows how far it has come."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it has ended, or so many seconds have passed; whether it has ended."""
+
+
+def watch(run: Watched, every: Duration) -> None:
+    """Show it again and again until it has ended, or somebody interrupts. Raises what it failed with."""
+    if every <= 0:
+        raise DefinitionError(f"watch: every must be more than nothing, got {format_duration(every)}")
+    show = _shown_in_notebook(run) or _printed(run)
+    try:
+        while not run.wait(every / 1_000_000):
+            show()
+    except KeyboardInterrupt:
+        return
+    finally:
+        show()
+
+
+def _shown_in_notebook(run: Watched) -> Callable[[], None] | None:
+    """What updates one display; None if this is no notebook."""
+    ipython: Any = sys.modules.get("IPython")  # a notebook has imported it
+    shell = None if ipython is None else ipython.get_ipython()
+    if not hasattr(shell, "kernel"):
+        return None
+    from IPython.display import display  # type: ignore[import-not-found]
+
+    handle = display(run, display_id=True)
+    return lambda: handle.update(run)
+
+
+def _printed(run: Watched) -> Callable[[], None]:
+    last = ""
+
+    def show() -> None:
+        nonlocal last
+        text = repr(run)
+        if text != last:
+            print(text, flush=True)
+            last = text
+
+    return show

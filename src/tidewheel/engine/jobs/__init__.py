@@ -1,0 +1,1 @@
+"""Jobs: functions from streams to results, found in packages and files, run as streams or as a batch."""

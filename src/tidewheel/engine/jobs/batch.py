@@ -1,0 +1,178 @@
+"""Jobs over all that there is, as one batch: the history of a log, or an archive of it.
+
+The functions of the jobs and all that runs them are those of the stream. Nothing is late, since everything is there at
+once, and the input ends, so that every window closes.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from tidewheel.engine.datasource.result_topics import refuse_others_results
+from tidewheel.engine.execution.dataframe.batches import dataframe_batches
+from tidewheel.engine.execution.input import LogInput, outcomes
+from tidewheel.engine.execution.log_reader import from_log
+from tidewheel.engine.execution.running_query import translate_error
+from tidewheel.engine.execution.session import check_reach, session
+from tidewheel.engine.execution.state_operator import in_memory
+from tidewheel.engine.execution.targets import check, prepared_targets, written_topics
+from tidewheel.engine.execution.worker_python import check_workers
+from tidewheel.engine.jobs.archive import Archive
+from tidewheel.engine.jobs.job import Job
+from tidewheel.engine.jobs.run import called, default_targets
+from tidewheel.engine.spark.arrow_schema import spark_schema
+from tidewheel.engine.streams.result import Result, arrow_of
+from tidewheel.errors import DamagedBlockError, DefinitionError
+from tidewheel.model.time import now
+from tidewheel.transport.log.damage import note_damage
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import OnDamage
+
+__all__ = ["run_batch"]
+
+_EVENTS_PER_TASK = 500_000
+_EVENTS_PER_KEY_GROUP = 500_000
+_MOST_KEY_GROUPS = 512
+_PLACE = {"_partition": pa.int32(), "_offset": pa.int64()}
+
+
+def run_batch(
+    *jobs: Job | Result,
+    log: Log,
+    archive: str | Path | None = None,
+    history: Log | None = None,
+    name: str | None = None,
+    spark: SparkSession | None = None,
+    key_groups: int | None = None,
+    skip_damaged: bool = False,
+    append_to_existing: bool = False,
+) -> None:
+    """Run jobs and results over all that their topics hold, or over an archive of these topics, to the end. With a
+    `history` the topics are those of that log, and so are the results that are given; they are written to `log`.
+
+    Outputs go to the topics that `tidewheel.run` would write: name results anew (`result.named("delays.batch")`) where
+    those have results already, which is refused unless `append_to_existing` says so. All of it is written in one
+    transaction, or nothing.
+
+    With `skip_damaged` it goes on without records whose blocks are damaged in the log's file: `dead.<name>` tells of
+    them. Lookups find the answers that `log` has now, whatever the rows are from.
+    """
+    read = log if history is None else history
+    targets = default_targets([each.on(read) if isinstance(each, Job) else each for each in jobs], log)
+    results = list(targets)
+    name = name or called(results)
+    topics = check(targets, log, read=read)
+    if not append_to_existing:
+        refuse_others_results(log, written_topics(targets))
+    for result in results:
+        reason = next(filter(None, (stage.operation.refused_in_batch for stage in result.stages)), None)
+        if reason is not None:
+            raise DefinitionError(
+                f"{result.name} {reason}; run it as a stream (available_now=True, or --available-now)"
+            )
+    held = None if archive is None else Archive(archive)
+    outputs = prepared_targets(targets, log, topics if held is None and read is log else ())
+    spark = session(spark)
+    check_reach(spark, log)
+    check_workers(spark)
+    # In a thread that has not used it, Spark finds no session, and with it not the format "tidewheel".
+    spark.createDataFrame([], "nothing INT")
+
+    def on_damage(damaged: DamagedBlockError) -> None:
+        if not skip_damaged:
+            raise damaged
+        note_damage(log, name, damaged, clock=now())
+
+    try:
+        if held is None:
+            if read is not log:
+                for topic in topics:
+                    read.ensure_topic(topic)
+                results = [_answered(result, log, on_damage) for result in results]
+            count = sum(read.topic_info(topic).count for topic in topics)
+            number = key_groups or _key_groups(spark, count)
+            tasks = max(spark.sparkContext.defaultParallelism, -(-count // _EVENTS_PER_TASK))
+            options = {"clock": "log", "malformed": "dead", "group": name, "tasks": str(tasks)}
+            options["skipDamaged"] = str(skip_damaged).lower()
+            exchange_batches = from_log(spark, results, results, number, options, ended=True)
+        else:
+            results = [_answered(result, log, on_damage) for result in results]
+            inputs = sorted({topic for result in results for topic in result.input.topics})
+            frames = {topic: _archived(spark, held, results, topic) for topic in inputs}
+            facts = [frame.agg(f.count("*"), f.max("_append_time").cast("double")).first() for frame in frames.values()]
+            number = key_groups or _key_groups(spark, sum(fact[0] for fact in facts if fact))
+            clock = round(max((fact[1] or 0.0 for fact in facts if fact), default=0.0) * 1_000_000)
+            exchange_batches = _from_archive(frames, results, number, clock)
+        rows = in_memory(exchange_batches, [result.flow() for result in results], number)
+        (
+            rows.write.format("tidewheel")
+            .mode("append")
+            .option("log", log.address)
+            .option("encodings", base64.b64encode(cloudpickle.dumps(outputs)).decode())  # type: ignore[no-untyped-call]
+            .save()
+        )
+    except PySparkException as error:
+        raise translate_error(name, error) from error
+
+
+def _key_groups(spark: SparkSession, events: int) -> int:
+    """So many that what each holds fits into memory."""
+    least = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    return min(_MOST_KEY_GROUPS, max(least, -(-events // _EVENTS_PER_KEY_GROUP)))
+
+
+def _answered(result: Result, log: Log, on_damage: OnDamage | None) -> Result:
+    """With the answers to its lookup from the start: the log keeps them, elsewhere there are rows only."""
+    read = partial(outcomes, log, on_damage=on_damage)
+    stages = [replace(stage, operation=stage.operation.answered(read)) for stage in result.stages]
+    return replace(result, stages=tuple(stages))
+
+
+def _input(results: Sequence[Result], topic: str) -> LogInput:
+    return next(
+        result.input for result in results if isinstance(result.input, LogInput) and topic in result.input.topics
+    )
+
+
+def _archived(spark: SparkSession, archive: Archive, results: Sequence[Result], topic: str) -> DataFrame:
+    """A topic's rows in the order in which the log had them, with the columns that its reader would give."""
+    source = _input(results, topic)
+    kind = archive.type(topic)
+    if kind != source.message:
+        raise DefinitionError(f"the archive holds {topic!r} as {kind}, and it is read as {source.message}; choose one")
+    columns = arrow_of(source.schema())
+    place = [pa.field(name, of) for name, of in _PLACE.items()]
+    schema = spark_schema(pa.schema([*columns, *place]))
+    files = archive.files(topic)
+    frame = spark.read.schema(schema).parquet(*files) if files else spark.createDataFrame([], schema)
+    # Events of one key and one time keep the order of their arrival.
+    return frame.orderBy("_append_time", *_PLACE)
+
+
+def _from_archive(frames: dict[str, DataFrame], results: Sequence[Result], key_groups: int, clock: int) -> DataFrame:
+    exchange_batches = []
+    for topic, frame in frames.items():
+        flows = [result.flow() for result in results if topic in result.input.topics]
+        columns = _input(results, topic).schema()
+        exchange_batches.append(
+            dataframe_batches(
+                frame.drop(*_PLACE),
+                flows,
+                key_groups,
+                clock=clock,
+                ended=True,
+                marked=lambda rows: None,
+                as_read=columns,
+            )
+        )
+    return reduce(DataFrame.unionAll, exchange_batches)

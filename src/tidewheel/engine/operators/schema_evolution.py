@@ -1,0 +1,30 @@
+"""Schema evolution: rows in the state of a stage whose input may have other columns by now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+
+from tidewheel.errors import CheckpointError
+
+__all__ = ["conform"]
+
+
+def conform(stored: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Kept rows in the columns of now: what was not known of them is null, and what nobody knows any more is gone.
+
+    >>> conform(pl.DataFrame({"x": [1], "old": [2]}), {"x": pl.Int64(), "new": pl.String()}).rows()
+    [(1, None)]
+    """
+    if dict(stored.schema) == dict(schema):
+        return stored
+    for name, kind in schema.items():
+        if name in stored.columns and stored.schema[name] != kind:
+            raise CheckpointError(
+                f"rows that wait have a column {name!r} of type {stored.schema[name]}, which is {kind} now; start on a "
+                "new checkpoint, or give the changed column a new name"
+            )
+    return stored.select(
+        pl.col(name) if name in stored.columns else pl.lit(None, kind).alias(name) for name, kind in schema.items()
+    )

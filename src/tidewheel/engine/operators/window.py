@@ -1,0 +1,358 @@
+"""Windowed aggregation in columns, any window and any trigger: one row of state for each key and window.
+
+What the reference interpreter does window by window is done here to all windows of a key group at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from tidewheel.engine.operators.lateness import split_late, tag_late
+from tidewheel.engine.operators.operator import LATE, RESULTS, BatchTime, Outputs, StageOperator, Store
+from tidewheel.engine.operators.windows.assignment import (
+    END,
+    SLICE,
+    START,
+    TIME,
+    is_covering,
+    last_end,
+    merged,
+    sliced,
+    to_windows,
+)
+from tidewheel.engine.operators.windows.pane_builder import INDEX, SHOWN, SHOWN_TIME, SHOWN_TIMING, VOID, PaneBuilder
+from tidewheel.engine.operators.windows.partial_aggregates import (
+    LEFT,
+    N,
+    finished,
+    group,
+    merging,
+    partial_columns,
+    partials,
+)
+from tidewheel.engine.operators.windows.state_layout import SEGMENT, is_spread
+from tidewheel.engine.operators.windows.vectorized_trigger import NEVER_DUE, Arrays, Moment
+from tidewheel.engine.operators.windows.vectorized_triggers import compile_trigger, expected_column
+from tidewheel.engine.operators.windows.window_state import HINTS, PENDING, WindowState
+from tidewheel.model.panes import END_OF_TIME, FINISHED, Timing
+from tidewheel.model.time import Duration, Instant
+from tidewheel.model.windowing import Windowing
+
+__all__ = ["WindowOperator"]
+
+_PAST = "__past"
+_FINISHED = "__finished"
+_UNREPORTED = "__unreported"
+_PANE_GIVEN = (
+    "__told"  # in deltas of windows that may be void: has a pane had anything of it, or of what merged into it?
+)
+_ROW = "__row"
+
+
+class WindowOperator(StageOperator):
+    """Computes the windows of one key group, a batch at a time."""
+
+    def __init__(self, windowing: Windowing, keys: Sequence[str]) -> None:
+        self.windowing = windowing
+        self.keys = list(keys)
+        self._trigger = compile_trigger(windowing.trigger)
+        # Whether an event still finds its window open is known here only if that may have been finished before it is
+        # closed: such events come as they are.
+        self.takes_rows = windowing.trigger.finishes and (windowing.trigger.may_finish or windowing.lateness > 0)
+        # Without retractions before each pane the last one is still retracted if nothing is left of its window.
+        self._remembers = windowing.retracts
+        self._notes_panes = windowing.weighted and windowing.mode == "delta"
+        self._merging = windowing.windows.merging
+        self._state = WindowState(windowing, keys)
+        self._pane_builder = PaneBuilder(windowing, keys)
+        # Windows that merge hold more than a slice, and the earliest event in time is one that was not late.
+        self.late_by_slice = not self.takes_rows and not self._merging and windowing.timestamp != "earliest"
+
+    def split_late(
+        self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
+    ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """Split rows into those in time and the late ones, with the reason."""
+        windows = self.windowing.windows
+        return split_late(
+            rows,
+            before=before,
+            last_end=lambda sound: last_end(windows, sound, self.keys),
+            lateness=self.windowing.lateness,
+            future=future,
+            arrival=arrival,
+            covered=is_covering(windows),
+        )
+
+    def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
+        """Aggregate rows by key and slice: before the shuffle, for any part of a batch."""
+        return rows if self.takes_rows else partials(self.windowing, rows, self.keys, before)
+
+    def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
+        """Take a batch's rows of this key group, as `pre_aggregate` made them, and its time."""
+        hints = store.get(HINTS)
+        fresh: pl.DataFrame | None = None
+        if rows is not None and rows.height:
+            fresh = self._windows_of(rows, batch_time.watermark_before)
+        spread = is_spread(self.windowing.windows, [] if hints is None else hints[SEGMENT].to_list(), 0)
+        loaded, old = self._state.load(store, hints, fresh, batch_time, spread)
+        if old is None and fresh is None:
+            return {}
+        late = None
+        if fresh is not None and self.takes_rows:
+            assert rows is not None
+            fresh, late = self._admit(rows, fresh, old, batch_time.watermark_before)
+        outputs: dict[str, pl.DataFrame] = {} if late is None else {LATE: late}
+        waiting, elsewhere = self._state.pending(store, loaded, spread)
+        combined, pending = self._combine(old, fresh, waiting)
+        state, panes, pending = self._fire(combined, pending, batch_time)
+        if panes is not None:
+            outputs[RESULTS] = panes
+        self._state.save(store, hints, loaded, state, batch_time, spread)
+        held = [part for part in (elsewhere, pending) if part is not None and part.height]
+        if held:
+            store.put(PENDING, pl.concat(held))
+        else:
+            store.remove(PENDING)
+        return outputs
+
+    # What comes in ------------------------------------------------------------------------------------------------
+
+    def _windows_of(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
+        """Assign rows to windows, without windows that are over."""
+        windows = self.windowing.windows
+        if self.takes_rows:
+            rows = sliced(windows, rows.with_row_index(_ROW), self.keys)
+            rows = rows.select(*self.keys, _ROW, *(name for name in (SLICE, START, END) if name in rows.columns))
+        found = to_windows(windows, rows, self.keys)
+        if before is not None:
+            found = found.filter(pl.col(END) > before - self.windowing.lateness)
+        return found
+
+    def _admit(
+        self, rows: pl.DataFrame, fresh: pl.DataFrame, old: pl.DataFrame | None, before: Instant | None
+    ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """Partial aggregates of the rows whose windows have not finished; the others with the reason. Finished windows
+        that rows extend come with a count of 0."""
+        bounds = [*self.keys, START, END]
+        if old is None:
+            closed = pl.repeat(False, fresh.height, dtype=pl.Boolean, eager=True)
+        elif self._merging:
+            both = pl.concat([old.select(*bounds, _FINISHED), fresh.select(bounds)], how="diagonal")
+            both = both.hstack(merged(self.windowing.windows, both, self.keys))
+            done = pl.col(_FINISHED).min().over([*self.keys, "__mstart", "__mend"]).fill_null(0) == 1
+            closed = both.select(done.alias("closed"))["closed"].tail(fresh.height)
+        else:
+            joined = fresh.select(bounds).join(
+                old.select(*bounds, _FINISHED), on=bounds, how="left", maintain_order="left", nulls_equal=True
+            )
+            closed = joined[_FINISHED].fill_null(0) == 1
+        open_windows = fresh.filter(~closed)
+        accepted = rows.with_row_index(_ROW).join(open_windows.select(_ROW, START, END), on=_ROW, maintain_order="left")
+        entries = group(self.windowing, accepted, bounds, before)
+        if closed.any():
+            shut = fresh.filter(closed).select(bounds).unique(maintain_order=True)
+            entries = pl.concat([entries, shut.with_columns(pl.lit(0, pl.Int64).alias(N))], how="diagonal")
+        refused = rows.with_row_index(_ROW).join(open_windows.select(_ROW), on=_ROW, how="anti").drop(_ROW)
+        if not refused.height:
+            return entries, None
+        by = pl.lit(0) if before is None else (before - pl.col(TIME)).clip(lower_bound=0)
+        return entries, tag_late(refused, pl.lit(FINISHED), by)
+
+    # State ----------------------------------------------------------------------------------------------------------
+
+    def _combine(
+        self, old: pl.DataFrame | None, fresh: pl.DataFrame | None, waiting: pl.DataFrame | None
+    ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+        """Combine state and new elements to one row for each window; with the retractions that wait."""
+        parts = []
+        if old is not None:
+            parts.append(old.with_columns(pl.lit(1, pl.Int64).alias("__old")))
+        if fresh is not None:
+            parts.append(fresh.drop(SLICE, _ROW, strict=False))
+        rows = pl.concat(parts, how="diagonal")
+        for name, kind in self._state_columns(rows).items():
+            if name not in rows.columns:
+                rows = rows.with_columns(pl.lit(None, kind).alias(name))
+        pending = None
+        is_known = pl.col("__old").is_not_null()
+        by = [*self.keys, START, END]
+        if self._merging:
+            rows = rows.hstack(merged(self.windowing.windows, rows, self.keys))
+            same = (pl.col(START) == pl.col("__mstart")) & (pl.col(END) == pl.col("__mend"))
+            is_known &= same
+            if self._remembers:
+                pending = self._waiting(waiting, rows, same)
+            by = [*self.keys, "__mstart", "__mend"]
+        carried = [INDEX, _PAST, *(name for name in rows.columns if name.startswith("__shown"))]
+        aggregations = [
+            *merging(self.windowing),
+            pl.col(N).sum(),
+            pl.col("__old").sum(),
+            pl.col(_UNREPORTED).sum(),
+            pl.col(_FINISHED).min(),
+            *(pl.col(name).filter(is_known).first() for name in carried),
+            *(getattr(pl.col(column.name), column.merge)() for column in self._trigger.columns()),
+            *(pl.col(expected_column(name)).max() for name in self.windowing.trigger.inputs),
+            *([pl.col(_PANE_GIVEN).max()] if self._notes_panes else []),
+        ]
+        combined = rows.group_by(by, maintain_order=True).agg(aggregations)
+        if self._merging:
+            combined = combined.rename({"__mstart": START, "__mend": END})
+        return combined.sort([END, START, *self.keys]), pending
+
+    def _state_columns(self, rows: pl.DataFrame) -> dict[str, pl.DataType]:
+        integers = [N, "__old", INDEX, _PAST, _FINISHED, _UNREPORTED]
+        integers += [column.name for column in self._trigger.columns()]
+        integers += [expected_column(name) for name in self.windowing.trigger.inputs]
+        integers += [_PANE_GIVEN] if self._notes_panes else []
+        columns: dict[str, pl.DataType] = dict.fromkeys(integers, pl.Int64())
+        if self._remembers:
+            results = rows.head(0).select(finished(self.windowing)).schema
+            columns |= {SHOWN + name: kind for name, kind in results.items()}
+            columns |= {SHOWN_TIMING: pl.String(), SHOWN_TIME: pl.Int64()}
+        return columns
+
+    def _waiting(self, before: pl.DataFrame | None, rows: pl.DataFrame, same: pl.Expr) -> pl.DataFrame | None:
+        """What must be retracted before a merged window comes out: the panes of the windows that are in it now."""
+        gone = rows.filter(pl.col("__old").is_not_null() & ~same & pl.col(SHOWN_TIMING).is_not_null())
+        shown = [name for name in rows.columns if name.startswith("__shown")]
+        columns = [*self.keys, "__mstart", "__mend", START, END, INDEX, *shown]
+        parts = [gone.select(columns)]
+        if before is not None:
+            moved = rows.filter(pl.col("__old").is_not_null()).select(*self.keys, START, END, "__mstart", "__mend")
+            moved = moved.rename({START: "__ostart", END: "__oend"})
+            owners = before.rename({"__mstart": "__ostart", "__mend": "__oend"})
+            moved = owners.join(moved, on=[*self.keys, "__ostart", "__oend"], nulls_equal=True, maintain_order="left")
+            parts.insert(0, moved.select(columns))
+        waiting = pl.concat(parts)
+        return waiting if waiting.height else None
+
+    # Firing ---------------------------------------------------------------------------------------------------------
+
+    def _fire(
+        self, rows: pl.DataFrame, pending: pl.DataFrame | None, batch_time: BatchTime
+    ) -> tuple[pl.DataFrame, pl.DataFrame | None, pl.DataFrame | None]:
+        """Fire what is due: the new state, the panes, and the retractions that still wait."""
+        spec = self.windowing
+        ends = rows[END].to_numpy()
+        counts = rows[N].to_numpy()
+        old = rows["__old"].to_numpy() > 0
+        done = rows[_FINISHED].fill_null(0).to_numpy() == 1
+        unreported = rows[_UNREPORTED].to_numpy().copy()
+        past = rows[_PAST].fill_null(0).to_numpy() == 1
+        index = rows[INDEX].fill_null(0).to_numpy().copy()
+        state: Arrays = {
+            column.name: rows[column.name].fill_null(column.initial).to_numpy().copy()
+            for column in self._trigger.columns()
+        }
+        for column in self._trigger.columns():
+            state[column.name][~old] = column.initial
+        for name in spec.trigger.inputs:
+            state[expected_column(name)] = rows[expected_column(name)].fill_null(-1).to_numpy().copy()
+        state["__size"] = ends
+        passed_before = (
+            np.zeros_like(done) if batch_time.watermark_before is None else ends <= batch_time.watermark_before
+        )
+        passed = np.zeros_like(done) if batch_time.watermark is None else ends <= batch_time.watermark
+        closes = np.minimum(ends + spec.lateness, END_OF_TIME)
+        over = np.zeros_like(done) if batch_time.watermark is None else closes <= batch_time.watermark
+        if self._merging:
+            self._trigger.settle(state, old, passed_before)
+        touched = (counts > 0) & ~done
+        self._trigger.on_elements(state, touched, counts, batch_time.clock)
+        unreported[touched] += counts[touched]
+        at = Moment(passed, batch_time.clock, touched)
+        asked = ~done & (touched | (passed & ~passed_before) | (self._trigger.due(state) <= batch_time.clock))
+        fires = asked & self._trigger.should_fire(state, at)
+        if spec.early_windows == "next":
+            fires &= passed | self._is_next(rows, ~done & ~passed)
+        # A window that closes shows what no pane has shown, whatever its trigger is waiting for.
+        owes = self._owes(rows, pending)
+        shown = fires | (~done & over & ((unreported > 0) | owes))
+        void = shown & self._is_void(rows)
+        ended = self._trigger.on_fire(state, shown, at)
+        timing = np.where(passed, np.where(past, Timing.LATE.value, Timing.ON_TIME.value), Timing.EARLY.value)
+        panes, current = None, None
+        if shown.any():
+            chosen = rows.filter(pl.Series(shown)).with_columns(
+                pl.Series("pane_index", index[shown], pl.Int64),
+                pl.Series("pane_timing", timing[shown], pl.String),
+                pl.Series("pane_last", (ended | over)[shown], pl.Boolean),
+                pl.Series(VOID, void[shown], pl.Boolean),
+            )
+            current = self._pane_builder.panes(chosen)
+            panes = self._pane_builder.with_retractions(chosen, current, pending)
+            if pending is not None:
+                mine = chosen.select(*self.keys, pl.col(START).alias("__mstart"), pl.col(END).alias("__mend"))
+                pending = pending.join(
+                    mine, on=[*self.keys, "__mstart", "__mend"], how="anti", nulls_equal=True, maintain_order="left"
+                )
+        unseen = void & (index == 0) & ~owes  # nobody has seen anything of it: as if it had never been
+        index[shown & ~void] += 1
+        past |= shown & ~void & passed
+        done |= ended
+        unreported[shown] = 0
+        for column in self._trigger.columns():
+            state[column.name][ended] = column.initial
+        if spec.mode == "delta":
+            rows = self._emptied(rows, shown | done)
+        elif done.any() and not self._merging:  # a window that merges with others may show its elements again
+            rows = self._emptied(rows, done)
+        rows = rows.with_columns(
+            pl.Series(INDEX, index),
+            pl.Series(_PAST, past.astype(np.int64)),
+            pl.Series(_FINISHED, done.astype(np.int64)),
+            pl.Series(_UNREPORTED, unreported),
+            pl.Series("__due", np.where(done, NEVER_DUE, self._trigger.due(state))),
+            *(pl.Series(column.name, state[column.name]) for column in self._trigger.columns()),
+        )
+        if self._notes_panes:
+            rows = rows.with_columns(pl.col(_PANE_GIVEN).fill_null(0) | pl.Series((shown & ~void).astype(np.int64)))
+        if self._remembers and current is not None:
+            rows = self._pane_builder.remember(rows, shown, void, current)
+        keep = np.ones_like(done) if batch_time.watermark is None else closes > batch_time.watermark
+        rows = rows.filter(pl.Series(keep & ~unseen)).drop(N, "__old")
+        return rows, panes, pending
+
+    def _is_void(self, rows: pl.DataFrame) -> np.ndarray:
+        """For each window whether all of it was retracted; in deltas that counts only if no pane has shown any of
+        it."""
+        if not self.windowing.weighted:
+            return np.zeros(rows.height, np.bool_)
+        void = pl.col(LEFT) <= 0
+        if self._notes_panes:
+            void &= pl.col(_PANE_GIVEN).fill_null(0) == 0
+        result: np.ndarray = rows.select(void)[LEFT].to_numpy()
+        return result
+
+    def _owes(self, rows: pl.DataFrame, pending: pl.DataFrame | None) -> np.ndarray:
+        """For each window whether panes of others, merged into it, are to be retracted."""
+        if pending is None:
+            return np.zeros(rows.height, np.bool_)
+        owners = pending.select(*self.keys, pl.col("__mstart").alias(START), pl.col("__mend").alias(END)).unique()
+        found = rows.select(*self.keys, START, END).join(
+            owners.with_columns(pl.lit(True).alias("__owes")),
+            on=[*self.keys, START, END],
+            how="left",
+            nulls_equal=True,
+            maintain_order="left",
+        )
+        result: np.ndarray = found["__owes"].fill_null(False).to_numpy()
+        return result
+
+    def _is_next(self, rows: pl.DataFrame, still_open: np.ndarray) -> np.ndarray:
+        marked = rows.select(*self.keys, END).with_columns(pl.Series("__open", still_open))
+        least = pl.col(END).filter(pl.col("__open")).min()
+        least = least.over(self.keys) if self.keys else least
+        result: np.ndarray = marked.select((pl.col(END) == least).fill_null(False).alias("x"))["x"].to_numpy()
+        return result
+
+    def _emptied(self, rows: pl.DataFrame, where: np.ndarray) -> pl.DataFrame:
+        mask = pl.Series(where)
+        return rows.with_columns(
+            pl.when(mask).then(None).otherwise(pl.col(name)).alias(name)
+            for name in partial_columns(self.windowing, rows)
+        )

@@ -1,0 +1,245 @@
+"""What goes from the map side to the key groups: rows are prepared, late ones split off, what can be aggregated is
+aggregated, and one exchange batch is put together for each key group. Spark carries these as bytes; nothing here knows
+it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import polars as pl
+
+from tidewheel.engine.operators.lateness import LATE_BY, REASON
+from tidewheel.engine.operators.operator import LATE, SideInput, StageOperator
+from tidewheel.engine.operators.windows.assignment import TIME
+from tidewheel.engine.runtime.arrow_ipc import pack, unpack
+from tidewheel.engine.runtime.flow import Flow, Stage, prepared
+from tidewheel.engine.runtime.key_groups import by_key_group
+from tidewheel.errors import FlowError
+from tidewheel.model.panes import END_OF_TIME
+from tidewheel.model.time import Instant
+
+__all__ = [
+    "CLOCK",
+    "MAYBE_LATE",
+    "PASSED_ON",
+    "ROWS",
+    "SIDE_INPUT",
+    "SKIPPED",
+    "StageOperators",
+    "late_rows",
+    "public_columns",
+    "WATERMARK",
+    "Partitioner",
+    "PLACE",
+    "ExchangeBatch",
+    "Rows",
+    "attribute_errors",
+]
+
+WATERMARK = "__watermark"
+"""The output with the watermark of the batch."""
+CLOCK = "clock"
+"""The output with the clock of the batch, of no flow."""
+PASSED_ON = "out"
+"""What a stage before has put out, on its way through later stages."""
+ROWS = "in"
+"""The rows of the stage that the batch is for."""
+SIDE_INPUT = "side_input-"
+"""What the side input holds for the stage of the depth that follows."""
+MAYBE_LATE = "maybe_late-"
+"""Rows, none earlier than the time that follows, that are in partial aggregates already but may be late."""
+SKIPPED = "skipped"
+"""How many rows were skipped, by reason."""
+PLACE = "__place"
+"""The column that says which row of its input a row is."""
+
+
+@dataclass
+class ExchangeBatch:
+    """What goes to one key group: frames by flow and output."""
+
+    frames: list[tuple[str, pl.DataFrame]] = field(default_factory=list)
+
+    def add(self, flow: str, output: str, frame: pl.DataFrame) -> None:
+        """Add a frame."""
+        self.frames.append((f"{output}:{flow}", frame))
+
+    def to_bytes(self) -> bytes:
+        """Pack it into one value."""
+        return pack(self.frames)
+
+    @staticmethod
+    def read(data: bytes, *, before: Instant | None = END_OF_TIME) -> list[tuple[str, str, pl.DataFrame]]:
+        """Read flow, output and frame of all that is in it; of rows that may be late, frames with some before this
+        time."""
+
+        def wanted(name: str) -> bool:
+            output = name.partition(":")[0]
+            if not output.startswith(MAYBE_LATE):
+                return True
+            return before is not None and int(output.removeprefix(MAYBE_LATE)) < before
+
+        return [(name.partition(":")[2], name.partition(":")[0], frame) for name, frame in unpack(data, wanted=wanted)]
+
+
+@dataclass(frozen=True)
+class StageOperators:
+    """The operators of one depth, by flow."""
+
+    flows: tuple[Flow, ...]
+    depth: int
+
+    @cached_property
+    def by_name(self) -> dict[str, StageOperator]:
+        """The operators by the names of their flows."""
+        return {flow.name: flow.stages[self.depth].operator() for flow in self.flows if len(flow.stages) > self.depth}
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"flows": self.flows, "depth": self.depth}  # operators are made anew in each process
+
+    def __setstate__(self, state: Mapping[str, object]) -> None:
+        self.__dict__.update(state)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of an input. `whole`: if they lack columns that nobody asked for, all columns of those at these places."""
+
+    frame: pl.DataFrame
+    whole: Callable[[pl.Series], pl.DataFrame] | None = None
+
+    def completed(self, stage: Stage, late: pl.DataFrame) -> pl.DataFrame:
+        """Add all columns to late rows: whoever looks at them may ask for any."""
+        if self.whole is None or PLACE not in late.columns:
+            return late
+        full = prepared(stage, self.whole(late[PLACE]))
+        lost = {name: pl.lit(None, kind) for name, kind in stage.schema.items() if name not in full.columns}
+        tags = late.select(PLACE, REASON, LATE_BY)
+        return full.with_columns(**lost).join(tags, on=PLACE, how="inner", maintain_order="left")
+
+
+class Partitioner:
+    """Partitions rows by key group, into one exchange batch for each, for the stage of one depth. `watermark_known`:
+    late rows are split off here, not where the stage runs."""
+
+    def __init__(self, flows: Sequence[Flow], key_groups: int, *, depth: int = 0, watermark_known: bool = True) -> None:
+        self._operators = StageOperators(tuple(flows), depth)
+        self._flows = {flow.name: flow for flow in flows}
+        self._key_groups = key_groups
+        self._depth = depth
+        self._watermark_known = watermark_known
+
+    def partition(
+        self,
+        exchange_batches: dict[int, ExchangeBatch],
+        flow: str,
+        given: Iterable[Rows],
+        before: Instant | None,
+        *,
+        arrival: str | None = None,
+        spare: int = 0,
+        bound: Instant | None = None,
+    ) -> None:
+        """Partition the rows of one flow by key group. Unless the watermark is known here, late rows are split off by
+        the stage: rows that are aggregated go along as they are, too, to the key group `spare`, since all that turn out
+        to be late are put out whole. If it is known that the watermark is not beyond `bound`, only those behind it
+        do."""
+        with attribute_errors(flow):
+            self._partition(exchange_batches, flow, given, before, arrival, spare, bound)
+
+    def _partition(
+        self,
+        exchange_batches: dict[int, ExchangeBatch],
+        flow: str,
+        given: Iterable[Rows],
+        before: Instant | None,
+        arrival: str | None,
+        spare: int,
+        bound: Instant | None,
+    ) -> None:
+        stage = self._flows[flow].stages[self._depth]
+        operator = self._operators.by_name[flow]
+        good: list[pl.DataFrame] = []
+        late: list[pl.DataFrame] = []
+        skipped: Counter[str] = Counter()
+        for some in given:
+            if not some.frame.height:
+                continue
+            rows = prepared(stage, some.frame, skipped)
+            if not rows.height:
+                continue
+            future = self._flows[flow].future if self._depth == 0 else None
+            rows, rejected = operator.split_late(rows, before, future=future, arrival=arrival)
+            if rejected is not None:
+                late.append(some.completed(stage, rejected))
+            if not rows.height:
+                continue
+            if not self._watermark_known and arrival is not None:
+                rows = rows.drop(arrival)
+            if not self._watermark_known and operator.late_by_slice:
+                maybe_late = rows if bound is None else late_rows(operator, rows, bound)
+                if maybe_late is not None:
+                    output = f"{MAYBE_LATE}{maybe_late.select(pl.min(TIME)).item()}"
+                    exchange_batches.setdefault(spare, ExchangeBatch()).add(
+                        flow, output, public_columns(maybe_late).drop(REASON, LATE_BY, strict=False)
+                    )
+            if self._watermark_known or operator.late_by_slice:
+                rows = operator.pre_aggregate(rows, before)
+            good.append(rows)
+        if good:
+            whole = good[0] if len(good) == 1 else pl.concat(good)
+            for key_group, part in by_key_group(whole, stage.by, self._key_groups):
+                exchange_batches.setdefault(key_group, ExchangeBatch()).add(flow, ROWS, part)
+        if skipped:
+            counts = {"reason": list(skipped), "count": list(skipped.values())}
+            exchange_batches.setdefault(0, ExchangeBatch()).add(flow, SKIPPED, pl.DataFrame(counts))
+        if late:
+            # Late rows need no state, only a way out.
+            exchange_batches.setdefault(0, ExchangeBatch()).add(flow, LATE, public_columns(pl.concat(late)))
+
+    def broadcast(
+        self, exchange_batches: dict[int, ExchangeBatch], flow: str, by_topic: Mapping[str, Sequence[Rows]]
+    ) -> None:
+        """Put in what was read of the side inputs of the flow's stages."""
+        with attribute_errors(flow):
+            for depth, side_input in self._flows[flow].side_inputs.items():
+                found = side_input.accepted([rows.frame for rows in by_topic.get(side_input.topic, ())])
+                if not found.height:
+                    continue
+                for key_group, part in self._by_key_group(side_input, found):
+                    exchange_batches.setdefault(key_group, ExchangeBatch()).add(flow, f"{SIDE_INPUT}{depth}", part)
+
+    def _by_key_group(self, side_input: SideInput, control: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Partition what was read of a side input, or broadcast it."""
+        if side_input.partitioned_by is not None:
+            yield from by_key_group(control, side_input.partitioned_by, self._key_groups)
+            return
+        for number in range(self._key_groups):
+            yield number, control.with_columns(pl.lit(number == 0).alias("tells"))
+
+
+@contextmanager
+def attribute_errors(flow: str) -> Iterator[None]:
+    """Attribute errors in this block to the flow, unless Spark or the machine failed."""
+    try:
+        yield
+    except (Exception, pl.exceptions.PanicException) as error:  # a panic of polars is no Exception
+        broken = isinstance(error, (BrokenPipeError, ConnectionResetError, EOFError))
+        if broken or isinstance(error, FlowError) or type(error).__module__.startswith("pyspark"):
+            raise
+        raise FlowError(f"{flow}: {type(error).__name__}: {error}") from error
+
+
+def public_columns(rows: pl.DataFrame) -> pl.DataFrame:
+    """Drop the columns that only the engine uses."""
+    return rows.drop([name for name in rows.columns if name.startswith("__")])
+
+
+def late_rows(operator: StageOperator, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame | None:
+    """Select the rows that are late by this watermark, with by how much."""
+    return operator.split_late(rows.filter(pl.col(TIME) < before), before)[1]

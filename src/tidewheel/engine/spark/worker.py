@@ -1,0 +1,135 @@
+"""What a Python worker process keeps between batches."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+import traceback
+from functools import lru_cache
+from types import TracebackType
+from typing import Any
+
+from pyspark import cloudpickle
+
+from tidewheel.engine.spark.neighbour_modules import ModuleSource, import_from, known_modules
+from tidewheel.lazy_pandas import defer_pandas
+from tidewheel.transport.events import event_pb2
+from tidewheel.transport.events.registry import TypeRegistry, types
+from tidewheel.transport.events.schema_inference import MADE
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import open_log
+from tidewheel.transport.topics.types import load_types, type_version
+
+__all__ = ["CachedClosure", "registry_for", "warm_worker", "shared_log"]
+
+_HANG_UPS = (BrokenPipeError, ConnectionResetError, EOFError)
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # as <malloc.h> numbers them
+_LARGE, _SPARE = 32 << 20, 128 << 20  # bytes: the largest block that may be kept, and how much in all
+_settled = False
+_logs: dict[str, tuple[tuple[int, int], Log]] = {}
+_registries: dict[str, tuple[tuple[str, str, int], TypeRegistry]] = {}
+
+
+def shared_log(address: str, *, create: bool = False) -> Log:
+    """The log at this address, opened once in each process: Spark's workers live on from batch to batch."""
+    held = _logs.get(address)
+    # A file that was removed and made anew under the same name is another log.
+    if held is not None and held[0] == _file(address):
+        return held[1]
+    for other in [other for other in _logs if _file(other) == (0, 0)]:
+        _logs.pop(other)[1].close()  # its file is gone: nobody will ask for it again
+    log = open_log(address, create=create)
+    _logs[address] = _file(address), log
+    warm_worker()
+    return log
+
+
+def warm_worker() -> None:
+    """What a worker does once, when it has imported all that it needs."""
+    global _settled
+    if not _settled and "pyspark" in _program():
+        _settled = True
+        # Workers collect garbage after every task; all that was imported stays for good and need not be looked at.
+        gc.freeze()
+        _keep_memory()
+
+
+def _keep_memory() -> None:
+    """Keep what a batch needed for the next one. By itself the C library gives large blocks back to the system as soon
+    as they are free, and to get them again, page by page, took a quarter of the time that decoding takes."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:  # another C library than Linux's
+        return
+    mallopt(_MMAP_THRESHOLD, _LARGE)
+    mallopt(_TRIM_THRESHOLD, _SPARE)
+
+
+class CachedClosure:
+    """What a worker makes of its bytes once and not anew in each task: Spark hands the same ones to all of a query's
+    tasks, and to read a statement of SQL again, for example, takes longer than a small batch."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        data = cloudpickle.dumps(self.__dict__)  # type: ignore[no-untyped-call]
+        return _revived, (type(self), data, known_modules())
+
+
+@lru_cache(maxsize=32)
+def _revived(kind: type[CachedClosure], data: bytes, modules: tuple[ModuleSource, ...]) -> CachedClosure:
+    import_from(modules)
+    found = object.__new__(kind)
+    found.__dict__.update(cloudpickle.loads(data))
+    return found
+
+
+def _hang_up_quietly() -> None:
+    """A query that is stopped closes the pipes that its workers use, and each would print pages about it."""
+    print_exc, excepthook = traceback.print_exc, sys.excepthook
+
+    def quiet_print_exc(*args: Any, **options: Any) -> None:
+        if not isinstance(sys.exc_info()[1], _HANG_UPS):
+            print_exc(*args, **options)
+
+    def quiet_excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, _HANG_UPS):
+            excepthook(kind, error, trace)
+
+    traceback.print_exc, sys.excepthook = quiet_print_exc, quiet_excepthook
+
+
+def _program() -> str:
+    """What this process runs: Spark starts its workers as modules of PySpark."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return spec.name if spec is not None else ""
+
+
+if "pyspark" in _program():
+    _hang_up_quietly()
+    defer_pandas()
+
+
+def _file(address: str) -> tuple[int, int]:
+    try:
+        status = os.stat(address)
+    except FileNotFoundError:
+        return (0, 0)
+    return status.st_dev, status.st_ino
+
+
+def registry_for(address: str, name: str) -> TypeRegistry:
+    """A registry that knows the type. A worker has not seen what the user's program registered, so what is not
+    installed comes from the log; and types that were made from columns are the log's own: another log may have others
+    of the same name."""
+    if (name in types and not name.startswith(MADE)) or not os.path.exists(address):
+        return types
+    log = shared_log(address)
+    version = type_version(log)
+    held = _registries.get(address)
+    if held is None or held[0] != version:
+        registry = TypeRegistry()
+        registry.register(event_pb2)
+        load_types(log, registry)
+        _registries[address] = held = (version, registry)
+    return held[1]

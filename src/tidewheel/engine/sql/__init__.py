@@ -1,0 +1,1 @@
+"""SQL over streams: MATCH_RECOGNIZE, and everything else by Spark."""

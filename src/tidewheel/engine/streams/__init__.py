@@ -1,0 +1,1 @@
+"""What users hold: streams, keyed and windowed ones, and results."""

@@ -1,0 +1,1 @@
+"""A query in words, as a graph, and in notebooks."""

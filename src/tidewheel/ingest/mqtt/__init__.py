@@ -1,0 +1,1 @@
+"""MQTT 5: the connector, and publishing to a broker."""

@@ -1,0 +1,1 @@
+"""The processors that come with Tidewheel: events in their envelope, and JSON objects."""

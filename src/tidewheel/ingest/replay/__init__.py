@@ -1,0 +1,1 @@
+"""Recordings: writing them, reading them, and replaying them at any speed."""

@@ -1,0 +1,1 @@
+"""SQL expressions in a clause: as polars expressions, and as Python functions over single values."""

@@ -1,0 +1,265 @@
+"""Process functions: anything that a user wants to do per key, in event-time order, on columns.
+
+When things happen, for each key by itself:
+
+- An event is released when the watermark has passed it (time < watermark), in order of event time; events of the same
+  time keep the order in which they arrived.
+- A timer at T is due when the watermark reaches T: after all events before T, ahead of all events at T or later.
+- With a `ttl`, state is forgotten once event time is more than that past the key's last event, be it the key's next
+  event or the watermark that shows it. What comes after starts anew. A timer beyond that moment goes with the state.
+- Processing timers are due when the batch's clock reaches them; they are handled last in a batch.
+- A timer lies ahead: what the function leaves set at or before the moment it was called for is cleared.
+- With a `lateness`, events up to that far behind the watermark are released as well, in the batch that brings them. The
+  function retracts what they make wrong: such results have `retraction` set.
+
+None of this, but for processing timers, depends on how the events were cut into batches. That also asks something of
+the function: events of a key handed in together must give what they give when handed in one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import ClassVar
+
+import polars as pl
+
+from tidewheel.errors import DefinitionError
+from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
+from tidewheel.model.time import Duration, Instant, duration, format_duration, moment
+
+__all__ = ["DATETIME", "STREAM", "Clock", "DataType", "Process", "ProcessFunction", "ProcessingTimer", "Timer"]
+
+DATETIME = pl.Datetime("us", "UTC")
+"""The type of all times in the frames that a function sees."""
+
+STREAM = "stream"
+"""The column of the results that says to which output a row goes, if a process has more than one."""
+
+DataType = pl.DataType | type[pl.DataType]
+_LATEST = datetime.max.replace(tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time of a call: the watermark before this batch and now, and the batch's clock (processing time).
+
+    >>> clock = Clock(before=None, watermark=1_000_000, clock=2_500_000)
+    >>> clock.watermark_time
+    datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.timezone.utc)
+    >>> clock.before_time is None, clock.processing_time.microsecond, clock.ended
+    (True, 500000, False)
+    """
+
+    before: Instant | None
+    watermark: Instant | None
+    clock: Instant
+
+    @property
+    def before_time(self) -> datetime | None:
+        """The watermark before this batch."""
+        return _moment(self.before)
+
+    @property
+    def watermark_time(self) -> datetime | None:
+        """The watermark; the last moment of the year 9999 when the input has ended."""
+        return _moment(self.watermark)
+
+    @property
+    def processing_time(self) -> datetime:
+        """The batch's clock."""
+        return moment(self.clock)
+
+    @property
+    def ended(self) -> bool:
+        """Whether bounded input has come to its end."""
+        return self.watermark is not None and self.watermark >= END_OF_TIME
+
+
+def _moment(time: Instant | None) -> datetime | None:
+    if time is None:
+        return None
+    return _LATEST if time >= END_OF_TIME else moment(time)
+
+
+@dataclass(frozen=True)
+class Timer:
+    """A state column that wakes its key in event time; null is not set.
+
+    `after` is the function's promise that an event never sets the timer less than this after the event's own time.
+    Without it, a key's events are handed in one moment at a time, as each might set the timer ahead of the next one;
+    with it, as many of a key's events are handed in together as lie closer than this to the first of them.
+
+    >>> Timer(after="30 s"), Timer(after="30 s").wait
+    (Timer(after='30 s'), 30000000)
+    """
+
+    stable_name: ClassVar[str] = "timer/1"
+
+    after: Duration | str = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "after", duration(self.after, what="after of a Timer", bare=True))
+        if self.wait < 1:
+            raise DefinitionError(f"after of a Timer must be more than nothing, got {format_duration(self.wait)}")
+
+    @property
+    def wait(self) -> Duration:
+        """`after` in microseconds."""
+        return int(self.after)
+
+    def __repr__(self) -> str:
+        return "Timer()" if self.wait == 1 else f"Timer(after={format_duration(self.wait)!r})"
+
+
+@dataclass(frozen=True)
+class ProcessingTimer:
+    """A state column that wakes its key when the batch's clock gets there; null is not set.
+
+    >>> import tidewheel as tw
+    >>> from tidewheel.testing import Script
+    >>> def waited(events, state, clock):
+    ...     due = state.filter("wake_at_due").select("key", event_time="wake_at")
+    ...     soon = pl.lit(clock.processing_time, DATETIME) + pl.duration(seconds=5)
+    ...     return due, events.select("key").unique().with_columns(wake_at=soon)
+    >>> script = Script().add(at="00:00:01", key="a").watermark("00:00:02").clock("+6 s").batch()
+    >>> script.run(lambda events: events.key_by("key").process(waited, state={"wake_at": tw.ProcessingTimer}))
+    [row(at='00:00:05', key='a')]
+    """
+
+    stable_name: ClassVar[str] = "processing_timer/1"
+
+
+ProcessFunction = Callable[[pl.DataFrame, pl.DataFrame, Clock], tuple[pl.DataFrame, pl.DataFrame]]
+StateColumn = DataType | Timer | ProcessingTimer | type[Timer] | type[ProcessingTimer]
+
+
+@dataclass(frozen=True, repr=False)
+class Process:
+    """A function over the events of each key in order, and the state that it keeps, one row per key.
+
+    `function(events, state, clock)` gets the events of many keys at once, ordered by key and event time, with the
+    user's columns and `time`; and one row of state for each key that it is called for, ordered by key, null where
+    nothing was kept. A key is there either for its events or because a timer of it is due: a timer column `wake_at`
+    has a column `wake_at_due` beside it that says so. It returns the results (at least the key columns and `time`)
+    and the new state (the key and state columns; others are ignored). A key left out of the new state is forgotten.
+
+    `output` is the schema of the results; without it, it is found by calling the function with empty frames.
+    With `streams`, results have a column `stream` that names the output of each row; null is the results themselves.
+    With a `lateness` they have a boolean column `retraction`.
+
+    >>> def totals(events, state, clock):
+    ...     sums = events.group_by("shop", maintain_order=True).agg(pl.col("event_time").last(), pl.col("paid").sum())
+    ...     joined = sums.join(state, on="shop")
+    ...     new = joined.select("shop", "event_time", total=pl.col("paid") + pl.col("total").fill_null(0))
+    ...     return new, new
+    >>> Process(totals, keys="shop", state={"total": pl.Int64}, ttl="1 d")
+    Process(totals, keys=('shop',), state={'total': Int64}, ttl='1 d')
+    """
+
+    function: ProcessFunction
+    keys: tuple[str, ...] | str = field(kw_only=True)
+    state: Mapping[str, StateColumn] = field(kw_only=True)
+    ttl: Duration | str | None = field(default=None, kw_only=True)
+    output: Mapping[str, DataType] | None = field(default=None, kw_only=True)
+    streams: tuple[str, ...] = field(default=(), kw_only=True)
+    time: str = field(default="event_time", kw_only=True)
+    lateness: Duration = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__
+        put(self, "keys", (self.keys,) if isinstance(self.keys, str) else tuple(self.keys))
+        put(self, "streams", tuple(self.streams))
+        if not callable(self.function):
+            raise DefinitionError(f"a process needs a function(events, state, clock), got {self.function!r}")
+        if not self.keys:
+            raise DefinitionError(f"{self.name}: process functions run per key; name at least one key column")
+        put(self, "state", {name: _column(name, kind, self.name) for name, kind in self.state.items()})
+        if self.ttl is not None:
+            put(self, "ttl", duration(self.ttl, what=f"ttl of {self.name}", bare=True))
+            if not 0 < self.lifetime <= END_OF_TIME - START_OF_TIME:
+                raise DefinitionError(
+                    f"{self.name}: ttl must be more than nothing, got {format_duration(self.lifetime)}; "
+                    "leave it out to keep state for ever"
+                )
+        if self.output is not None:
+            put(self, "output", {name: _column(name, kind, self.name) for name, kind in self.output.items()})
+        if self.lateness < 0 or (self.lateness and (self.timers or self.processing_timers)):
+            raise DefinitionError(
+                f"{self.name}: lateness must not be negative, nor be there beside timers, which late events would be "
+                f"behind; got {format_duration(self.lateness)}"
+            )
+        self._check_names()
+
+    def _check_names(self) -> None:
+        taken = [*self.key_columns, self.time]
+        for name in [*self.state, *(f"{timer}_due" for timer in (*self.timers, *self.processing_timers))]:
+            if name in taken:
+                raise DefinitionError(f"{self.name}: column {name!r} of the state has a name that is taken; rename it")
+            taken.append(name)
+        if len(set(taken)) < len(taken):
+            raise DefinitionError(f"{self.name}: key columns {self.key_columns} name a column twice")
+        for name in taken:
+            if name.startswith("__"):
+                raise DefinitionError(f"{self.name}: column {name!r}: names that begin with __ are kept for Tidewheel")
+        if {"results", "late"} & set(self.streams):
+            raise DefinitionError(f"{self.name}: streams are outputs beside results and late, got {self.streams}")
+
+    @property
+    def name(self) -> str:
+        """What the function is called."""
+        return str(getattr(self.function, "__name__", repr(self.function)))
+
+    @property
+    def key_columns(self) -> tuple[str, ...]:
+        """The names of the key columns."""
+        return (self.keys,) if isinstance(self.keys, str) else self.keys
+
+    @property
+    def retracts(self) -> bool:
+        """Whether a result may be retracted."""
+        return self.lateness > 0
+
+    @property
+    def lifetime(self) -> Duration:
+        """`ttl` in microseconds; more than all time if there is none."""
+        return END_OF_TIME - START_OF_TIME if self.ttl is None else int(self.ttl)
+
+    @property
+    def timers(self) -> tuple[str, ...]:
+        """The state columns that are timers in event time."""
+        return tuple(name for name, kind in self.state.items() if isinstance(kind, Timer))
+
+    @property
+    def processing_timers(self) -> tuple[str, ...]:
+        """The state columns that are timers in processing time."""
+        return tuple(name for name, kind in self.state.items() if isinstance(kind, ProcessingTimer))
+
+    @property
+    def wait(self) -> Duration | None:
+        """The least time from an event to a timer that it sets; None if there are no timers in event time."""
+        return min((kind.wait for kind in self.state.values() if isinstance(kind, Timer)), default=None)
+
+    def __repr__(self) -> str:
+        parts = [self.name, f"keys={self.keys!r}", f"state={self.state!r}"]
+        if self.ttl is not None:
+            parts.append(f"ttl={format_duration(self.lifetime)!r}")
+        if self.output is not None:
+            parts.append(f"output={self.output!r}")
+        if self.streams:
+            parts.append(f"streams={self.streams!r}")
+        if self.time != "event_time":
+            parts.append(f"time={self.time!r}")
+        if self.lateness:
+            parts.append(f"lateness={format_duration(self.lateness)!r}")
+        return f"Process({', '.join(parts)})"
+
+
+def _column(name: str, kind: StateColumn, where: str) -> pl.DataType | Timer | ProcessingTimer:
+    made = kind() if isinstance(kind, type) else kind
+    if not isinstance(made, (pl.DataType, Timer, ProcessingTimer)):
+        raise DefinitionError(
+            f"{where}: column {name!r} must be a polars type like pl.Int64, or Timer or ProcessingTimer, got {kind!r}"
+        )
+    return made

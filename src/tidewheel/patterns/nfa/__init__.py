@@ -1,0 +1,1 @@
+"""The NFA: partial matches of one key, event by event."""

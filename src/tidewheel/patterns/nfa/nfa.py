@@ -1,0 +1,342 @@
+"""The NFA that finds a key's matches, event by event.
+
+It follows Agrawal, Diao, Gyllstrom and Immerman, "Efficient Pattern Matching over Event Streams" (SIGMOD 2008): a
+nondeterministic automaton whose runs, the partial matches, share one buffer of the events they took. There, a node of
+the buffer is an event at a stage, with versioned edges to the nodes before it. Here, a node leads to exactly one before
+it: runs that branch share what they took until then, a path is read without comparing versions, and an event is freed
+with the last run that holds it.
+
+A run stands at a position and has a set of open edges. An event may take some of them, each giving a new run, and close
+some; time closes others. A run without open edges is over: its time ran out if time closed the last one.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tidewheel.model.time import Instant
+from tidewheel.patterns.compile.bound_program import NEVER, BoundProgram, Predicate, Transition
+from tidewheel.patterns.compile.program import FINAL
+from tidewheel.patterns.nfa.partial_match import BY_TIME, Dropped, Match, PartialMatch, Path, TimedOut, steps_of, weight
+from tidewheel.patterns.nfa.skip_strategies import SkipStrategy
+
+__all__ = ["NFA"]
+
+
+@dataclass
+class NFA:
+    """The runs of one key. Events have rising numbers; what they satisfy is asked of the machine's conditions.
+
+    limit: how much partial matches and matches held back may weigh; beyond it, those partial matches that began
+    earliest are dropped, and told. What is held back is so only while there are partial matches: so all is bounded.
+    """
+
+    machine: BoundProgram
+    limit: int = 10_000
+    matches: list[Match] = field(default_factory=list)
+    timed_out: list[TimedOut] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+    held: list[Match] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._fresh: list[PartialMatch] = []
+        self._runs: dict[int, list[PartialMatch]] = {}
+        self._wake: Instant = NEVER
+        self._weight = 0  # at most: what is over since it was last weighed still counts
+        self._independent = self.machine.program.policy.independent
+
+    # What happens -------------------------------------------------------------------------------------------
+
+    def event(self, event: int, time: Instant, bits: int, starts: int = -1) -> None:
+        """The next event of the key. bits: the conditions that hold for it; starts: which starts to consider."""
+        if time >= self._wake and not self._independent:
+            self.advance(time)  # otherwise it is enough that each run looks at the time when it is looked at
+        machine = self.machine
+        before, self._fresh = self._fresh, []
+        for position, runs in self._runs.items():
+            if runs and bits & machine.later[position]:
+                self._step_all(runs, event, time, bits)
+        for run in before:
+            self._step(run, event, time, bits)
+            if not run.dead:
+                self._runs.setdefault(run.position, []).append(run)
+        for number, mask in enumerate(machine.start_masks):
+            if bits & mask and starts >> number & 1:
+                self._take(None, machine.starts[number], event, time)
+        if self.held:
+            self._release()
+        if self._weight > self.limit:
+            self.advance(time)
+            self._bound(time)
+
+    def pass_over(self, time: Instant) -> None:
+        """An event came that satisfies nothing anyone asks: what waits for the next event only waits no longer."""
+        if time >= self._wake:
+            self.advance(time)
+        died = False
+        for run in self._fresh:
+            run.fresh = False
+            run.open &= ~self.machine.closed(run.position, time - run.last_time)
+            if run.open:
+                self._schedule(run)
+                self._runs.setdefault(run.position, []).append(run)
+            else:
+                run.dead = died = True
+        self._fresh = []
+        if died and self.held:
+            self._release()
+
+    def advance(self, time: Instant) -> None:
+        """All events before this time have come."""
+        if time < self._wake:
+            return
+        due = sorted((run for run in self if run.due <= time), key=lambda run: (run.due, run.start))
+        place = 0
+        while place < len(due):
+            at = due[place].due
+            while place < len(due) and due[place].due == at:
+                run = due[place]
+                if not run.dead:
+                    self._expire(run, at)
+                    if not run.dead and run.due <= time:  # its end has come, the rest of it is due later, yet by now
+                        due.insert(place + 1, run)
+                        due[place + 1 :] = sorted(due[place + 1 :], key=lambda one: (one.due, one.start))
+                place += 1
+            if self.held:
+                self._release()
+                self._bound(at)
+        self._sweep()
+
+    # What there is ------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._fresh) + sum(map(len, self._runs.values()))
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no partial match."""
+        return not self._fresh and not any(self._runs.values())
+
+    def __iter__(self) -> Iterator[PartialMatch]:
+        for runs in self._runs.values():
+            yield from runs
+        yield from self._fresh
+
+    def add(self, run: PartialMatch) -> None:
+        """A run that was kept from before."""
+        self._weight += weight(run.size)
+        self._schedule(run)
+        if run.fresh:
+            self._fresh.append(run)
+        else:
+            self._runs.setdefault(run.position, []).append(run)
+
+    def hold(self, matches: list[Match]) -> None:
+        """Matches that were held back before."""
+        self.held = sorted(matches, key=_order)
+        self._weight += sum(weight(match.size) for match in matches)
+
+    # One run ------------------------------------------------------------------------------------------------
+
+    def _step_all(self, runs: list[PartialMatch], event: int, time: Instant, bits: int) -> None:
+        gone = False
+        for run in runs:
+            self._step(run, event, time, bits)
+            gone = gone or run.dead
+        if gone:
+            runs[:] = [run for run in runs if not run.dead]
+
+    def _step(self, run: PartialMatch, event: int, time: Instant, bits: int) -> None:
+        machine = self.machine
+        while time >= run.due:
+            self._expire(run, run.due)
+            if run.dead:
+                return
+        opened = run.open
+        for way in machine.ways[run.position]:
+            if not way.bit & opened:
+                continue
+            if way.plain:
+                test = way.test
+                holds = bits & test.mask and (test.function is None or test.function(event, run.taken) is True)
+                if holds:
+                    self._take(run, way.target, event, time)
+                if way.strict or (holds and not way.any):
+                    opened ^= way.bit
+            elif self._closes(run, way, event, time, bits):
+                opened ^= way.bit
+        run.fresh = False
+        if opened != run.open:
+            run.open = opened
+            if opened:
+                self._schedule(run)
+            else:
+                run.dead = True
+
+    def _closes(self, run: PartialMatch, way: Transition, event: int, time: Instant, bits: int) -> bool:
+        """Take the way if the event allows; say whether it is closed from now on."""
+
+        def holds(question: Predicate) -> bool:
+            if not bits & question.mask:
+                return False
+            return question.function is None or question.function(event, run.taken) is True
+
+        if run.fresh and way.not_next and any(holds(question) for question in way.not_next):
+            return True
+        if way.target != FINAL and way.gap is not None and time - run.last_time >= way.gap:
+            return True
+        for guard, untils, lifted in way.guards:
+            if run.released & lifted:
+                continue
+            if any(holds(until) for until in untils):
+                run.released |= lifted
+            elif holds(guard):
+                return True
+        if way.target == FINAL:
+            if way.strict:
+                self._complete(run.path, run.start, time, event)
+                return True
+            return any(holds(question) for question in way.stops)
+        ended = [closes for until, closes in way.untils if holds(until)]
+        fits = holds(way.test)
+        if fits and not ended:
+            self._take(run, way.target, event, time)
+        return (
+            way.strict
+            or (fits and not way.any)
+            or any(ended)
+            or (bool(way.stops) and any(holds(question) for question in way.stops))
+        )
+
+    def _take(self, run: PartialMatch | None, target: int, event: int, time: Instant) -> None:
+        machine = self.machine
+        if run is None:
+            path: Path = (None, event, target)
+            size, start, start_time, taken = 1, event, time, machine.memory.empty
+        else:
+            path = (run.path, event, target)
+            size, start, start_time, taken = run.size + 1, run.start, run.start_time, run.taken
+        if machine.accepts[target]:
+            self._complete(path, start, time, event)
+        opened = machine.everything[target]
+        if opened:
+            if machine.remembers:
+                taken = machine.memory.after(taken, target, event)
+            new = PartialMatch(target, opened, path, size, start, start_time, time, taken)
+            self._weight += 1 if run is None else weight(size)
+            self._schedule(new)
+            self._fresh.append(new)
+
+    def _schedule(self, run: PartialMatch) -> None:
+        """When time alone does something to the run."""
+        due = run.start_time + self.machine.window
+        wait = self.machine.wait(run.position, run.open)
+        if wait < NEVER and run.last_time + wait < due:
+            due = run.last_time + wait
+        run.due = due
+        if due < self._wake:
+            self._wake = due
+
+    def _expire(self, run: PartialMatch, at: Instant) -> None:
+        machine = self.machine
+        wait = machine.final_wait(run.position, run.open)
+        if wait is not None:
+            self._complete(run.path, run.start, at, BY_TIME)
+            run.open &= ~(machine.final[run.position] | machine.outwaited(run.position, at - run.last_time))
+            over = at >= run.start_time + machine.window or not run.open
+            if not over:
+                self._schedule(run)
+                return
+        elif not machine.accepts[run.position]:
+            self.timed_out.append(TimedOut(run.path, at))
+        run.dead = True
+
+    def _complete(self, path: Path, start: int, time: Instant, event: int) -> None:
+        match = Match(path, start, time, event)
+        if self._independent:
+            self.matches.append(match)
+        else:
+            bisect.insort(self.held, match, key=_order)
+            self._weight += weight(match.size)
+
+    def _sweep(self) -> None:
+        for runs in self._runs.values():
+            runs[:] = [run for run in runs if not run.dead]
+        self._fresh = [run for run in self._fresh if not run.dead]
+        self._wake = min((run.due for run in self), default=NEVER)
+
+    # What matches mean for others ---------------------------------------------------------------------------
+
+    def _release(self) -> None:
+        """Give the completed matches that nothing older or better can come before."""
+        policy = self.machine.program.policy
+        skips, last = policy.after_match != "skip none", policy.select == "last"
+        waiting, self.held = self.held, []
+        starts = self._starts()
+        while waiting:
+            match = waiting[0]
+            if (last and match.start in starts) or (skips and starts and min(starts) < match.start):
+                if skips:
+                    self.held = waiting
+                    return
+                self.held.append(waiting.pop(0))
+                continue
+            if last:
+                same = [one for one in waiting if one.start == match.start]
+                latest = max(map(_completion, same))
+                match = next(one for one in same if _completion(one) == latest)
+            self.matches.append(match)
+            ends = SkipStrategy(self.machine, match)
+            for run in self:
+                run.dead = run.dead or ends(run.start, run.path)
+            waiting = [one for one in waiting if one is not match and not ends(one.start, one.path)]
+            self.held = [one for one in self.held if not ends(one.start, one.path)]
+            self._sweep()
+            starts = self._starts()
+
+    def _starts(self) -> set[int]:
+        return {run.start for run in self if not run.dead}
+
+    # What there is room for ---------------------------------------------------------------------------------
+
+    def _bound(self, time: Instant) -> None:
+        """Drop what there is no room for: partial matches, which lets go the matches that they held back."""
+        if self._weight <= self.limit or self._weighed() <= self.limit:
+            return
+        oldest_first = sorted((run for run in self if not run.dead), key=_start)
+        for _, same in itertools.groupby(oldest_first, key=_start):
+            for run in sorted(same, key=_events_then_positions):
+                if not run.dead and self._weight > self.limit:
+                    run.dead = True
+                    self._weight -= weight(run.size)
+                    self.dropped.append(Dropped(run.path, time))
+            if self.held:
+                self._release()
+            if self._weighed() <= self.limit:
+                break
+        self._sweep()
+
+    def _weighed(self) -> int:
+        runs = sum(weight(run.size) for run in self if not run.dead)
+        self._weight = runs + sum(weight(match.size) for match in self.held)
+        return self._weight
+
+
+def _start(run: PartialMatch) -> int:
+    return run.start
+
+
+def _events_then_positions(run: PartialMatch) -> tuple[list[int], list[int]]:
+    steps = steps_of(run.path)
+    return [event for event, _ in steps], [position for _, position in steps]
+
+
+def _order(match: Match) -> tuple[object, ...]:
+    return match.order
+
+
+def _completion(match: Match) -> tuple[Instant, int]:
+    return match.completed_at, match.completed_by

@@ -1,0 +1,1 @@
+"""Expressions, patterns and measures as JSON and back."""

@@ -1,0 +1,1 @@
+"""Patterns on columns: what needs no NFA is decided for all keys of a batch at once."""

@@ -1,0 +1,143 @@
+"""Partial matches that only the very next event leads on from: all of them at once, one event further at a time.
+
+Most events that could begin such a match begin none: the next event, or one soon after, does not fit. Here they, and
+those that were kept from before, are followed as arrays until they are over, or their time runs out, or the batch ends.
+Those that get to a match, or to a position where more than the next event matters, are left to the NFA.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tidewheel.model.time import Instant
+from tidewheel.patterns.compile.bound_program import BoundProgram, Predicate, Transition
+from tidewheel.patterns.compile.program import FINAL
+from tidewheel.patterns.nfa.partial_match import weight
+from tidewheel.patterns.vectorized.event_batch import EventBatch, Numbers, Truths
+
+__all__ = ["Ahead", "can_be_followed", "follow"]
+
+MOST_STEPS = 200
+"""What takes longer is left to the NFA."""
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """What becomes of partial matches. reaches: those to leave to the NFA; weight: of all that one becomes, at
+    most, at a time; until: the row of the event that came last to any of that. For the others, what is left of them:
+    which one (origin), how many events it has, the positions at which they were taken (a row each, of which the first
+    `length` count), and whether its time has run out.
+    """
+
+    reaches: Truths
+    weight: Numbers
+    until: Numbers
+    origin: Numbers
+    length: Numbers
+    positions: Numbers
+    over_time: Truths
+
+
+def can_be_followed(machine: BoundProgram, position: int) -> bool:
+    """Whether columns can tell what the next event does to a partial match at this position, and only it matters."""
+    return not machine.accepts[position] and all(_is_simple(way) for way in machine.ways[position])
+
+
+def _is_simple(way: Transition) -> bool:
+    asked: list[Predicate] = [*way.ends, *way.not_next]
+    asked += [one for guard, untils, _ in way.guards for one in (guard, *untils)]
+    return (
+        way.strict and way.gap is None and way.target != FINAL and all(question.function is None for question in asked)
+    )
+
+
+def follow(
+    machine: BoundProgram,
+    batch: EventBatch,
+    following: Numbers,
+    ends: Numbers,
+    positions: Numbers,
+    sizes: Numbers,
+    due: Numbers,
+    mark: Instant,
+) -> Ahead:
+    """What becomes of partial matches that stand at positions that can be followed, and have just taken an event.
+
+    following: the row of the event that comes next to each, which may be at the end of its key's; sizes: how many
+    events it has taken; due: when its time runs out.
+    """
+    reaches = np.zeros(len(following), dtype=np.bool_)
+    weighs, until = weight(sizes), following.copy()
+    # The front: which partial match, and the positions it came by.
+    origin = np.arange(len(following), dtype=np.int64)
+    path = positions.astype(np.int64).reshape(-1, 1)
+    left: list[tuple[Numbers, Numbers, Truths]] = []
+    while len(origin):
+        length = path.shape[1]
+        if length > MOST_STEPS:
+            reaches[origin] = True
+            break
+        row = following[origin] + length - 1
+        until[origin] = row
+        goes_on = row < ends[origin]
+        # A time that runs out by the next event runs out by the watermark, too.
+        expired = np.where(goes_on, batch.times[np.minimum(row, len(batch) - 1)], mark) >= due[origin]
+        over = ~goes_on | expired
+        if over.any():
+            left.append((origin[over], path[over], expired[over]))
+            origin, path, row = origin[~over], path[~over], row[~over]
+        origin, path = _step(machine, batch.bits[row], origin, path, reaches)
+        weighs[origin] = np.maximum(weighs[origin], np.bincount(origin)[origin] * weight(sizes[origin] + length))
+    return _ahead(left, reaches, weighs, until)
+
+
+def _step(
+    machine: BoundProgram, bits: Numbers, origin: Numbers, path: Numbers, reaches: Truths
+) -> tuple[Numbers, Numbers]:
+    origins, paths = [origin[:0]], [np.empty((0, path.shape[1] + 1), dtype=np.int64)]
+    stands = path[:, -1]
+    for position in np.unique(stands).tolist():
+        here = np.flatnonzero(stands == position)
+        for way in machine.ways[position]:
+            taken = here[_takes(way, bits[here])]
+            if not len(taken):
+                continue
+            if way.test.function is None and can_be_followed(machine, way.target):
+                origins.append(origin[taken])
+                paths.append(np.column_stack([path[taken], np.full(len(taken), way.target)]))
+            else:
+                reaches[origin[taken]] = True
+    origin, path = np.concatenate(origins), np.concatenate(paths)
+    follows = ~reaches[origin]
+    return origin[follows], path[follows]
+
+
+def _takes(way: Transition, bits: Numbers) -> Truths:
+    """Whether an event that comes next takes the way, as far as columns can tell."""
+    found: Truths = (bits & way.test.mask) != 0
+    for question in (*way.ends, *way.not_next):
+        found &= (bits & question.mask) == 0
+    for guard, untils, _ in way.guards:
+        keeps = (bits & guard.mask) != 0
+        for until in untils:
+            keeps &= (bits & until.mask) == 0
+        found &= ~keeps
+    return found
+
+
+def _ahead(left: list[tuple[Numbers, Numbers, Truths]], reaches: Truths, weighs: Numbers, until: Numbers) -> Ahead:
+    left = [(origin[keep], path[keep], expired[keep]) for origin, path, expired in left for keep in [~reaches[origin]]]
+    longest = max((path.shape[1] for _, path, _ in left), default=1)
+    padded = [np.pad(path, ((0, 0), (0, longest - path.shape[1]))) for _, path, _ in left]
+    none = np.zeros(0, dtype=np.int64)
+    return Ahead(
+        reaches=reaches,
+        weight=weighs,
+        until=until,
+        origin=np.concatenate([none, *(origin for origin, _, _ in left)]),
+        length=np.concatenate([none, *(np.full(len(path), path.shape[1], dtype=np.int64) for _, path, _ in left)]),
+        positions=np.concatenate([np.empty((0, longest), dtype=np.int64), *padded]),
+        over_time=np.concatenate([none.astype(np.bool_), *(expired for _, _, expired in left)]),
+    )

@@ -1,0 +1,1 @@
+"""The web application: the API, the live stream, the page, health and metrics."""

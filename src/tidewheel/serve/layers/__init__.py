@@ -1,0 +1,1 @@
+"""Layers: what is shown of a result topic, described by its author or inferred from its fields."""

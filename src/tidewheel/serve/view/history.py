@@ -1,0 +1,159 @@
+"""The last hour of results by key: columns in memory, compressed, within a bound.
+
+Rows gather for a while and are then packed: sorted by key into a few key groups, each compressed by itself, so that the
+history of a key opens only its key group of each pack.
+"""
+
+from __future__ import annotations
+
+import io
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from tidewheel.model.time import Duration, Instant
+
+__all__ = ["HOUR", "History", "Kept"]
+
+HOUR: Duration = 3_600_000_000
+_KEY_GROUPS = 16
+_PACK_ROWS = 30_000
+_PACK_TIME: Duration = 60_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Pack:
+    first: Instant
+    last: Instant
+    rows: int
+    key_groups: tuple[bytes | None, ...]
+
+    @property
+    def size(self) -> int:
+        return sum(len(key_group) for key_group in self.key_groups if key_group is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was kept of a layer at a moment: the results in the order of event time, of those of one key and time the
+    last, unless it was a retraction. `since` and `until` are event times, both included."""
+
+    packs: tuple[_Pack, ...]
+    loose: tuple[pl.DataFrame, ...]
+
+    def of_key(self, key: str, *, since: Instant | None = None, until: Instant | None = None) -> pl.DataFrame:
+        """The history of one key."""
+        found = [rows.filter(pl.col("@k") == key) for rows in self._frames(_key_group(key))]
+        return _settled(found, since, until)
+
+    def all(self, *, since: Instant | None = None) -> pl.DataFrame:
+        """The history of all keys."""
+        return _settled(list(self._frames(None)), since, None)
+
+    def _frames(self, key_group: int | None) -> Iterator[pl.DataFrame]:
+        for pack in self.packs:
+            for number, data in enumerate(pack.key_groups):
+                if data is not None and key_group in (None, number):
+                    yield pl.read_ipc_stream(io.BytesIO(data))
+        yield from self.loose
+
+
+class History:
+    """The prepared rows of the last hour (by arrival), of each layer; all layers together within `limit` bytes.
+
+    >>> history = History(limit=1_000_000)
+    >>> rows = pl.DataFrame({"@k": ["a", "b", "a"], "@t": [1, 1, 2], "@arrival": [5, 5, 6], "@back": [False] * 3})
+    >>> history.add("layer", rows)
+    >>> history.of("layer").of_key("a")["@t"].to_list()
+    [1, 2]
+    """
+
+    def __init__(self, *, limit: int) -> None:
+        self._limit = limit
+        self._packs: dict[str, deque[_Pack]] = {}
+        self._loose: dict[str, list[pl.DataFrame]] = {}
+        self.rows = 0
+        """How many there are, packed or not; likewise `packed_rows` and `packed_bytes`."""
+        self.packed_rows = 0
+        self.packed_bytes = 0
+
+    def add(self, layer: str, rows: pl.DataFrame) -> None:
+        """Rows of a layer, in the order of the log."""
+        if not rows.height:
+            return
+        # Objects (fields of fields) cannot be packed, and are not what is plotted.
+        rows = rows.drop([name for name, kind in rows.schema.items() if kind == pl.Object])
+        loose = self._loose.setdefault(layer, [])
+        loose.append(rows)
+        self.rows += rows.height
+        reach = int(rows["@arrival"].max()) - int(loose[0]["@arrival"].min())  # type: ignore[arg-type]  # numbers
+        if reach >= _PACK_TIME or sum(frame.height for frame in loose) >= _PACK_ROWS:
+            self._pack(layer)
+
+    def clear(self, layer: str) -> None:
+        """Forget the history of a layer."""
+        self.rows -= sum(frame.height for frame in self._loose.pop(layer, []))
+        for pack in self._packs.pop(layer, ()):
+            self._forget(pack)
+
+    def trim(self, *, now: Instant) -> None:
+        """Let what is older than an hour go, and if that is not enough for the limit, the oldest of what is left."""
+        for layer in [*self._loose]:
+            if int(self._loose[layer][0]["@arrival"][0]) < now - 2 * _PACK_TIME:  # nothing came that would pack it
+                self._pack(layer)
+        for packs in self._packs.values():
+            while packs and packs[0].last < now - HOUR:
+                self._forget(packs.popleft())
+        while self.packed_bytes > self._limit:
+            oldest = min((packs for packs in self._packs.values() if packs), key=lambda packs: packs[0].first)
+            self._forget(oldest.popleft())
+
+    def of(self, layer: str) -> Kept:
+        """What is kept of a layer now. It stays as it is, so that it can be read while more comes."""
+        return Kept(tuple(self._packs.get(layer, ())), tuple(self._loose.get(layer, ())))
+
+    def _pack(self, layer: str) -> None:
+        loose = self._loose.pop(layer)
+        # A layer may hold messages of two types: columns that only one has are null in the other.
+        rows = pl.concat(loose, how="diagonal_relaxed") if len(loose) > 1 else loose[0]
+        arrival = rows["@arrival"]
+        keys = rows.select("@k").unique()
+        numbers = pl.Series("@key_group", [_key_group(key) for key in keys["@k"].to_list()], pl.UInt8)
+        rows = rows.join(keys.with_columns(numbers), on="@k", how="left", maintain_order="left")
+        key_groups: list[bytes | None] = [None] * _KEY_GROUPS
+        for (number,), part in rows.partition_by("@key_group", as_dict=True, include_key=False).items():
+            target = io.BytesIO()
+            part.sort("@k", maintain_order=True).write_ipc_stream(target, compression="zstd")
+            key_groups[number] = target.getvalue()
+        pack = _Pack(int(arrival.min()), int(arrival.max()), rows.height, tuple(key_groups))  # type: ignore[arg-type]
+        packs = self._packs.setdefault(layer, deque())
+        packs.append(pack)
+        if len(packs) > 1 and packs[-2].first > pack.first:  # what came before the server began is read afterwards
+            self._packs[layer] = deque(sorted(packs, key=lambda each: each.first))
+        self.packed_rows += pack.rows
+        self.packed_bytes += pack.size
+
+    def _forget(self, pack: _Pack) -> None:
+        self.rows -= pack.rows
+        self.packed_rows -= pack.rows
+        self.packed_bytes -= pack.size
+
+
+def _key_group(key: str) -> int:
+    return zlib.crc32(key.encode()) % _KEY_GROUPS
+
+
+def _settled(frames: list[pl.DataFrame], since: Instant | None, until: Instant | None) -> pl.DataFrame:
+    rows = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=_NONE)
+    if since is not None:
+        rows = rows.filter(pl.col("@t") >= since)
+    if until is not None:
+        rows = rows.filter(pl.col("@t") <= until)
+    rows = rows.sort("@t", "@arrival", maintain_order=True).unique(["@k", "@t"], keep="last", maintain_order=True)
+    return rows.filter(~pl.col("@back"))
+
+
+_NONE = {"@k": pl.String, "@t": pl.Int64, "@arrival": pl.Int64, "@back": pl.Boolean}

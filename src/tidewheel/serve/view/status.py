@@ -1,0 +1,189 @@
+"""How the whole pipeline is doing, told from what the log knows: rates, event time, watermarks, lag, latency."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidewheel.model.clock_jump import is_ahead
+from tidewheel.model.panes import END_OF_TIME
+from tidewheel.model.rate import Rate
+from tidewheel.model.time import Duration, Instant
+from tidewheel.model.watermark_hold import hold_text
+from tidewheel.serve.view.activity import last_filled
+from tidewheel.serve.view.latency import Latencies
+from tidewheel.serve.view.log_positions import offset_at
+from tidewheel.topic_names import INPUT
+from tidewheel.transport.log.damage import pass_over
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import Partition, TopicInfo
+from tidewheel.transport.topics.held_watermarks import HeldWatermarks
+from tidewheel.transport.topics.run_states import RunStates, start_text
+
+__all__ = ["TopicStats", "Status"]
+
+"""What the names of topics begin with that hold what came in."""
+
+_IDLE: Duration = 30_000_000
+_REMEMBERED = 20_000
+_FIRST_LOOK: Duration = 120_000_000
+
+
+@dataclass
+class TopicStats:
+    """What is known of a topic of results: how many, how far event time is, when that was told last."""
+
+    count: int = 0
+    bad: int = 0
+    watermarks: dict[int, Instant] = field(default_factory=dict)
+    told: Instant = 0
+    latest: Instant | None = None
+
+    @property
+    def watermark(self) -> Instant | None:
+        """Everything before it is there; None if that was never told, or event time is over."""
+        found = min(self.watermarks.values(), default=None)
+        return None if found is None or found >= END_OF_TIME else found
+
+
+class Status:
+    """Keeps account of the inputs and results of a log, and sums it up once a second."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._held = HeldWatermarks(log)
+        self._runs = RunStates(log)
+        self._inputs: dict[Partition, int] = {}
+        self._reached: list[Instant] = []
+        """Event times that the inputs have reached, rising, and `_when` they did."""
+        self._when: list[Instant] = []
+        self.latencies = Latencies()
+        self._rates: dict[str, Rate] = {}
+        self._moved: dict[str, tuple[Mapping[Partition, int], Instant]] = {}
+        self.pulses: dict[str, TopicStats] = {}
+        self.latest: Mapping[str, Any] = {}
+        """The last sum."""
+
+    def pulse(self, topic: str) -> TopicStats:
+        """The pulse of a topic."""
+        return self.pulses.setdefault(topic, TopicStats())
+
+    def sum_up(self, infos: Sequence[TopicInfo], *, now: Instant, last: Instant | None = None) -> Mapping[str, Any]:
+        """Everything as of now; times in milliseconds. `last`: when something last came to the log."""
+        self._look_at_inputs(infos, now)
+        self.latencies.measure(self._reached, self._when, now=now)
+        inputs = [info for info in infos if info.name.startswith(INPUT)]
+        results = {topic: pulse for topic, pulse in self.pulses.items() if not topic.startswith(INPUT)}
+        event_times = [pulse.latest for pulse in results.values() if pulse.latest is not None]
+        reached = self._reached[-1] if self._reached else max(event_times, default=None)
+        watermark = self._watermark(now)
+        lag = None if reached is None or watermark is None else max(0, reached - watermark)
+        self.latest = {
+            "now": now // 1_000,
+            "last": _millis(last),
+            "event_time": _millis(reached),
+            "watermark": _millis(watermark),
+            "lag": _millis(lag),
+            "behind": self._behind(inputs, now),
+            "in_rate": self._rate(INPUT, sum(sum(info.next_offsets) for info in inputs), now),
+            "result_rate": self._rate("", sum(pulse.count for pulse in results.values()), now),
+            "latency": self.latencies.percentiles(),
+            "held": [
+                {
+                    "job": job,
+                    "text": hold_text(held, now=now),
+                    "by": [
+                        {"topic": each.topic, "partition": each.partition, "since": _millis(each.since)}
+                        for each in held
+                    ],
+                    "moved": all(each.mark is not None for each in held),
+                }
+                for job, held in self._held.all(now=now).items()
+            ],
+            "starting": [
+                {"run": run, "text": start_text(state, now=now), "since": _millis(state.since)}
+                for run, state in self._runs.starting(now=now).items()
+            ],
+            "late": _appended(infos, "late"),
+            "dead": _appended(infos, "dead"),
+            "bad": sum(pulse.bad for pulse in results.values()),
+            "topics": {
+                topic: {
+                    "watermark": _millis(pulse.watermark),
+                    "rate": self._rate(topic, pulse.count, now),
+                    "count": pulse.count,
+                }
+                for topic, pulse in sorted(results.items())
+            },
+        }
+        return self.latest
+
+    def _rate(self, name: str, total: int, now: Instant) -> float:
+        return round(self._rates.setdefault(name, Rate())(total, now / 1e6), 1)
+
+    def _look_at_inputs(self, infos: Sequence[TopicInfo], now: Instant) -> None:
+        """From the headers of blocks alone: how far event time was when."""
+        news: list[tuple[Instant, Instant]] = []
+        for info in infos:
+            if not info.name.startswith(INPUT):
+                continue
+            for number, end in enumerate(info.next_offsets):
+                part = (info.name, number)
+                start = self._inputs.get(part)
+                if start is None or start < info.first_offsets[number] or start > end:
+                    start = self._first_look(part, info.first_offsets[number], end, now)
+                blocks = self._log.blocks(*part, start, end=end, on_damage=pass_over) if end > start else []
+                summaries = [block.summary for block in blocks]
+                news += [(each.append_time, each.max_plausible) for each in summaries if each.max_plausible is not None]
+                self._inputs[part] = end
+        if self._when and is_ahead(self._when[-1], now):  # a clock was wrong
+            self._reached.clear()
+            self._when.clear()
+        for appended, reached in sorted(news):
+            if not self._reached or reached > self._reached[-1]:
+                self._reached.append(reached)
+                self._when.append(max(appended, self._when[-1] if self._when else appended))
+        if len(self._reached) > 2 * _REMEMBERED:
+            del self._reached[:-_REMEMBERED], self._when[:-_REMEMBERED]
+
+    def _first_look(self, part: Partition, first: int, end: int, now: Instant) -> int:
+        """Where to begin: at what came last, if that is long ago."""
+        start = max(first, offset_at(self._log, part, now - _FIRST_LOOK))
+        block = last_filled(self._log, part, first, end)
+        return start if block is None else min(start, block.first_offset)
+
+    def _watermark(self, now: Instant) -> Instant | None:
+        """The least of the jobs that run; if none does, the highest that was told."""
+        known = [(pulse.watermark, pulse.told) for pulse in self.pulses.values()]
+        told = [(mark, at) for mark, at in known if mark is not None]
+        running = [mark for mark, at in told if at >= now - _IDLE]
+        return min(running) if running else max((mark for mark, _ in told), default=None)
+
+    def _behind(self, inputs: Sequence[TopicInfo], now: Instant) -> int | None:
+        """How many input records the slowest of the running consumers has not finished."""
+        ends = {(info.name, number): end for info in inputs for number, end in enumerate(info.next_offsets)}
+        found: dict[str, int] = {}
+        for group in self._log.groups():
+            done = {part: at for part, at in self._log.committed(group).items() if part in ends}
+            if not done:
+                continue
+            before, when = self._moved.get(group, ({}, now))
+            self._moved[group] = (done, when if before == done else now)
+            if now - self._moved[group][1] <= _IDLE or all(at >= ends[part] for part, at in done.items()):
+                found[group] = sum(max(0, ends[part] - at) for part, at in done.items())
+        return max(found.values(), default=None)
+
+
+def _appended(infos: Sequence[TopicInfo], kind: str) -> int:
+    """How many records were ever appended to the topics of a kind (late.x, late_2.x)."""
+    names = (info.name.partition(".")[0] for info in infos)
+    return sum(
+        sum(info.next_offsets)
+        for info, name in zip(infos, names, strict=True)
+        if name == kind or name.startswith(f"{kind}_")
+    )
+
+
+def _millis(value: int | None) -> int | None:
+    return None if value is None else value // 1_000

@@ -1,0 +1,1 @@
+"""Events on the wire: the envelope, its codec, the type registry, and types made from columns."""

@@ -1,0 +1,291 @@
+"""The log: topics of records in partitions, read by offset. One small interface for every implementation.
+
+It promises only what Kafka can keep as well: order within a partition, offsets that rise but may have gaps, no
+deletion except by retention and by compaction to the latest record of each key. Records travel as Arrow batches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tidewheel.errors import TopicNotFoundError
+from tidewheel.model.time import Instant
+from tidewheel.topic_names import check_topic_name
+from tidewheel.transport.log.log_types import (
+    FETCHED,
+    RECORDS,
+    Batch,
+    Block,
+    OnDamage,
+    Partition,
+    Positions,
+    Receipt,
+    Retention,
+    Start,
+    TopicInfo,
+    records,
+)
+
+__all__ = [
+    "FETCHED",
+    "RECORDS",
+    "Batch",
+    "Block",
+    "Log",
+    "OnDamage",
+    "Partition",
+    "Positions",
+    "Producer",
+    "Receipt",
+    "Retention",
+    "Start",
+    "Topic",
+    "TopicInfo",
+    "check_topic_name",
+    "records",
+]
+
+
+class Producer(ABC):
+    """Appends under a name, each append with a rising sequence number, so that a retried one is not appended twice.
+
+    Opening a producer of the same name anew fences the older one: its appends raise `FencedError`.
+    """
+
+    name: str
+    sequence: int
+    """The highest sequence number that the log has of this name; -1 if none."""
+    state: bytes
+    """What the last append under this name left for the next (see `append`); empty if nothing."""
+
+    @abstractmethod
+    def append(
+        self,
+        batches: Mapping[str, pa.RecordBatch],
+        *,
+        sequence: int | None = None,
+        state: bytes | None = None,
+    ) -> Receipt:
+        """Append records (schema `RECORDS`) to topics, all or nothing, durable on return.
+
+        `sequence` defaults to the next one; one that is not higher than the last is a retry and changes nothing.
+        So an append that raised may or may not have been done: repeat it, with the same number, before the next.
+        `state` is kept with the append, in the same transaction: a connector's note to its own successor.
+        Missing topics are made. Records with a key go to the partition of the key's hash.
+        """
+
+
+class Log(ABC):
+    """A log. Objects may be used by several threads; every process opens its own.
+
+    >>> import tempfile
+    >>> from tidewheel.transport.open_log import open_log
+    >>> log = open_log(tempfile.mkdtemp() + "/city.tw")
+    >>> log.create_topic("input.arrival").partitions
+    1
+    >>> log.append("input.arrival", records([b"one", b"two"])).next_offsets
+    {('input.arrival', 0): 2}
+    >>> [batch.records["value"].to_pylist() for batch in log.read("input.arrival", 0, 0)]
+    [[b'one', b'two']]
+    >>> [(block.first_offset, block.next_offset) for block in log.blocks("input.arrival", 0, 0)]
+    [(0, 2)]
+    >>> before = log.fingerprints({("input.arrival", 0): 2})
+    >>> log.position("input.arrival", 0, "latest"), log.wait({("input.arrival", 0): 0}, timeout=0)
+    (2, True)
+    >>> log.producer("me").append({"input.arrival": records([b"three"])}, sequence=7).sequence
+    7
+    >>> log.fingerprints({("input.arrival", 0): 2}) == before
+    True
+    >>> log.commit("dashboard", {("input.arrival", 0): 2})
+    >>> log.groups(), log.committed("dashboard")
+    (['dashboard'], {('input.arrival', 0): 2})
+    >>> log.forget("dashboard")
+    >>> log.ensure_topic("analytics.delay")
+    >>> [info.name for info in log.topics()], log.topic_info("input.arrival").count
+    (['analytics.delay', 'input.arrival'], 3)
+    >>> log.delete_topic("analytics.delay")
+    >>> log.maintain()
+    >>> log.faults()
+    []
+    >>> log.topic("input.arrival").name
+    'input.arrival'
+    >>> log.close()
+    """
+
+    address: str
+    """What `open_log` takes to open the same log in another process."""
+    identity: str
+    """A unique name given when the log was made: tells this log from another at the same address."""
+
+    @abstractmethod
+    def create_topic(
+        self, name: str, *, partitions: int = 1, retention: Retention | None = None, compact: bool = False
+    ) -> TopicInfo:
+        """Make a topic, or set the retention and compaction of one that is there to these (its partitions stay).
+
+        Records of a compacted topic need keys: one without is never replaced, and Kafka would refuse it.
+        """
+
+    def ensure_topic(self, name: str, *, compact: bool = False) -> None:
+        """Make a topic if it is not there; one that is stays as it is."""
+        try:
+            self.topic_info(name)
+        except TopicNotFoundError:
+            self.create_topic(name, compact=compact)
+
+    @abstractmethod
+    def delete_topic(self, name: str) -> None:
+        """Remove a topic with all that is in it."""
+
+    @abstractmethod
+    def topics(self) -> list[TopicInfo]:
+        """List all topics, by name."""
+
+    @abstractmethod
+    def topic_info(self, name: str) -> TopicInfo:
+        """One topic; `TopicNotFoundError` names those there are."""
+
+    @abstractmethod
+    def producer(self, name: str, *, fence: bool = True) -> Producer:
+        """Open the producer of this name. `fence=False` only joins it: for writers whose sequence numbers alone
+        tell repeats (the Spark sink), where several objects of one name are no mistake; it must give them."""
+
+    @abstractmethod
+    def append(self, topic: str, batch: pa.RecordBatch) -> Receipt:
+        """Append without a name: for writers that never retry. The receipt's sequence is -1."""
+
+    @abstractmethod
+    def position(self, topic: str, partition: int, start: Start) -> int:
+        """The offset at which reading from `start` begins."""
+
+    @abstractmethod
+    def blocks(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        end: int | None = None,
+        limit: int | None = None,
+        on_damage: OnDamage | None = None,
+    ) -> list[Block]:
+        """The blocks that hold records from offset `start` on (and before `end`), as many as hold at most `limit` of
+        them but at least one. `DataLossError` if records from `start` on have left by retention.
+
+        Of a block whose header is damaged `on_damage` is told, and it is among the blocks with a summary that knows
+        only how many offsets it takes and about when it was appended. Without `on_damage` it is raised."""
+
+    @abstractmethod
+    def read(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        *,
+        end: int | None = None,
+        limit: int | None = None,
+        on_damage: OnDamage | None = None,
+    ) -> Iterator[Batch]:
+        """The records from offset `start` on (and before `end`, at most `limit`), a block at a time. Of a block that is
+        damaged `on_damage` is told, and it is passed over. Without `on_damage` it is raised."""
+
+    @abstractmethod
+    def fingerprints(self, positions: Positions) -> dict[Partition, str | None]:
+        """For each position a fingerprint of all that was appended to the partition before it: the same one later on
+        and in every copy of the log, another one where something else lay before that position. None if it is not
+        known, as with positions that compaction or retention has passed by."""
+
+    def faults(self) -> list[str]:
+        """What is damaged in what the log keeps beside records; looks through all of it, which may take a while."""
+        return []
+
+    @abstractmethod
+    def commit(self, group: str, positions: Positions) -> None:
+        """Note how far a consumer group has come."""
+
+    @abstractmethod
+    def committed(self, group: str) -> dict[Partition, int]:
+        """How far a consumer group has come; empty if it never committed."""
+
+    @abstractmethod
+    def groups(self) -> list[str]:
+        """The consumer groups that have committed."""
+
+    @abstractmethod
+    def forget(self, group: str) -> None:
+        """Remove a consumer group's positions."""
+
+    @abstractmethod
+    def maintain(self, *, now: Instant | None = None) -> None:
+        """Apply retention and compaction, as far as the log can do it when it is asked. It does it by itself, too, now
+        and then: what may leave may leave at any time, and may also still be there."""
+
+    @abstractmethod
+    def wait(self, positions: Positions, timeout: float) -> bool:
+        """Wait until some partition has records at or beyond its position, or `timeout` seconds have passed; returns
+        whether there is something to read."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what the object holds. The log stays."""
+
+    def append_rows(
+        self,
+        topic: str,
+        rows: Any,
+        *,
+        time: str,
+        key: str | Sequence[str] = (),
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Receipt:
+        """Append the rows of a table as events, all or nothing; nobody needs to define a message type.
+
+        Their type is made of the columns and kept by the log. A column that is new becomes a field of it (null in older
+        rows), one that is missing is null; where a type changes, numbers are widened if nothing is lost, and all else
+        is refused.
+
+        Args:
+            topic: Where to.
+            rows: A DataFrame (pandas, polars, or a static one of Spark), an Arrow table, or a list of dicts.
+            time: The column that tells when each row happened: timestamps (without a zone: UTC), ISO text with a zone,
+                or numbers since 1970 whose unit is beyond doubt. It becomes the `event_time`, and stays a column.
+            key: The column, or columns, whose values are the record's key: rows of one key stay in order.
+            producer, sequence: For writers that may repeat an append: the same name and number is written once.
+
+        >>> import tempfile
+        >>> from tidewheel.transport.open_log import open_log
+        >>> log = open_log(tempfile.mkdtemp() + "/shop.tw")
+        >>> rows = [{"user": "anna", "amount": 12.5, "ts": "2026-01-31T12:00:00Z"}]
+        >>> log.append_rows("input.order", rows, time="ts", key="user").next_offsets
+        {('input.order', 0): 1}
+        """
+        from tidewheel.transport.events.rows import append_rows
+
+        return append_rows(self, topic, rows, time=time, key=key, producer=producer, sequence=sequence)
+
+    def topic(self, name: str) -> Topic:
+        """A topic by name, there or not: what jobs are told to write to."""
+        return Topic(self, name)
+
+    def __enter__(self) -> Log:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic of a log, by name."""
+
+    log: Log
+    name: str
+
+    def __repr__(self) -> str:
+        return f"{self.log!r}.topic({self.name!r})"

@@ -1,0 +1,71 @@
+"""Which running jobs' watermarks are held, and by whom: what jobs tell, for those who look at the log."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from tidewheel.errors import DataLossError, TopicNotFoundError
+from tidewheel.model.time import Duration, Instant, duration
+from tidewheel.model.watermark_hold import Holder
+from tidewheel.transport.log.log import Log
+from tidewheel.transport.log.log_types import records
+
+__all__ = ["HOLDS_TOPIC", "HeldWatermarks"]
+
+HOLDS_TOPIC = "__held"
+"""A compacted topic of JSON objects, keyed by the job's name."""
+
+_AGAIN: Duration = duration("30 s")
+"""How often a job repeats what it told, so that others know that it is still there."""
+_STALE: Duration = 3 * _AGAIN
+_FIELDS = ("topic", "partition", "since", "mark", "fed")
+
+
+class HeldWatermarks:
+    """What jobs told of who holds their watermarks. Holds its place: asked again, it reads only what is new.
+
+    >>> import tempfile
+    >>> from tidewheel.transport.open_log import open_log
+    >>> held = HeldWatermarks(open_log(tempfile.mkdtemp() + "/city.tw"))
+    >>> held.tell("cells", [Holder("input.door", 2, since=0, mark=None, fed=0)], now=60_000_000)
+    >>> {job: [holder.place for holder in some] for job, some in held.all(now=60_000_000).items()}
+    {'cells': ['input.door/2']}
+    """
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._told: tuple[Holder, ...] = ()
+        self._told_at: Instant = 0
+        self._topic = ""
+        self._position = 0
+        self._found: dict[str, tuple[Instant, tuple[Holder, ...]]] = {}
+
+    def tell(self, job: str, held: Sequence[Holder], *, now: Instant) -> None:
+        """Write down who holds a job's watermark, if that is news or was told long ago; nobody: it moves."""
+        same = [(each.place, each.since) for each in held] == [(each.place, each.since) for each in self._told]
+        if same and (not held or abs(now - self._told_at) < _AGAIN):
+            return
+        told = {"at": now, "held": [{name: getattr(each, name) for name in _FIELDS} for each in held]}
+        self._log.ensure_topic(HOLDS_TOPIC, compact=True)
+        self._log.append(HOLDS_TOPIC, records([json.dumps(told).encode()], keys=[job.encode()]))
+        self._told, self._told_at = tuple(held), now
+
+    def all(self, *, now: Instant) -> Mapping[str, Sequence[Holder]]:
+        """By job, who holds its watermark; only of jobs that were at work a short time ago."""
+        with suppress(TopicNotFoundError, DataLossError):
+            info = self._log.topic_info(HOLDS_TOPIC)
+            if info.id != self._topic:
+                self._topic, self._position, self._found = info.id, 0, {}
+            start = max(self._position, info.first_offsets[0])
+            for batch in self._log.read(HOLDS_TOPIC, 0, start, on_damage=lambda _: None):  # it is told again soon
+                for key, value in zip(
+                    *(batch.records.column(name).to_pylist() for name in ("key", "value")), strict=True
+                ):
+                    with suppress(ValueError, TypeError, KeyError, AttributeError):  # of others, or of a later version
+                        fields = json.loads(value)
+                        held = (Holder(**{name: each[name] for name in _FIELDS}) for each in fields["held"])
+                        self._found[key.decode()] = (int(fields["at"]), tuple(held))
+                self._position = batch.records.column("offset")[-1].as_py() + 1
+        return {job: held for job, (at, held) in sorted(self._found.items()) if held and abs(now - at) < _STALE}

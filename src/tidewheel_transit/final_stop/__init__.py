@@ -1,0 +1,8 @@
+"""Where journeys end: the lookup, and those who know the answers."""
+
+from tidewheel_transit.final_stop.definition import FINAL_STOP
+from tidewheel_transit.final_stop.gtfs import GtfsFinalStops
+from tidewheel_transit.final_stop.routing import RoutingService
+from tidewheel_transit.final_stop.simulated import SimulatedFinalStops
+
+__all__ = ["FINAL_STOP", "GtfsFinalStops", "RoutingService", "SimulatedFinalStops"]
