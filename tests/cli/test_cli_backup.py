@@ -102,10 +102,11 @@ def test_a_backup_that_is_stopped_is_cleared_away(tmp_path):
     path = tmp_path / "large.tw"
     with open_log(path, sync="normal") as log:
         log.append("input.arrival", records([bytes(1000)]))
-        with Running("backup", tmp_path / "b", "--log", path) as command:
+        with Running("backup", tmp_path / "b", "--log", path, "--json") as command:
             with log.standstill():
                 eventually(lambda: (tmp_path / "b").exists(), "it has begun, and waits for those who write")
                 command.process.send_signal(signal.SIGINT)
+                assert any(status["stopping"] for status in command.objects()), "it has noticed"
             _, told = command.process.communicate(timeout=PATIENCE)
             assert command.process.returncode == 130, told
     assert "nothing of it is left" in told

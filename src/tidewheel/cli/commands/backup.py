@@ -135,7 +135,13 @@ def attended(work: Callable[[Progress], _T], *, as_json: bool) -> _T:
                 raise _Interrupted("stopped")
 
         try:
-            return attend(lambda: work(progress), stop=stop, status=lambda: dict(told), line=_line, as_json=as_json)
+            return attend(
+                lambda: work(progress),
+                stop=stop,
+                status=lambda: {**told, "stopping": stop.is_set()},
+                line=_line,
+                as_json=as_json,
+            )
         except _Interrupted:
             _say_stopped(stop)
             raise
