@@ -98,7 +98,7 @@ bench: setup ## the figures, as a table and as JSON in build/bench/
 	@$(BIN)/python -m bench $(BENCH_ARGS)
 
 picture: complete ## the picture of the README, docs/map.png, from the demo (needs Chromium; three minutes)
-	@$(BIN)/python tests/browser/picture.py docs/map.png
+	@$(BIN)/python -m tests.browser.picture docs/map.png
 
 conformance: setup ## others' test cases on the reference and on Spark (CASES=folder of the same layout)
 	@$(BIN)/python -m tests.conformance --cases $(CASES) --runner reference,spark

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import settings
 from pyspark.sql import SparkSession
 
+from tests import ROOT
 from tidewheel.engine.execution.session import session
 from tidewheel.engine.spark.local_fs import FSYNC
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log
-
-ROOT = Path(__file__).resolve().parent.parent
 
 # How long a machine takes that others use too says nothing about what is tested. The same cases are drawn in every run,
 # so that who changes something knows what broke it; `make test RANDOM=1` draws new ones.

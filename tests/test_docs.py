@@ -17,17 +17,17 @@ from typing import Any
 
 import pytest
 import typer
-from run_pages import code_of
 
 import tidewheel
 import tidewheel_transit
+from tests import ROOT
+from tests.support.run_pages import code_of
 from tidewheel.cli.app import app
 from tidewheel.engine.datasource.options import ReadOptions, WriteOptions
 from tidewheel.ingest.lookup import Limits
 from tidewheel.serve import Layer
 from tidewheel.serve.http.limits import Limits as ServerLimits
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
     "README.md",
     "CONTRIBUTING.md",
@@ -57,7 +57,7 @@ def outcomes(*pages: str) -> dict[str, dict[str, Any]]:
     """What came of the code of these pages, which run one after another."""
     with tempfile.TemporaryDirectory(prefix="pages") as folder:
         done = subprocess.run(
-            [sys.executable, ROOT / "tests" / "run_pages.py", *(str(ROOT / page) for page in pages)],
+            [sys.executable, ROOT / "tests" / "support" / "run_pages.py", *(str(ROOT / page) for page in pages)],
             cwd=folder, capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr

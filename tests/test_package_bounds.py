@@ -9,18 +9,18 @@ import sys
 import sysconfig
 import venv
 from importlib.metadata import requires
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from tests import ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WITHOUT = {"dev"}
 # Those whose newest one was tried: what comes next may break what they were tried for.
@@ -106,9 +106,13 @@ def test_a_set_of_packages_does_what_it_must(tmp_path, which):
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYSPARK_PYTHON": str(folder / "bin" / "python")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+        "PYSPARK_PYTHON": str(folder / "bin" / "python"),
+    }
     ran = subprocess.run(
-        [folder / "bin" / "python", ROOT / "tests" / "package_smoke.py", tmp_path],
+        [folder / "bin" / "python", "-m", "tests.support.package_smoke", tmp_path],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
+
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).resolve().parent.parent
 WEB = ROOT / "web"
 TOOLS = ROOT / "build" / "web-tools"
 

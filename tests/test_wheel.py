@@ -15,9 +15,10 @@ from zipfile import ZipFile
 import duckdb
 import httpx
 import pytest
-from cli_support import Running, environment
-from run_pages import code_blocks, write_orders
 
+from tests import ROOT
+from tests.cli.cli_support import Running, environment
+from tests.support.run_pages import code_blocks, write_orders
 from tidewheel.model.time import now
 from tidewheel.serve.http.page import Page
 from tidewheel.transport.events import codec
@@ -27,7 +28,6 @@ from tidewheel_transit.transit_pb2 import VehicleCell
 
 pytestmark = pytest.mark.long
 
-ROOT = Path(__file__).resolve().parent.parent
 PAGE = PurePosixPath("tidewheel/serve/page")
 NOT_OURS = (".git", ".venv", "node_modules", "build", "dist", "__pycache__", ".*_cache", ".hypothesis", "*.tw*")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from test_bench_windows import collected
 
 from bench.__main__ import main
 from bench.pattern_baselines import by_hand, windows_of
@@ -14,6 +13,7 @@ from bench.positions import drives, position_dataset
 from bench.profiles import inside
 from bench.streams import BATCHES
 from bench.window_queries import exchange_batches
+from tests.bench.test_bench_windows import collected
 from tidewheel.engine.operators.operator import RESULTS
 from tidewheel.engine.runtime.exchange import ExchangeBatch
 

@@ -8,7 +8,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import polars_h3 as plh3
 from PIL import Image
 from playwright.sync_api import ConsoleMessage, Locator, Page, expect
 
+from tests import ROOT
 from tidewheel.model.time import Instant, now
 
 __all__ = ["ARGUMENTS", "CHROMIUM", "PATIENCE", "SHOTS", "Clock", "Screen", "centre", "far", "near", "neighbour"]
@@ -29,7 +29,7 @@ ARGUMENTS = [
     "--no-sandbox",
     "--force-color-profile=srgb",
 ]
-SHOTS = Path(__file__).resolve().parents[2] / "build" / "screenshots"
+SHOTS = ROOT / "build" / "screenshots"
 PATIENCE = 120.0
 """Seconds; drawn in software on a busy machine a frame may take one."""
 

@@ -14,9 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from browser_support import ARGUMENTS, CHROMIUM, SHOTS
 from PIL import Image
 from playwright.sync_api import sync_playwright
+
+from tests.browser.browser_support import ARGUMENTS, CHROMIUM, SHOTS
 
 VIEW = "c=24.935,60.192&z=11.7&on=vehicles,vehicle-distribution,emergency-stop&theme=dark&tab=alerts"
 WARM_UP = 90.0

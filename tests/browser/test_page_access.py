@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browser_support import Screen, centre
 from playwright.sync_api import expect
-from serve_support import CELLS, counts, stop_of, vehicles
 
+from tests.browser.browser_support import Screen, centre
+from tests.serve.serve_support import CELLS, counts, stop_of, vehicles
 from tidewheel.model.time import now
 from tidewheel.serve import serve
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from browser_support import far
 from playwright.sync_api import expect
-from serve_support import stop_of, vehicles
 
+from tests.browser.browser_support import far
+from tests.serve.serve_support import stop_of, vehicles
 from tidewheel.model.time import now
 
 pytestmark = pytest.mark.long

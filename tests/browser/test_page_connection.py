@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from browser_support import centre
 from playwright.sync_api import expect
-from serve_support import CELLS, counts, hexadecimal, vehicles
 
+from tests.browser.browser_support import centre
+from tests.serve.serve_support import CELLS, counts, hexadecimal, vehicles
 from tidewheel.model.time import now
 from tidewheel.serve import serve
 

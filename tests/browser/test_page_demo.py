@@ -7,11 +7,11 @@ import re
 import polars as pl
 import pyarrow as pa
 import pytest
-from browser_support import Screen
-from cli_support import Running, map_address
 from playwright.sync_api import expect
-from serve_support import put
 
+from tests.browser.browser_support import Screen
+from tests.cli.cli_support import Running, map_address
+from tests.serve.serve_support import put
 from tidewheel.model.time import Instant, now
 from tidewheel.transport.events import codec
 from tidewheel.transport.log.log import Log

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from browser_support import Clock, StandingClock, centre, far, near, neighbour
 from playwright.sync_api import expect
-from serve_support import CELLS, counts, hexadecimal, orders, vehicles
 
+from tests.browser.browser_support import Clock, StandingClock, centre, far, near, neighbour
+from tests.serve.serve_support import CELLS, counts, hexadecimal, orders, vehicles
 from tidewheel.model.time import now
 from tidewheel.serve.http.limits import Limits
 

@@ -12,11 +12,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
-from browser_support import Screen, centre, far, near, neighbour
 from PIL import Image
 from playwright.sync_api import expect
-from serve_support import CELLS, counts, put, stop_of, vehicles
 
+from tests.browser.browser_support import Screen, centre, far, near, neighbour
+from tests.serve.serve_support import CELLS, counts, put, stop_of, vehicles
 from tidewheel.model.time import now
 from tidewheel_transit.lines import lines
 from tidewheel_transit.transit_pb2 import CellFlow

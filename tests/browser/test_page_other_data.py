@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 import pytest
-from browser_support import centre, far, near, neighbour
 from playwright.sync_api import expect
-from serve_support import CELLS, hexadecimal
 
+from tests.browser.browser_support import centre, far, near, neighbour
+from tests.serve.serve_support import CELLS, hexadecimal
 from tidewheel.model.time import now
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.registry import TypeRegistry

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from playwright.sync_api import expect
-from serve_support import positions, vehicles
 
+from tests.serve.serve_support import positions, vehicles
 from tidewheel.model.time import duration, now
 from tidewheel.model.watermark_hold import Holder
 from tidewheel.transport.topics.held_watermarks import HeldWatermarks

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from browser_support import Screen, centre
 from playwright.sync_api import expect
-from serve_support import CELLS, counts, hexadecimal, orders, revenue, sessions
 
+from tests.browser.browser_support import Screen, centre
+from tests.serve.serve_support import CELLS, counts, hexadecimal, orders, revenue, sessions
 from tidewheel.model.time import now
 from tidewheel.serve import serve
 from tidewheel.serve.layers.layer import Figure, Layer, Scale, Value

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cli_support import environment
 
+from tests.cli.cli_support import environment
 from tidewheel.cli import main
 from tidewheel.transport.events import codec
 from tidewheel.transport.log.log_types import records

@@ -9,8 +9,8 @@ import zipfile
 from dataclasses import asdict
 
 import pytest
-from cli_support import Running, lines
 
+from tests.cli.cli_support import Running, lines
 from tidewheel import ingest
 from tidewheel.ingest import Limits
 from tidewheel.model.time import format_duration

@@ -6,8 +6,7 @@ import json
 import shutil
 import signal
 
-from cli_support import PATIENCE, Running, eventually, lines
-
+from tests.cli.cli_support import PATIENCE, Running, eventually, lines
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log

@@ -12,9 +12,9 @@ import urllib.request
 from contextlib import suppress
 
 import pytest
-from cli_support import Running, eventually, lines, tidewheel
-from mqtt_support import free_port, mosquitto
 
+from tests.cli.cli_support import Running, eventually, lines, tidewheel
+from tests.ingest.mqtt_support import free_port, mosquitto
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.mqtt.connector import Broker, MqttPublisher
 from tidewheel.ingest.pipeline import read_reports

@@ -8,9 +8,9 @@ import re
 import signal
 from types import SimpleNamespace
 
-from cli_support import Running, eventually, identities, lines, tidewheel
 from rich.console import Console
 
+from tests.cli.cli_support import Running, eventually, identities, lines, tidewheel
 from tidewheel.engine.jobs.discovery import installed_jobs
 from tidewheel.ingest.pipeline import read_reports
 from tidewheel.model.time import duration, now

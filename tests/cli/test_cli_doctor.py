@@ -12,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from cli_support import lines, tidewheel
 
+from tests.cli.cli_support import lines, tidewheel
 from tidewheel.cli.doctor_checks import check_disk, check_packages, check_spark
 
 

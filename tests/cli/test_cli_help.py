@@ -7,8 +7,8 @@ import sys
 from importlib.metadata import entry_points
 
 import pytest
-from cli_support import environment, tidewheel
 
+from tests.cli.cli_support import environment, tidewheel
 from tidewheel import __version__
 from tidewheel.cli import main
 from tidewheel.cli.options import ExitCode

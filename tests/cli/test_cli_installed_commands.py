@@ -6,7 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from cli_support import tidewheel
+
+from tests.cli.cli_support import tidewheel
 
 _TILL = '''
 from datetime import datetime, timezone

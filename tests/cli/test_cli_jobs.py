@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from cli_support import identities, lines, tidewheel
 
+from tests.cli.cli_support import identities, lines, tidewheel
 from tidewheel.transport.open_log import open_log
 from tidewheel.transport.topics.materialize import materialize
 from tidewheel_transit import jobs

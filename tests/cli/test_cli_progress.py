@@ -8,9 +8,9 @@ import re
 import threading
 
 import pytest
-from cli_support import eventually
 from rich.console import Console
 
+from tests.cli.cli_support import eventually
 from tidewheel.cli.progress import Stop, attend
 from tidewheel.cli.progress_count import ResultCount
 from tidewheel.errors import LogError

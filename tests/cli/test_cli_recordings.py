@@ -10,9 +10,9 @@ from collections import Counter
 
 import pytest
 import zstandard
-from cli_support import Running, eventually, lines, tidewheel
-from hfp_messages import hfp, topic
 
+from tests.cli.cli_support import Running, eventually, lines, tidewheel
+from tests.support.hfp_messages import hfp, topic
 from tidewheel.ingest.lookup import LookupWorker
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.replay.recording import encode_line

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from cli_support import Running, identities, lines, tidewheel
 
+from tests.cli.cli_support import Running, identities, lines, tidewheel
 from tidewheel.transport.open_log import open_log
 
 SIMULATE = ["simulate", "--steady", "--speed", "max", "--start", "2026-03-02T06:15:00Z"]

@@ -10,8 +10,8 @@ import sys
 
 import httpx
 import pytest
-from cli_support import Running, environment
 
+from tests.cli.cli_support import Running, environment
 from tidewheel.model.time import now
 from tidewheel.transport.events import codec
 from tidewheel.transport.log.log_types import records

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
-from cli_support import Running, lines
 
+from tests.cli.cli_support import Running, lines
 from tidewheel.transport.events import codec
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log

@@ -7,9 +7,9 @@ import signal
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from cli_support import Running, lines
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from tests.cli.cli_support import Running, lines
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.event_pb2 import Event
 from tidewheel.transport.events.registry import TypeRegistry

@@ -6,8 +6,8 @@ import os
 import subprocess
 
 import pytest
-from cli_support import COMMAND, PATIENCE, environment, lines
 
+from tests.cli.cli_support import COMMAND, PATIENCE, environment, lines
 from tidewheel.model.time import now
 from tidewheel.transport.log.log_types import Retention, records
 from tidewheel.transport.open_log import open_log

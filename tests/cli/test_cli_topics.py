@@ -6,8 +6,8 @@ import signal
 import sqlite3
 
 import pytest
-from cli_support import Running, lines
 
+from tests.cli.cli_support import Running, lines
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.model.time import now

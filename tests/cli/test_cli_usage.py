@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from cli_support import tidewheel
+
+from tests.cli.cli_support import tidewheel
 
 HFP = ["ingest", "--mqtt", "localhost", "--processor", "hfp"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 
 import pytest
-from cli_support import Running, eventually, lines, tidewheel
 
+from tests.cli.cli_support import Running, eventually, lines, tidewheel
 from tidewheel.transport.open_log import open_log
 
 pytestmark = pytest.mark.long

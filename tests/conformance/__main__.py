@@ -6,13 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests import ROOT
 from tests.conformance.cases import Verdict, check_cases, load
 from tests.conformance.match_recognize import QUERY_RUNNERS, QueryVerdict, check_queries, load_queries
 from tests.conformance.pattern_runners import PATTERN_RUNNERS
 from tests.conformance.patterns import PatternVerdict, check_patterns, load_patterns
 from tests.conformance.runners import RUNNERS
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> int:

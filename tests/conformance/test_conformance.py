@@ -5,17 +5,17 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.conformance.__main__ import main
 from tests.conformance.cases import Verdict, check_cases, load, load_file
 from tests.conformance.pattern_runners import COPIES, PATTERN_RUNNERS, nfa
 from tests.conformance.patterns import Outcome, PatternVerdict, check_patterns, load_pattern_file, load_patterns
 from tests.conformance.runners import RUNNERS, reference
 
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
+FOLDER = ROOT.parent / "shared" / "conformance"
 CASES = load(FOLDER) if FOLDER.is_dir() else []
 PATTERNS = load_patterns(FOLDER) if FOLDER.is_dir() else []
 

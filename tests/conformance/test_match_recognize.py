@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests import ROOT
 from tests.conformance.match_recognize import check_queries, load_queries
 from tests.conformance.match_recognize import spark as on_spark
 
-FOLDER = Path(__file__).resolve().parents[3] / "shared" / "conformance"
+FOLDER = ROOT.parent / "shared" / "conformance"
 QUERIES = load_queries(FOLDER)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 import pytest
-from orders import INPUT, put, read
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put, read
 
 pytestmark = pytest.mark.long
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from engine_data import START, positions
-from test_sink import decoded
 
+from tests.engine.engine_data import START, positions
+from tests.engine.test_sink import decoded
 from tidewheel.engine.jobs.archive import Archive, Archiver
 from tidewheel.errors import CheckpointError, DefinitionError
 from tidewheel.transport.events import codec

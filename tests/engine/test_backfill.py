@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from orders import INPUT, put
 
+from tests.engine.orders import INPUT, put
 from tidewheel.engine.datasource.backfill import SuspendedFlows, plan_catch_up, where
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch
 from tidewheel.engine.datasource.offset import Offset

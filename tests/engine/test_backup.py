@@ -9,10 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import backup_support
 import pytest
-from backup_support import Job, check, killed_at
 
+from tests import ROOT
+from tests.engine import backup_support
+from tests.engine.backup_support import Job, check, killed_at
 from tidewheel.engine.backup.backup import back_up
 from tidewheel.engine.backup.manifest import Manifest, verify
 from tidewheel.engine.backup.restore import finish, restore
@@ -54,8 +55,8 @@ def events(path):
 
 def test_whenever_it_is_made_log_and_checkpoint_go_together(tmp_path):
     log, folder = tmp_path / "city.tw", tmp_path / "city.tw.checkpoints" / "copy"
-    command = [sys.executable, backup_support.__file__, str(log), str(folder)]
-    with subprocess.Popen(command) as job:
+    command = [sys.executable, "-m", backup_support.__name__, str(log), str(folder)]
+    with subprocess.Popen(command, cwd=ROOT) as job:
         try:
             while not (folder / "spark" / "commits" / "3").exists():
                 assert job.poll() is None

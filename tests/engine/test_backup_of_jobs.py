@@ -12,10 +12,10 @@ import time
 import numpy as np
 import polars as pl
 import pytest
-from driver_process import kill, launch, until_written, written
-from orders import put_frame, read
-from test_windows_exactly_once import RESULTS, replayed
 
+from tests.engine.orders import put_frame, read
+from tests.engine.test_windows_exactly_once import RESULTS, replayed
+from tests.support.driver_process import kill, launch, until_written, written
 from tidewheel.engine.backup.backup import back_up
 from tidewheel.engine.backup.restore import restore
 from tidewheel.transport.open_log import open_log

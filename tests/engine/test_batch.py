@@ -8,11 +8,11 @@ from datetime import datetime, timezone
 
 import polars as pl
 import pytest
-from engine_data import START
-from orders import read
 from pyspark import cloudpickle
 
 import tidewheel as tw
+from tests.engine.engine_data import START
+from tests.engine.orders import read
 from tidewheel.engine.jobs.archive import Archiver
 from tidewheel.engine.jobs.batch import run_batch
 from tidewheel.errors import DefinitionError

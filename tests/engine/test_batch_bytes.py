@@ -10,9 +10,9 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from engine_data import START
 from pyspark.sql.types import _parse_datatype_string
 
+from tests.engine.engine_data import START
 from tidewheel.engine.datasource import batch_limit
 from tidewheel.engine.datasource.backfill import SuspendedFlows, plan_catch_up
 from tidewheel.engine.datasource.batch_limit import raw_size

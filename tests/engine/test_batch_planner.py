@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from engine_data import START, positions
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.engine.engine_data import START, positions
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch, split
 from tidewheel.engine.datasource.offset import Offset
 from tidewheel.errors import CheckpointError, TopicNotFoundError

@@ -8,11 +8,11 @@ from contextlib import closing
 
 import polars as pl
 import pytest
-from order_files import disordered, read_orders, write_orders
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as f
 
 import tidewheel as tw
+from tests.engine.order_files import disordered, read_orders, write_orders
 from tidewheel.errors import DefinitionError
 
 pytestmark = pytest.mark.long
@@ -142,7 +142,7 @@ def test_a_sink_that_fails_is_named_and_the_micro_batch_is_repeated_with_its_num
 
 
 def test_a_log_goes_into_sinks_likewise(spark, log, tmp_path):
-    from orders import INPUT, put
+    from tests.engine.orders import INPUT, put
 
     for second in range(0, 60, 5):
         put(log, (float(second), "fi", 1))

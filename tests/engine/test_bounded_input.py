@@ -6,9 +6,9 @@ from datetime import datetime, timedelta, timezone
 
 import polars as pl
 import pytest
-from orders import INPUT, put, rows
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put, rows
 
 pytestmark = pytest.mark.long
 

@@ -11,9 +11,9 @@ import textwrap
 
 import polars as pl
 import pytest
-from cli_support import tidewheel
 
 import tidewheel as tw
+from tests.cli.cli_support import tidewheel
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.engine.execution import query_start
 from tidewheel.engine.execution.computation import definition_of

@@ -12,8 +12,8 @@ import sys
 from contextlib import suppress
 
 import pytest
-from engine_data import positions
 
+from tests.engine.engine_data import positions
 from tidewheel.engine.checkpoint.checkpoint_file import check_crc, read_json, sync_folder, write_json
 from tidewheel.engine.datasource.backfill import SuspendedFlows
 from tidewheel.engine.datasource.offset import Offset

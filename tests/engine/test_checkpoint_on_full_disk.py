@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from disks import fill, small_disk
-from orders import INPUT, put
-from orders import rows as results
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put
+from tests.engine.orders import rows as results
+from tests.support.disks import fill, small_disk
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.engine.execution.running_query import translate_error
 from tidewheel.errors import CheckpointError, JobError

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from orders import INPUT, put
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put
 from tidewheel.engine.datasource.batch_planner import OffsetRange
 from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
 from tidewheel.engine.datasource.options import ReadOptions, reader_function

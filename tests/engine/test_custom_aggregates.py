@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from flow_support import S, outputs_of, positions
 
 import tidewheel as tw
+from tests.engine.flow_support import S, outputs_of, positions
 from tidewheel.errors import DefinitionError
 from tidewheel_transit.transit_pb2 import VehiclePosition
 

@@ -9,11 +9,11 @@ import sys
 import threading
 
 import pytest
-from engine_data import positions
 from pyspark.sql import DataFrame
-from test_sink import decoded
 
 import tidewheel as tw
+from tests.engine.engine_data import positions
+from tests.engine.test_sink import decoded
 from tidewheel.errors import CheckpointError, DefinitionError
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from orders import INPUT, put
 from pyspark.errors import StreamingQueryException
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put
 
 pytestmark = pytest.mark.long
 

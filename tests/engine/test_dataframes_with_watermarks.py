@@ -9,13 +9,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from orders import INPUT, put
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from test_watermark_hint import START, files, instants
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put
+from tests.engine.test_watermark_hint import START, files, instants
 from tidewheel.engine.execution.dataframe.watermark import _knows
 from tidewheel.errors import DefinitionError
 

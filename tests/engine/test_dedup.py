@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from orders import INPUT, put
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put
 from tidewheel.engine.operators.dedup import DedupOperator
 from tidewheel.engine.operators.operator import RESULTS, BatchTime, MemoryStore
 from tidewheel.engine.runtime.exchange import Partitioner, Rows

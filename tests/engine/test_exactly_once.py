@@ -8,10 +8,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from driver_process import kill, launch, until_written, written
-from engine_data import START, positions
-from test_sink import values
 
+from tests.engine.engine_data import START, positions
+from tests.engine.test_sink import values
+from tests.support.driver_process import kill, launch, until_written, written
 from tidewheel.transport.events import codec
 from tidewheel_transit.transit_pb2 import VehicleCell
 

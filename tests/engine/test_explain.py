@@ -6,9 +6,9 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windowing_cases import AGGREGATES, TRIGGERS
 
 import tidewheel as tw
+from tests.engine.windowing_cases import AGGREGATES, TRIGGERS
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
 from tidewheel.model.panes import Element

@@ -8,14 +8,14 @@ from datetime import timedelta
 from typing import Any
 
 import polars as pl
-import process_functions
 import pytest
 from hypothesis import strategies as st
 from pyspark import cloudpickle
-from test_generated_on_spark import drawn
-from windowing_cases import TRIGGERS, windows_in
 
 import tidewheel as tw
+from tests.engine import process_functions
+from tests.engine.test_generated_on_spark import drawn
+from tests.engine.windowing_cases import TRIGGERS, windows_in
 from tidewheel.model import triggers as tr
 from tidewheel.testing import Script
 from tidewheel.testing.rows import MIDNIGHT

@@ -16,8 +16,10 @@ import polars as pl
 import pytest
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from test_generated_on_spark import COUNTED, drawn
-from windowing_cases import (
+
+import tidewheel as tw
+from tests.engine.test_generated_on_spark import COUNTED, drawn
+from tests.engine.windowing_cases import (
     AGGREGATES,
     INSTANT,
     TIMELESS,
@@ -30,8 +32,6 @@ from windowing_cases import (
     windowings,
     windows_in,
 )
-
-import tidewheel as tw
 from tidewheel.engine.execution.dataframe.batches import dataframe_batches
 from tidewheel.engine.execution.dataframe.output import HighestTime
 from tidewheel.engine.execution.state_operator import in_memory, with_state

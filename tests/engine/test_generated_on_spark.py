@@ -7,13 +7,13 @@ from typing import Any
 
 import polars as pl
 import pytest
-import windowing_cases
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
-from windowing_cases import AGGREGATES, SCHEMA, Step, frame_of, on_reference, panes_of, scripts, windowings
 
 from tests.conformance.on_spark import Found, run_cases
+from tests.engine import windowing_cases
+from tests.engine.windowing_cases import AGGREGATES, SCHEMA, Step, frame_of, on_reference, panes_of, scripts, windowings
 from tidewheel.engine.operators.operator import METRICS
 from tidewheel.engine.operators.window_operation import WindowOperation
 from tidewheel.engine.runtime.flow import Stage

@@ -11,10 +11,10 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
-from pattern_cases import SCHEMA, Row, batches, expected, frame_of, matchers, plain, rows
 
 import tidewheel as tw
 from tests.conformance.on_spark import Found, run_cases
+from tests.engine.pattern_cases import SCHEMA, Row, batches, expected, frame_of, matchers, plain, rows
 from tidewheel.engine.execution.dataframe.batches import dataframe_batches
 from tidewheel.engine.execution.dataframe.output import HighestTime
 from tidewheel.engine.execution.state_operator import in_memory, with_state

@@ -8,9 +8,9 @@ import sys
 import time
 
 import pytest
-from orders import INPUT, put
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put
 from tidewheel.model.time import now
 from tidewheel.serve.view.status import Status
 from tidewheel.transport.topics.held_watermarks import HeldWatermarks

@@ -5,10 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 import pytest
-from flow_support import S, outputs_of
-from orders import read
 
 import tidewheel as tw
+from tests.engine.flow_support import S, outputs_of
+from tests.engine.orders import read
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch
 from tidewheel.transport.events.codec import decode_columns, encode_columns
 from tidewheel.transport.log.log_types import records

@@ -8,12 +8,12 @@ import sqlite3
 import polars as pl
 import polars_h3
 import pytest
-from engine_data import START, positions
-from orders import read
-from test_sink import decoded as messages_of
-from test_sink import values
 
 import tidewheel as tw
+from tests.engine.engine_data import START, positions
+from tests.engine.orders import read
+from tests.engine.test_sink import decoded as messages_of
+from tests.engine.test_sink import values
 from tidewheel.engine.jobs.discovery import find_jobs, installed_jobs, jobs_of_file
 from tidewheel.errors import CheckpointError, DamagedLogError, DefinitionError, JobError
 from tidewheel.testing import Script, row

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from kafka_support import broker, connector_jars
+
+from tests.support.kafka import broker, connector_jars
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 

@@ -12,8 +12,8 @@ import polars.selectors as cs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windowing_cases import AGGREGATES, INSTANT, SCHEMA, WINDOWS, Step, frame_of, on_operator, scripts
 
+from tests.engine.windowing_cases import AGGREGATES, INSTANT, SCHEMA, WINDOWS, Step, frame_of, on_operator, scripts
 from tidewheel.engine.operators.operator import LATE, METRICS, RESULTS, BatchTime, MemoryStore
 from tidewheel.engine.operators.window_operation import WindowOperation
 from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows

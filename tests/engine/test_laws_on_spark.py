@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from hypothesis import strategies as st
-from test_generated_on_spark import drawn, plain
-from test_laws import EARLY_AND_LATE, FOR_EVER, LASTING, befores, expected_of, last_values, windowing
-from windowing_cases import BURSTS, DAYS, SCHEMA, Step, frame_of, scripts
 
 from tests.conformance.on_spark import run_cases
+from tests.engine.test_generated_on_spark import drawn, plain
+from tests.engine.test_laws import EARLY_AND_LATE, FOR_EVER, LASTING, befores, expected_of, last_values, windowing
+from tests.engine.windowing_cases import BURSTS, DAYS, SCHEMA, Step, frame_of, scripts
 from tidewheel.engine.operators.window_operation import WindowOperation
 from tidewheel.engine.runtime.flow import Stage
 from tidewheel.model import triggers as tr

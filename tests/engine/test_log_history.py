@@ -7,8 +7,8 @@ import shutil
 import sqlite3
 
 import pytest
-from engine_data import positions
 
+from tests.engine.engine_data import positions
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch, split
 from tidewheel.engine.datasource.offset import Offset
 from tidewheel.engine.jobs.archive import Archiver

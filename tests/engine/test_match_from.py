@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 
 import polars as pl
 import pytest
-from orders import INPUT, put, read, rows
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put, read, rows
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.event_pb2 import DeadLetter, PatternDefinition

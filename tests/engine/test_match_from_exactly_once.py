@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from driver_process import kill, launch, until_written, written
-from orders import INPUT, put_frame, read
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put_frame, read
+from tests.support.driver_process import kill, launch, until_written, written
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch
 from tidewheel.engine.operators.operator import BatchTime, MemoryStore
 from tidewheel.engine.operators.patterns.dynamic_patterns import DynamicPatterns

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from pattern_cases import KEYS, SCHEMA, batches, expected, frame_of, matchers, plain
 
+from tests.engine.pattern_cases import KEYS, SCHEMA, batches, expected, frame_of, matchers, plain
 from tidewheel.engine.operators.operator import LATE, BatchTime, MemoryStore
 from tidewheel.engine.operators.patterns.pattern import PatternOperator
 from tidewheel.engine.operators.patterns.recognizer import PatternRecognizer

@@ -8,11 +8,11 @@ import sys
 import textwrap
 
 import pytest
-from engine_data import positions
 from pyspark import cloudpickle
-from test_sink import values
 
 import tidewheel as tw
+from tests.engine.engine_data import positions
+from tests.engine.test_sink import values
 from tidewheel.engine.execution.map_side_reader import MapSideReader
 from tidewheel.engine.jobs.batch import run_batch
 from tidewheel.engine.jobs.discovery import find_jobs, jobs_of_file

@@ -8,10 +8,10 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from engine_data import positions
-from test_sink import cells, values, write_stream
-from test_source import reader
 
+from tests.engine.engine_data import positions
+from tests.engine.test_sink import cells, values, write_stream
+from tests.engine.test_source import reader
 from tidewheel.engine.checkpoint.batch_identity import BatchIdentity, check_results, has_written
 from tidewheel.engine.jobs.dataframe_job import run_dataframe
 from tidewheel.engine.jobs.run import run

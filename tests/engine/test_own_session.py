@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from engine_data import START, positions
-from test_sink import decoded, values
 
 import tidewheel as tw
+from tests.engine.engine_data import START, positions
+from tests.engine.test_sink import decoded, values
 from tidewheel.engine.execution.session import SETTINGS
 from tidewheel.engine.spark.java import find_java
 from tidewheel.transport.events import codec

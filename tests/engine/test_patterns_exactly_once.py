@@ -8,9 +8,9 @@ import time
 import numpy as np
 import polars as pl
 import pytest
-from driver_process import kill, launch, until_written, written
-from orders import put_frame, read
 
+from tests.engine.orders import put_frame, read
+from tests.support.driver_process import kill, launch, until_written, written
 from tidewheel.patterns import Matcher
 
 pytestmark = pytest.mark.long

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from process_functions import SCHEMA, process
 
+from tests.engine.process_functions import SCHEMA, process
 from tidewheel.engine.operators import process_driver
 from tidewheel.engine.operators.operator import LATE, RESULTS, BatchTime, MemoryStore
 from tidewheel.engine.operators.process import ProcessOperator

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pyspark
 import pytest
-from engine_data import positions
 
+from tests.engine.engine_data import positions
 from tidewheel.engine.execution.session import check_reach
 from tidewheel.engine.spark.java import find_java
 from tidewheel.errors import SetupError

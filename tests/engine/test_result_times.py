@@ -9,11 +9,11 @@ from contextlib import closing
 
 import polars as pl
 import pytest
-from engine_data import positions
 from pyspark import cloudpickle
-from test_sink import CELL, values
 
 import tidewheel as tw
+from tests.engine.engine_data import positions
+from tests.engine.test_sink import CELL, values
 from tidewheel.engine.datasource.result_encoder import OutputEncoding, encoded
 from tidewheel.engine.jobs.batch import run_batch
 from tidewheel.engine.runtime.exchange import CLOCK, ExchangeBatch

@@ -7,9 +7,9 @@ import json
 import polars as pl
 import pyarrow as pa
 import pytest
-from flow_support import S, outputs_of
 
 import tidewheel as tw
+from tests.engine.flow_support import S, outputs_of
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.errors import CheckpointError, DefinitionError, FlowError
 from tidewheel.transport.events.registry import types

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
-from test_sink import values
 
 import tidewheel as tw
+from tests.engine.test_sink import values
 from tidewheel.engine.datasource.sink import StreamSink
 from tidewheel.engine.spark.arrow_schema import spark_schema
 from tidewheel.engine.spark.worker import registry_for

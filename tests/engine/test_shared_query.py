@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 
 import polars as pl
 import pytest
-from orders import INPUT, put, read, rows
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put, read, rows
 from tidewheel.errors import CheckpointError, DefinitionError
 from tidewheel_transit.transit_pb2 import FenceCrossing
 

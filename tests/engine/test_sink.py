@@ -9,12 +9,12 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 import pytest
-from engine_data import START, positions
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
-from test_source import POSITION, reader
 
+from tests.engine.engine_data import START, positions
+from tests.engine.test_source import POSITION, reader
 from tidewheel.engine.datasource.sink import BatchSink, StreamSink
 from tidewheel.engine.spark.arrow_schema import spark_schema
 from tidewheel.errors import LogError, TidewheelError

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
-from engine_data import positions
 
+from tests.engine.engine_data import positions
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch, split
 from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
 from tidewheel.engine.datasource.options import ReadOptions

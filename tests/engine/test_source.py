@@ -10,11 +10,11 @@ from datetime import datetime, timedelta, timezone
 
 import pyarrow as pa
 import pytest
-from engine_data import START, positions
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
+from tests.engine.engine_data import START, positions
 from tidewheel.engine.datasource.batch_planner import OffsetRange
 from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
 from tidewheel.engine.datasource.options import ReadOptions, reader_function

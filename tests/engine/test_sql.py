@@ -7,9 +7,11 @@ from decimal import Decimal
 
 import polars as pl
 import pytest
-from orders import read
 from pyspark.errors import AnalysisException
-from sql_cases import (
+
+import tidewheel as tw
+from tests.engine.orders import read
+from tests.engine.sql_cases import (
     BATCHES,
     EMERGENCY_STOP,
     SECOND,
@@ -22,8 +24,6 @@ from sql_cases import (
     sorted_rows,
     table,
 )
-
-import tidewheel as tw
 from tidewheel.errors import DefinitionError, StatementError
 
 pytestmark = pytest.mark.long

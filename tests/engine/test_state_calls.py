@@ -6,10 +6,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from orders import INPUT, put_frame
 from pyspark.sql import SparkSession
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put_frame
 from tidewheel.transport.open_log import open_log
 
 pytestmark = pytest.mark.long

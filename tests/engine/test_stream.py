@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 import pytest
-from orders import INPUT, put, put_frame, read, rows
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put, put_frame, read, rows
 from tidewheel.errors import DefinitionError
 
 pytestmark = pytest.mark.long

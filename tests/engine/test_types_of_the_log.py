@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from test_sink import order_type
 
 import tidewheel as tw
+from tests.engine.test_sink import order_type
 from tidewheel.engine.execution.targets import Target, prepared_targets
 from tidewheel.engine.jobs.run import default_targets
 from tidewheel.errors import DefinitionError

@@ -17,10 +17,10 @@ from itertools import pairwise
 import polars as pl
 import pyspark
 import pytest
-from maven_support import jars
-from order_files import START, disordered, read_orders, write_orders
 
 import tidewheel as tw
+from tests.engine.order_files import START, disordered, read_orders, write_orders
+from tests.support.maven import jars
 from tidewheel.engine.spark.java import find_java
 
 pytestmark = pytest.mark.long

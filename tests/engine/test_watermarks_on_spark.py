@@ -7,9 +7,9 @@ import time
 
 import polars as pl
 import pytest
-from orders import INPUT, put, read, rows
 
 import tidewheel as tw
+from tests.engine.orders import INPUT, put, read, rows
 from tidewheel.transport.events.codec import punctuation
 from tidewheel.transport.sqlite.log import SqliteLog
 

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windowing_cases import AGGREGATES, SCHEMA, WINDOWS, on_operator, on_reference, scripts, us, windowings
 
+from tests.engine.windowing_cases import AGGREGATES, SCHEMA, WINDOWS, on_operator, on_reference, scripts, us, windowings
 from tidewheel.engine.operators.operator import RESULTS, BatchTime, MemoryStore
 from tidewheel.engine.operators.window import WindowOperator
 from tidewheel.engine.operators.windows import state_layout

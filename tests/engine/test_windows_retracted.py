@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from windowing_cases import AGGREGATES, SCHEMA, Step, on_operator, on_reference, scripts, us, windowings
 
+from tests.engine.windowing_cases import AGGREGATES, SCHEMA, Step, on_operator, on_reference, scripts, us, windowings
 from tidewheel.engine.operators.windows import state_layout
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn

@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from certificates import make_authority, make_signed_certificate
-from ingest_support import eventually
+
+from tests.ingest.ingest_support import eventually
+from tests.support.certificates import make_authority, make_signed_certificate
 
 MOSQUITTO = shutil.which("mosquitto", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
 

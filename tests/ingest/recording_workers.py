@@ -1,4 +1,4 @@
-"""What the processes do that tests of recordings start: `python recording_workers.py WHAT PATH ...`."""
+"""What the processes do that tests of recordings start: `python -m tests.ingest.recording_workers WHAT PATH ...`."""
 
 from __future__ import annotations
 

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from cli_support import Running
-from ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in
-from mqtt_support import free_port
 
+from tests import ROOT
+from tests.cli.cli_support import Running
+from tests.ingest.ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in
+from tests.ingest.mqtt_support import free_port
 from tidewheel.errors import PanicError
 from tidewheel.ingest.connector import Deliver, run_all
 from tidewheel.ingest.http.connector import HttpConnector, _Run
@@ -146,8 +147,8 @@ from tidewheel.cli.progress import stoppable
 from tidewheel.cli.run_connectors import bring
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.transport.open_log import open_log
-from ingest_support import NumberProcessor
-from test_connector_failures import Failing, panic
+from tests.ingest.ingest_support import NumberProcessor
+from tests.ingest.test_connector_failures import Failing, panic
 
 how = {"panic": panic, "exit": SystemExit(0)}[sys.argv[2]]
 with open_log(sys.argv[1]) as log, stoppable() as stop:
@@ -158,9 +159,8 @@ with open_log(sys.argv[1]) as log, stoppable() as stop:
 
 @pytest.mark.parametrize("how", ["panic", "exit"])
 def test_a_command_whose_connector_died_ends_with_an_exit_code_that_says_so(log: Log, how: str) -> None:
-    paths = [str(Path(__file__).parent), str(Path(__file__).parent.parent), str(Path(__file__).parent.parent / "cli")]
-    code = f"import sys; sys.path += {paths!r}\n{SCRIPT}"
-    done = subprocess.run([sys.executable, "-c", code, log.address, how], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", SCRIPT, log.address, how]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1, done.stderr
     last = json.loads(done.stdout.splitlines()[-1])
     assert (last["received"], len(last["trouble"])) == (1, 1)

@@ -22,8 +22,9 @@ import pytest
 from google.protobuf import proto
 from hypothesis import given
 from hypothesis import strategies as st
-from ingest_support import NumberProcessor, dead_letters, numbers_in
 
+from tests import ROOT
+from tests.ingest.ingest_support import NumberProcessor, dead_letters, numbers_in
 from tidewheel.errors import DefinitionError, FencedError, MalformedError, SetupError
 from tidewheel.ingest.connector import Deliver, Delivered
 from tidewheel.ingest.http.connector import HttpConnector
@@ -523,8 +524,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 
 CHILD = """
 import sys, threading
-sys.path.insert(0, sys.argv[2])
-from ingest_support import NumberProcessor
+from tests.ingest.ingest_support import NumberProcessor
 from tidewheel.ingest.http.connector import HttpConnector
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.transport.open_log import open_log
@@ -541,7 +541,7 @@ def test_a_client_that_repeats_itself_to_a_server_that_is_killed_writes_once(log
     sequence, first, kills = 0, 0, 0
     while kills < 5:
         process = subprocess.Popen(
-            [sys.executable, "-c", CHILD, log.address, str(Path(__file__).parent)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", CHILD, log.address], cwd=ROOT, stdout=subprocess.PIPE, text=True
         )
         assert process.stdout is not None
         with process.stdout as said:

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from cli_support import Running, lines, tidewheel
-from hfp_messages import hfp, topic
-from ingest_support import dead_letters, eventually, values
-from mqtt_support import Mosquitto, free_port, make_certificates, mosquitto, tls_options
 
+from tests.cli.cli_support import Running, lines, tidewheel
+from tests.ingest.ingest_support import dead_letters, eventually, values
+from tests.ingest.mqtt_support import Mosquitto, free_port, make_certificates, mosquitto, tls_options
+from tests.support.hfp_messages import hfp, topic
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.mqtt.connector import Broker, MqttPublisher
 from tidewheel.ingest.pipeline import read_reports

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ingest_support import dead_letters, values
 
+from tests.ingest.ingest_support import dead_letters, values
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline

@@ -11,9 +11,9 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from ingest_support import eventually
 
 import tidewheel as tw
+from tests.ingest.ingest_support import eventually
 from tidewheel.errors import DamagedBlockError, DefinitionError, FencedError
 from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
 from tidewheel.transport.events import codec

@@ -14,9 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in
-from mqtt_support import Line, Mosquitto, free_port, make_certificates, mosquitto, tls_options
 
+from tests import ROOT
+from tests.ingest.ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in
+from tests.ingest.mqtt_support import Line, Mosquitto, free_port, make_certificates, mosquitto, tls_options
 from tidewheel.errors import DefinitionError, FencedError, LogError, SetupError
 from tidewheel.ingest.connector import Deliver, Delivered
 from tidewheel.ingest.message import Message
@@ -366,8 +367,7 @@ def test_a_connector_that_was_taken_over_ends(broker: Mosquitto, log: Log) -> No
 
 CHILD = """
 import signal, sys, threading
-sys.path.insert(0, sys.argv[2])
-from ingest_support import NumberProcessor
+from tests.ingest.ingest_support import NumberProcessor
 from tidewheel.ingest.mqtt.connector import Broker, MqttConnector
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.transport.open_log import open_log
@@ -377,7 +377,7 @@ signal.signal(signal.SIGTERM, lambda *_: stop.set())
 print("ready", flush=True)
 pipeline = Pipeline(open_log(sys.argv[1]), NumberProcessor())
 MqttConnector(
-    Broker("127.0.0.1", int(sys.argv[3])), NumberProcessor.subscriptions, client_id="reader",
+    Broker("127.0.0.1", int(sys.argv[2])), NumberProcessor.subscriptions, client_id="reader",
     receive_maximum=500, batch_size=100, linger="5 ms",
 ).run(pipeline, stop)
 """
@@ -393,8 +393,8 @@ def test_killed_clients_and_a_restarted_broker_lose_nothing_and_repeat_nothing(b
         return sum(topic.count for topic in log.topics() if topic.name.startswith("input."))
 
     def start() -> subprocess.Popen[bytes]:
-        arguments = [log.address, str(Path(__file__).parent), str(broker.port)]
-        process = subprocess.Popen([sys.executable, "-c", CHILD, *arguments], stdout=subprocess.PIPE)
+        arguments = [log.address, str(broker.port)]
+        process = subprocess.Popen([sys.executable, "-c", CHILD, *arguments], cwd=ROOT, stdout=subprocess.PIPE)
         assert process.stdout is not None
         with process.stdout as said:
             assert said.readline() == b"ready\n"

@@ -17,8 +17,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in, values
 
+from tests import ROOT
+from tests.ingest.ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in, values
 from tidewheel.errors import DefinitionError, FencedError, LogError
 from tidewheel.ingest.connector import Deliver, run_all
 from tidewheel.ingest.message import Message
@@ -273,13 +274,12 @@ def test_retries_of_one_delivery_are_one_append(log: Log, monkeypatch: pytest.Mo
 
 CHILD = """
 import sys
-sys.path.insert(0, sys.argv[2])
-from ingest_support import *
+from tests.ingest.ingest_support import *
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.transport.open_log import open_log
 
-pipeline = Pipeline(open_log(sys.argv[1]), NumberProcessor(), source=sys.argv[3])
-first, last = int(sys.argv[4]), int(sys.argv[5])
+pipeline = Pipeline(open_log(sys.argv[1]), NumberProcessor(), source=sys.argv[2])
+first, last = int(sys.argv[3]), int(sys.argv[4])
 n = int(pipeline.state or first)
 while n < last:
     size = min(1 + n % 13, last - n)
@@ -290,8 +290,8 @@ while n < last:
 
 
 def child(log: Log, source: str, first: int, last: int) -> subprocess.Popen[bytes]:
-    arguments = [log.address, str(Path(__file__).parent), source, str(first), str(last)]
-    return subprocess.Popen([sys.executable, "-c", CHILD, *arguments])
+    arguments = [log.address, source, str(first), str(last)]
+    return subprocess.Popen([sys.executable, "-c", CHILD, *arguments], cwd=ROOT)
 
 
 def written(log: Log) -> int:

@@ -13,8 +13,8 @@ import pytest
 import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recording_workers import numbered
 
+from tests.ingest.recording_workers import numbered
 from tidewheel.errors import DefinitionError, MalformedError, SetupError
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.replay.recorder import Recorder, RecordingWriter, record
@@ -22,7 +22,7 @@ from tidewheel.ingest.replay.recording import BadLine, Recorded, encode_line, re
 from tidewheel.model.time import instant
 
 ENDINGS = ["jsonl", "jsonl.gz", "jsonl.zst"]
-WORKERS = Path(__file__).with_name("recording_workers.py")
+WORKERS = [sys.executable, "-m", "tests.ingest.recording_workers"]
 
 
 def as_recorded(messages: list[Message]) -> list[Recorded]:
@@ -221,7 +221,7 @@ def test_after_kill_9_all_that_was_acknowledged_is_there_once(tmp_path, ending):
 
 
 def _acknowledged_before_kill(path: Path, *, acks: int) -> int:
-    command = [sys.executable, str(WORKERS), "for-ever", str(path)]
+    command = [*WORKERS, "for-ever", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         for _ in range(acks):
@@ -233,7 +233,7 @@ def _acknowledged_before_kill(path: Path, *, acks: int) -> int:
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_write_that_fails_halfway_leaves_nothing_and_can_be_tried_again(tmp_path, ending):
     path = tmp_path / f"a.{ending}"
-    command = [sys.executable, str(WORKERS), "until-full", str(path), "5000"]
+    command = [*WORKERS, "until-full", str(path), "5000"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert told.startswith("failed once,")
     assert list(read_recording(path)) == as_recorded([numbered(number) for number in range(int(told.split()[-1]))])

@@ -9,11 +9,11 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
-from hfp_messages import AT, hfp, row, rows, topic
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ingest_support import NumberProcessor, dead_letters, number
 
+from tests.ingest.ingest_support import NumberProcessor, dead_letters, number
+from tests.support.hfp_messages import AT, hfp, row, rows, topic
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.connector import Connector, Delivered
 from tidewheel.ingest.message import Message

@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sql_support import recogniser
-from test_sql_generated import DEFINES, PATTERNS, SEARCHES, _defined, text
 
+from tests.match_recognize.sql_support import recogniser
+from tests.match_recognize.test_sql_generated import DEFINES, PATTERNS, SEARCHES, _defined, text
 from tidewheel.errors import CheckpointError
 from tidewheel.match_recognize import ClauseMatcher, parse
 from tidewheel.model.panes import END_OF_TIME

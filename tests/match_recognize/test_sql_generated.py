@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sql_support import recognise
 
+from tests.match_recognize.sql_support import recognise
 from tidewheel.match_recognize import ClauseMatcher, parse
 
 pytestmark = pytest.mark.long

@@ -6,8 +6,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_sql_batches import CUTS, SECOND, events, made, through_bytes
 
+from tests.match_recognize.test_sql_batches import CUTS, SECOND, events, made, through_bytes
 from tidewheel.match_recognize import ClauseMatcher, parse
 from tidewheel.match_recognize.matching.backtracking import Search
 from tidewheel.model.panes import END_OF_TIME

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 import polars as pl
 import pytest
-from sql_support import labels, numbers, recognise, recogniser, statement
 
+from tests.match_recognize.sql_support import labels, numbers, recognise, recogniser, statement
 from tidewheel.errors import MatchError
 from tidewheel.match_recognize import parse
 

@@ -9,8 +9,8 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sql_support import numbers, recognise, recogniser
 
+from tests.match_recognize.sql_support import numbers, recognise, recogniser
 from tidewheel.errors import StatementError
 from tidewheel.match_recognize.compile import measures
 

@@ -6,8 +6,8 @@ import pickle
 
 import polars as pl
 import pytest
-from sql_support import recogniser, statement
 
+from tests.match_recognize.sql_support import recogniser, statement
 from tidewheel.errors import DefinitionError, StatementError
 from tidewheel.match_recognize import ClauseMatcher, has_match_recognize, parse
 

@@ -7,9 +7,9 @@ from datetime import date, datetime, timedelta
 
 import polars as pl
 import pytest
-from aggregate_support import SCHEMA, assert_as_of, chunked, merge, merged, over_nothing, partial, results
 from hypothesis import example, given, settings
 
+from tests.model.aggregate_support import SCHEMA, assert_as_of, chunked, merge, merged, over_nothing, partial, results
 from tidewheel.errors import DefinitionError
 from tidewheel.model import aggregates as agg
 

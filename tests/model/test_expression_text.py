@@ -7,15 +7,15 @@ from datetime import datetime, timedelta, timezone
 
 import polars as pl
 import pytest
-from expression_corpus import EXPRESSIONS, TEXTS, differing
 
+from tests.support.expression_corpus import EXPRESSIONS, TEXTS, differing
 from tidewheel.model.expressions.text import dtype_text, expression_text
 
 c = pl.col
 
 
 def test_texts_are_what_they_were():
-    """With the lowest and the newest polars, too: tests/package_smoke.py asks the same."""
+    """With the lowest and the newest polars, too: tests/support/package_smoke.py asks the same."""
     assert differing() == {}
     assert {*json.loads(TEXTS.read_text())} == {*EXPRESSIONS}
 

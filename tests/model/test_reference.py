@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from windowing_support import Run, at
 
+from tests.model.windowing_support import Run, at
 from tidewheel.model import triggers as t
 from tidewheel.model import windows as w
 from tidewheel.model.panes import (

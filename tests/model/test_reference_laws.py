@@ -6,8 +6,8 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from windowing_support import Run, at
 
+from tests.model.windowing_support import Run, at
 from tidewheel.model import triggers as t
 from tidewheel.model import windows as w
 from tidewheel.model.panes import END_OF_TIME, TOO_LATE, Timing

@@ -6,10 +6,20 @@ import pickle
 
 import polars as pl
 import pytest
-from aggregate_support import ELEMENTS, SCHEMA, all_results, assert_as_of, close, finish, merged, over_nothing, results
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.model.aggregate_support import (
+    ELEMENTS,
+    SCHEMA,
+    all_results,
+    assert_as_of,
+    close,
+    finish,
+    merged,
+    over_nothing,
+    results,
+)
 from tidewheel.errors import DefinitionError
 from tidewheel.model import aggregates as agg
 from tidewheel.model.aggregates.retractable import KeptRows, Totals, retractable

@@ -12,9 +12,9 @@ from datetime import date, datetime, timedelta
 
 import polars as pl
 import pytest
-from aggregate_support import SCHEMA, assert_as_of, chunked, close, merged, over_nothing, results
 from hypothesis import given, settings
 
+from tests.model.aggregate_support import SCHEMA, assert_as_of, chunked, close, merged, over_nothing, results
 from tidewheel.errors import DefinitionError
 from tidewheel.model import aggregates as agg
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pickle
 
 import pytest
-from windowing_support import Values
 
+from tests.model.windowing_support import Values
 from tidewheel.errors import DefinitionError
 from tidewheel.model import triggers as t
 from tidewheel.model import windows as w

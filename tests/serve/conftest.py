@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from serve_support import servers
 
+from tests.serve.serve_support import servers
 from tidewheel.serve import Server
 from tidewheel.transport.log.log import Log
 

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from bench.live_client import LiveClient, allow_files, join
+from tests import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 LAYER = "vehicles"
 _SLOW_BUFFER = 16_384
 _LOOK_SECONDS = 0.05
@@ -31,9 +29,9 @@ class Crowd:
 
     def __init__(self, url: str, *, fast: int, slow: int, filters: Mapping[str, Sequence[str]] | None = None) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, url, str(fast), str(slow), json.dumps(filters or {})],
+            [sys.executable, "-m", "tests.serve.many_clients", url, str(fast), str(slow), json.dumps(filters or {})],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            cwd=ROOT,
         )  # fmt: skip
         assert self._answer() == "all have their snapshot"
 

@@ -8,8 +8,8 @@ import msgspec
 import polars as pl
 import pyarrow as pa
 import pytest
-from serve_support import CELLS, counts, own_results, positions, put, revenue, sessions, stop_of, vehicles
 
+from tests.serve.serve_support import CELLS, counts, own_results, positions, put, revenue, sessions, stop_of, vehicles
 from tidewheel.engine.jobs.job import Job
 from tidewheel.errors import DefinitionError, LogError
 from tidewheel.model.time import now

@@ -10,10 +10,10 @@ from itertools import islice
 import httpx
 import pyarrow as pa
 import pytest
-from serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, vehicles, viewer
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from tests.serve.serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, vehicles, viewer
 from tidewheel.cli.commands.serve import _until_stopped
 from tidewheel.cli.progress import Stop
 from tidewheel.errors import JobError

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from serve_support import CELLS, counts, eventually, hexadecimal, orders, revenue, sessions, vehicles, viewer
 
+from tests.serve.serve_support import (
+    CELLS,
+    counts,
+    eventually,
+    hexadecimal,
+    orders,
+    revenue,
+    sessions,
+    vehicles,
+    viewer,
+)
 from tidewheel.model.time import now
 from tidewheel.serve import serve
 from tidewheel.serve.http.limits import Limits

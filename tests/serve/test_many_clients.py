@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import httpx
 import pytest
-from many_clients import Crowd, assert_at_most_ten_a_second
-from serve_support import eventually, vehicles
 
+from tests.serve.many_clients import Crowd, assert_at_most_ten_a_second
+from tests.serve.serve_support import eventually, vehicles
 from tidewheel.serve.layers.layer import Layer, Point
 
 pytestmark = pytest.mark.long

@@ -14,8 +14,9 @@ from typing import Any
 
 import httpx
 import pytest
-from cli_support import Running, eventually, map_address
-from many_clients import Crowd, assert_at_most_ten_a_second
+
+from tests.cli.cli_support import Running, eventually, map_address
+from tests.serve.many_clients import Crowd, assert_at_most_ten_a_second
 
 pytestmark = pytest.mark.long
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 
 import httpx
-from raw_http import connected
-from serve_support import eventually, vehicles, viewer
 
+from tests.ingest.raw_http import connected
+from tests.serve.serve_support import eventually, vehicles, viewer
 from tidewheel.serve import Layer
 from tidewheel.serve.http.limits import Limits
 from tidewheel.serve.layers.layer import Point

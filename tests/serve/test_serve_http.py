@@ -9,10 +9,10 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, vehicles, viewer
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+from tests.serve.serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, vehicles, viewer
 from tidewheel.errors import DefinitionError, SetupError
 from tidewheel.model.time import now
 from tidewheel.serve import serve

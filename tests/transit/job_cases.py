@@ -10,11 +10,11 @@ from functools import cache
 from typing import Any
 
 import polars as pl
-from job_oracles import SECOND, Batches, Row, Told
-from lookup_run import LookupRun
-from pure_run import Outputs, run_pure
 
 import tidewheel as tw
+from tests.transit.job_oracles import SECOND, Batches, Row, Told
+from tests.transit.lookup_run import LookupRun
+from tests.transit.pure_run import Outputs, run_pure
 from tidewheel.engine.jobs.job import Job
 from tidewheel_transit.final_stop import FINAL_STOP
 from tidewheel_transit.jobs import final_stop_distribution

@@ -10,13 +10,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import job_oracles as oracle
 import polars as pl
-from hfp_messages import rows as rows_of
-from job_cases import height, late_rows, materialize, micros, repeated_rows, skipped, with_unresolved
-from job_oracles import Batches, Row, Told
-from pure_run import Outputs
 
+from tests.support.hfp_messages import rows as rows_of
+from tests.transit import job_oracles as oracle
+from tests.transit.job_cases import height, late_rows, materialize, micros, repeated_rows, skipped, with_unresolved
+from tests.transit.job_oracles import Batches, Row, Told
+from tests.transit.pure_run import Outputs
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processed
 from tidewheel.ingest.replay.recording import read_recording

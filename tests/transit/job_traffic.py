@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import polars as pl
 from google.protobuf.message import Message
-from job_checks import JOB_TOPICS
-from job_oracles import MINUTE
-from simulator_support import MORNING
 
+from tests.transit.job_checks import JOB_TOPICS
+from tests.transit.job_oracles import MINUTE
+from tests.transit.simulator_support import MORNING
 from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
 from tidewheel.transport.events.codec import decode_columns, encode, encode_columns, pack
 from tidewheel.transport.log.log import Log

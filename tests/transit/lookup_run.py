@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import polars as pl
-from pure_run import PureRun
 
+from tests.transit.pure_run import PureRun
 from tidewheel.engine.runtime.exchange import Partitioner, Rows
 from tidewheel.model.process.lookup import Lookup
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from job_cases import BEGIN, run_job
-from job_oracles import SECOND
 
+from tests.transit.job_cases import BEGIN, run_job
+from tests.transit.job_oracles import SECOND
 from tidewheel.serve.view.decode import Decoder, prepared
 from tidewheel.serve.view.view import LayerView
 from tidewheel.transport.events.codec import encode_columns

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from job_cases import BEGIN, run_job, to_frame
-from job_oracles import SECOND, Row
 
 import tidewheel as tw
+from tests import ROOT
+from tests.transit.job_cases import BEGIN, run_job, to_frame
+from tests.transit.job_oracles import SECOND, Row
 from tidewheel.match_recognize import ClauseMatcher, parse
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.patterns.nfa.reference import PatternReference
 from tidewheel.patterns.vectorized.matcher import Matcher
 from tidewheel_transit import jobs
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 SCHEMA: dict[str, pl.DataType] = {
     "event_time": pl.Datetime("us", "UTC"),
     "operator": pl.Int64(),

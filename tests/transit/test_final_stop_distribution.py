@@ -9,12 +9,12 @@ from itertools import pairwise
 import polars as pl
 import polars_h3
 import pytest
-from job_cases import with_unresolved
-from job_checks import RECORDINGS, events_of, recording
-from lookup_run import LookupRun
-from simulator_support import MORNING
 
 import tidewheel as tw
+from tests.transit.job_cases import with_unresolved
+from tests.transit.job_checks import RECORDINGS, events_of, recording
+from tests.transit.lookup_run import LookupRun
+from tests.transit.simulator_support import MORNING
 from tidewheel_transit.final_stop import FINAL_STOP
 from tidewheel_transit.jobs import final_stop_distribution
 from tidewheel_transit.simulator import Simulator

@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import polars as pl
 import pytest
-from service_process import service
-from simulator_support import MORNING
 
+from tests.transit.service_process import service
+from tests.transit.simulator_support import MORNING
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
 from tidewheel.transport.events import codec

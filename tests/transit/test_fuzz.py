@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hfp_messages import BODY, STOP_TIMES, topic
-from ingest_support import dead_letters
 
+from tests.ingest.ingest_support import dead_letters
+from tests.support.hfp_messages import BODY, STOP_TIMES, topic
 from tidewheel.errors import MalformedError
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline

@@ -6,9 +6,9 @@ import json
 
 import polars as pl
 import pytest
-from job_cases import BEGIN, micros, run_job
-from job_oracles import SECOND
 
+from tests.transit.job_cases import BEGIN, micros, run_job
+from tests.transit.job_oracles import SECOND
 from tidewheel.errors import DefinitionError
 from tidewheel.serve.view.decode import prepared
 from tidewheel.serve.view.view import LayerView

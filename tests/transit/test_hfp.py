@@ -7,10 +7,10 @@ import re
 from datetime import datetime, timezone
 
 import pytest
-from hfp_messages import ARRIVED, AT, BODY, STOP_TIMES, hfp, row, rows, topic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.hfp_messages import ARRIVED, AT, BODY, STOP_TIMES, hfp, row, rows, topic
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processor, Replayable

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from hfp_messages import ARRIVED, AT, STOP_TIMES, hfp, row, topic
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.hfp_messages import ARRIVED, AT, STOP_TIMES, hfp, row, topic
 from tidewheel.ingest.message import Message
 from tidewheel.model.time import duration, instant
 from tidewheel_transit.hfp import HfpProcessor

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hfp_messages import rows
 
+from tests.support.hfp_messages import rows
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processed
 from tidewheel.ingest.replay.recording import Recorded, read_recording

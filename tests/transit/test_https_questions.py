@@ -8,8 +8,8 @@ import ssl
 import threading
 
 import pytest
-from certificates import make_server_certificate
 
+from tests.support.certificates import make_server_certificate
 from tidewheel.ingest.http import request
 from tidewheel.ingest.lookup import ProviderError
 from tidewheel_transit.final_stop import RoutingService, SimulatedFinalStops

@@ -6,8 +6,8 @@ import json
 import sys
 
 import pytest
-from job_checks import TEN
 
+from tests.transit.job_checks import TEN
 from tidewheel.cli import main
 from tidewheel.engine.execution import query_start
 

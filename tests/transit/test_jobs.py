@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import random
 
-import job_oracles as oracle
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from job_cases import (
+
+from tests.transit import job_oracles as oracle
+from tests.transit.job_cases import (
     BEGIN,
     arrival,
     at_once,
@@ -30,9 +31,8 @@ from job_cases import (
     traffic,
     with_unresolved,
 )
-from job_checks import CROSSING, PAIR, STOP
-from job_oracles import SECOND
-
+from tests.transit.job_checks import CROSSING, PAIR, STOP
+from tests.transit.job_oracles import SECOND
 from tidewheel_transit import jobs
 
 pytestmark = pytest.mark.long

@@ -6,10 +6,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from job_checks import TEN
-from job_traffic import JOB_TOPICS, fill
 
 import tidewheel as tw
+from tests.transit.job_checks import TEN
+from tests.transit.job_traffic import JOB_TOPICS, fill
 from tidewheel.engine.jobs.archive import Archiver
 from tidewheel.engine.jobs.batch import run_batch
 from tidewheel.transport.open_log import open_log

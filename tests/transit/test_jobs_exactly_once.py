@@ -8,11 +8,11 @@ import time
 from typing import Any
 
 import pytest
-from driver_process import kill, kill_worker, launch, until_written, written
-from job_checks import TEN
-from job_traffic import fill
-from test_jobs_on_spark import read
 
+from tests.support.driver_process import kill, kill_worker, launch, until_written, written
+from tests.transit.job_checks import TEN
+from tests.transit.job_traffic import fill
+from tests.transit.test_jobs_on_spark import read
 from tidewheel.engine.jobs.job import Job
 from tidewheel.transport.events.registry import type_name
 from tidewheel.transport.log.log import Log

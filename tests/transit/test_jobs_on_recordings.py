@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from job_cases import run_job
-from job_checks import RECORDINGS, TEN, at_once, check_all, check_found, events_of, recording
-from job_traffic import events_in, fill
+
+from tests.transit.job_cases import run_job
+from tests.transit.job_checks import RECORDINGS, TEN, at_once, check_all, check_found, events_of, recording
+from tests.transit.job_traffic import events_in, fill
 
 pytestmark = pytest.mark.long
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from job_cases import materialize
-from job_checks import RECORDINGS, TEN, as_cut, at_once, check_all, check_found, events_of, recording
-from job_traffic import events_in, fill, finished
-from test_lookup_kills import answers
 
 import tidewheel as tw
+from tests.transit.job_cases import materialize
+from tests.transit.job_checks import RECORDINGS, TEN, as_cut, at_once, check_all, check_found, events_of, recording
+from tests.transit.job_traffic import events_in, fill, finished
+from tests.transit.test_lookup_kills import answers
 from tidewheel.engine.execution.query_start import start_flows
 from tidewheel.engine.execution.targets import Target
 from tidewheel.model.watermarks import Strategy

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 import pytest
-from job_checks import TEN
-from job_traffic import events_in, fill, put
 
 import tidewheel as tw
+from tests.transit.job_checks import TEN
+from tests.transit.job_traffic import events_in, fill, put
 from tidewheel.engine.jobs.batch import run_batch
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log

@@ -10,12 +10,12 @@ from itertools import pairwise
 import polars as pl
 import pyarrow as pa
 import pytest
-from lookup_run import LookupRun
-from service_process import Service, kill, start_worker
-from simulator_support import MORNING
-from test_final_stop_distribution import final, oracle
 
 import tidewheel as tw
+from tests.transit.lookup_run import LookupRun
+from tests.transit.service_process import Service, kill, start_worker
+from tests.transit.simulator_support import MORNING
+from tests.transit.test_final_stop_distribution import final, oracle
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch
 from tidewheel.engine.datasource.offset import Offset
 from tidewheel.engine.runtime.exchange import Rows

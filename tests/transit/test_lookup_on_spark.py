@@ -8,18 +8,18 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-import job_oracles as oracle
 import polars as pl
 import pytest
-from job_cases import micros
-from job_checks import JOB_TOPICS, TEN, as_cut, check_all, vehicles
-from job_traffic import events_in, finished, put, traffic
-from service_process import Service, kill, start_worker
-from test_final_stop_distribution import final
-from test_jobs_on_spark import outputs, read
-from test_lookup_kills import TOPIC, LogRun, answers, keys_of, settled, until_answered, wait_until
 
 import tidewheel as tw
+from tests.transit import job_oracles as oracle
+from tests.transit.job_cases import micros
+from tests.transit.job_checks import JOB_TOPICS, TEN, as_cut, check_all, vehicles
+from tests.transit.job_traffic import events_in, finished, put, traffic
+from tests.transit.service_process import Service, kill, start_worker
+from tests.transit.test_final_stop_distribution import final
+from tests.transit.test_jobs_on_spark import outputs, read
+from tests.transit.test_lookup_kills import TOPIC, LogRun, answers, keys_of, settled, until_answered, wait_until
 from tidewheel.engine.datasource.offset import Offset
 from tidewheel.engine.execution.running_query import Run
 from tidewheel.engine.operators.lookup_join import NO_ANSWER

@@ -13,8 +13,8 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 import pytest
-from ingest_support import dead_letters, eventually
 
+from tests.ingest.ingest_support import dead_letters, eventually
 from tidewheel.engine.datasource.batch_planner import OffsetRange
 from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
 from tidewheel.engine.datasource.options import ReadOptions

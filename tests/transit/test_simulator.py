@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from simulator_support import MORNING, NOON, history, morning
 
+from tests.transit.simulator_support import MORNING, NOON, history, morning
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.model.time import instant

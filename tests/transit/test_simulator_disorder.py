@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from simulator_support import history, morning
+
+from tests.transit.simulator_support import history, morning
 
 VEHICLE = ["operator", "vehicle"]
 UNDERGROUND = ["metro", "train"]

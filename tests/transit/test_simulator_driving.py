@@ -4,8 +4,8 @@ import threading
 from dataclasses import dataclass, field
 
 import pytest
-from simulator_support import NOON
 
+from tests.transit.simulator_support import NOON
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.open_log import open_log
 from tidewheel_transit.simulator import Chunk, Simulator, drive

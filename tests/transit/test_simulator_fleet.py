@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 import pytest
-from simulator_support import NOON, history, positions
 
+from tests.transit.simulator_support import NOON, history, positions
 from tidewheel_transit.simulator.fleet import DRIVING, Fleet
 from tidewheel_transit.simulator.network import EVENT_CODES, network
 from tidewheel_transit.simulator.service import pass_second

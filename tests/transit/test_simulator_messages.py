@@ -4,8 +4,8 @@ import json
 from itertools import pairwise
 
 import polars as pl
-from simulator_support import MORNING
 
+from tests.transit.simulator_support import MORNING
 from tidewheel.transport.events import codec
 from tidewheel_transit.hfp import HfpProcessor
 from tidewheel_transit.simulator import Chunk, Simulator

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tidewheel.engine.jobs.job import Job
 from tidewheel.transport.log.log import Log
 from tidewheel_transit import jobs
 
-PAGE = (Path(__file__).parents[2] / "docs" / "transit.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "transit.md").read_text(encoding="utf-8")
 FOLDER = Path(jobs.__file__).parent
 PROTO = FOLDER.parent / "transit.proto"
 JOBS = [job for name in jobs.__all__ if isinstance(job := getattr(jobs, name), Job)]

@@ -8,8 +8,8 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import pytest
-from log_kinds import LOGS
 
+from tests.transport.log_kinds import LOGS
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log
 

@@ -69,7 +69,7 @@ def test_what_would_overflow_the_decoder_s_stack_is_malformed(where):
     """In a process of its own: it would not survive."""
     code = f"""
 import pyarrow as pa
-from test_converter import DEEP, VehiclePosition, carrying, codec, event
+from tests.transport.test_converter import DEEP, VehiclePosition, carrying, codec, event
 value = {"DEEP" if where == "the event" else "carrying(DEEP)"}
 decoded = codec.decode_columns(VehiclePosition, pa.array([event(1), value, event(3)]))
 assert decoded.columns["vehicle"].to_pylist() == [1, 3], decoded

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_reading import EPOCH, offsets, read, rising, values
 
+from tests.transport.log_reading import EPOCH, offsets, read, rising, values
 from tidewheel.errors import DefinitionError, LogError, TopicNotFoundError
 from tidewheel.model.time import now
 from tidewheel.transport.log.log import Log

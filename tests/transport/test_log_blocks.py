@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_reading import EPOCH, offsets, read, values
 
+from tests.transport.log_reading import EPOCH, offsets, read, values
 from tidewheel.model.block_stats import BlockStats
 from tidewheel.model.time import now
 from tidewheel.transport.log.log import Log

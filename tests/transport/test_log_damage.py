@@ -9,9 +9,9 @@ import zlib
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-import log_workers
 import pytest
 
+from tests.transport import log_workers
 from tidewheel.errors import DamagedBlockError, DamagedLogError
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Batch, Retention, records

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TypeAlias
 
 import pytest
-from log_reading import EPOCH, assert_only, offsets, read, rising, values
 
+from tests.transport.log_reading import EPOCH, assert_only, offsets, read, rising, values
 from tidewheel.errors import DataLossError
 from tidewheel.model.time import now
 from tidewheel.transport.log.log import Log

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
-from log_kinds import LOGS, PROMPT
 
+from tests.transport.log_kinds import LOGS, PROMPT
 from tidewheel.errors import DataLossError, FencedError
 from tidewheel.transport.log.log import Log, Producer
 from tidewheel.transport.log.log_types import Retention, records

@@ -8,10 +8,10 @@ from collections import defaultdict
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-import log_workers
 import pytest
-from log_reading import read, values
 
+from tests.transport import log_workers
+from tests.transport.log_reading import read, values
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records

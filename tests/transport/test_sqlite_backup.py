@@ -8,8 +8,8 @@ import sys
 import threading
 
 import pytest
-from test_log_damage import change
 
+from tests.transport.test_log_damage import change
 from tidewheel.errors import BackupError, LogError
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log

@@ -9,10 +9,10 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-import log_workers
 import pytest
-from log_reading import offsets, read, values
 
+from tests.transport import log_workers
+from tests.transport.log_reading import offsets, read, values
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Retention
 from tidewheel.transport.open_log import open_log

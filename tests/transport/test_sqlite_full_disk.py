@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from disks import fill, small_disk
 
+from tests.support.disks import fill, small_disk
 from tidewheel.errors import DiskFullError
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Retention, records

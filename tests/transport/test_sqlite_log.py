@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-import log_workers
 import pytest
-from log_reading import offsets, read, values
 
+from tests.transport import log_workers
+from tests.transport.log_reading import offsets, read, values
 from tidewheel.errors import DamagedBlockError, DefinitionError, LogError
 from tidewheel.transport.log import block
 from tidewheel.transport.log.log import Log

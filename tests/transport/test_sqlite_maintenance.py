@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 
 import pytest
-from log_reading import EPOCH, assert_only, offsets, read, values
 
+from tests.transport.log_reading import EPOCH, assert_only, offsets, read, values
 from tidewheel.errors import DataLossError
 from tidewheel.model.block_stats import merge
 from tidewheel.model.time import now

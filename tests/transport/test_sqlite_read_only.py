@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from disks import forbid_writing, read_only_view, small_disk
 
+from tests.support.disks import forbid_writing, read_only_view, small_disk
 from tidewheel.errors import LogError
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records

@@ -17,9 +17,9 @@ import polars as pl
 import pyarrow as pa
 import sqlglot
 import zstandard
-from expression_corpus import differing
 
 import tidewheel as tw
+from tests.support.expression_corpus import differing
 from tidewheel.ingest.replay.recording import read_recording
 from tidewheel.testing import Script
 from tidewheel.transport.events import codec

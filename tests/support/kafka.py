@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from cli_support import eventually
-from maven_support import jars
-
+from tests.cli.cli_support import eventually
+from tests.support.maven import jars
 from tidewheel.engine.spark.java import find_java
 
 _BROKER = "org.apache.kafka:kafka_2.13:4.3.1"

@@ -1,4 +1,4 @@
-"""Run the Python of Markdown pages, one page after another, in this folder: `run_pages.py PAGE ...`.
+"""Run the Python of Markdown pages, one page after another, in this folder: `python run_pages.py PAGE ...`.
 
 Starting Spark takes longer than all the code of a page, so the pages share one. Each begins with a folder that holds
 nothing but a log of simulated traffic and a folder of orders. Prints a line of JSON for each page: what went wrong, and
