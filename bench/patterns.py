@@ -118,10 +118,10 @@ class Bench(SparkBench):
         data = self.data(vehicles)
         return best({"ours": partial(self.ours, data, ask(data))})["ours"]
 
-    def translate_error(
+    def explain_misses(
         self, figures: Sequence[Figure], sides: Mapping[str, Measured], vehicles: int, ask: Callable[[Dataset], Result]
     ) -> list[Figure]:
-        """Where the time of these goes, if an aim was missed."""
+        """Profile these, if an aim was missed."""
         if all(figure.met is not False for figure in figures):
             return []
         data = self.data(vehicles)
@@ -151,7 +151,7 @@ def _emergency(bench: Bench) -> list[Figure]:
         *_against_windows(group, found, windows),
     ]
     sides = {"ours": found, "Spark's windows of the log": windows["log"], "Spark's windows of files": windows["files"]}
-    return figures + bench.translate_error(figures, sides, FEW, emergency_stop)
+    return figures + bench.explain_misses(figures, sides, FEW, emergency_stop)
 
 
 def _many_keys(bench: Bench) -> list[Figure]:
@@ -161,7 +161,7 @@ def _many_keys(bench: Bench) -> list[Figure]:
         Figure(group, "ours from the log", found.rate, "events/s"),
         *_against_windows(group, found, windows),
     ]
-    return figures + bench.translate_error(figures, {"ours": found}, MANY, emergency_stop)
+    return figures + bench.explain_misses(figures, {"ours": found}, MANY, emergency_stop)
 
 
 def _most(bench: Bench) -> list[Figure]:
@@ -171,7 +171,7 @@ def _most(bench: Bench) -> list[Figure]:
         Figure(group, "ours from the log", found.rate, "events/s"),
         *_against_windows(group, found, windows),
     ]
-    return figures + bench.translate_error(figures, {"ours": found}, FEW, most_can_start)
+    return figures + bench.explain_misses(figures, {"ours": found}, FEW, most_can_start)
 
 
 def _room(bench: Bench) -> list[Figure]:

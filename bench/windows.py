@@ -56,7 +56,7 @@ def _tumbling(bench: Bench) -> list[Figure]:
         judged(group, "against Spark's own from the log", against_log, "x", least=1.5),
         judged(group, "against Spark's own from Parquet", against_files, "x", least=1.0),
     ]
-    return figures + _explained(
+    return figures + _explain_misses(
         bench, figures, {"ours": pair["ours"], "Spark's": pair["spark"], "Spark's from the log": pair["log"]}, FEW
     )
 
@@ -100,7 +100,7 @@ def _many_keys(bench: Bench) -> list[Figure]:
         Figure(group, "Spark's own from Parquet", pair["spark"].rate, "events/s"),
         judged(group, "ratio", pair["ours"].rate / pair["spark"].rate, "x", least=1.0),
     ]
-    return figures + _explained(bench, figures, {"ours": pair["ours"], "Spark's": pair["spark"]}, MANY)
+    return figures + _explain_misses(bench, figures, {"ours": pair["ours"], "Spark's": pair["spark"]}, MANY)
 
 
 def _early(bench: Bench) -> list[Figure]:
@@ -191,8 +191,8 @@ def _any_frame(bench: Bench) -> list[Figure]:
     ]
 
 
-def _explained(bench: Bench, figures: Sequence[Figure], sides: Mapping[str, Measured], keys: int) -> list[Figure]:
-    """The profiles, if an aim was missed."""
+def _explain_misses(bench: Bench, figures: Sequence[Figure], sides: Mapping[str, Measured], keys: int) -> list[Figure]:
+    """Profile these, if an aim was missed."""
     if all(figure.met is not False for figure in figures):
         return []
     data = bench.data(keys)

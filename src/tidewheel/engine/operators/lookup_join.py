@@ -201,7 +201,7 @@ class LookupJoin(Operation):
 
 
 class LookupJoinOperator(StageOperator):
-    """A lookup on one key group of keys.
+    """A lookup on one key group.
 
     The store holds the outcomes (`answers.1`) and the rows that wait for one (`waiting.1`). A batch reads both once,
     and writes what changed.

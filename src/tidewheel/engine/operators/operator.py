@@ -1,4 +1,4 @@
-"""Operators: what a stage does, and what runs it on one key group of keys, a batch at a time, on columns. They know no
+"""Operators: what a stage does, and what runs it on one key group, a batch at a time, on columns. They know no
 Spark.
 
 A kind of stage is one `Operation`, in a file of its own: everything else asks it, and knows no kinds. It says what it

@@ -1,4 +1,4 @@
-"""Process functions on one key group of keys."""
+"""Process functions on one key group."""
 
 from __future__ import annotations
 

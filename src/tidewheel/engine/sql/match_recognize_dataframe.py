@@ -70,11 +70,11 @@ def _result_type(given: StructType, recogniser: ClauseMatcher) -> StructType:
 
 
 def _of_table(frame: DataFrame, recogniser: ClauseMatcher, target: StructType) -> DataFrame:
-    """All partitions of a hash key group at once; whoever has no PARTITION BY has one key group."""
+    """Match in each Spark partition, all partitions of the clause in it at once; without PARTITION BY there is one."""
     keys = [_column(name) for name in recogniser.partition_by]
     partitioned = frame.repartition(*keys) if keys else frame.repartition(1)
 
-    def of_key_group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def in_spark_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         warm_worker()
         frames = [cast(pl.DataFrame, pl.from_arrow(in_utc(batch))) for batch in batches if batch.num_rows]
         if not frames:
@@ -84,7 +84,7 @@ def _of_table(frame: DataFrame, recogniser: ClauseMatcher, target: StructType) -
         for batch in rows.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches(max_chunksize=_CHUNK):
             yield to_spark(batch, exact)
 
-    return partitioned.mapInArrow(of_key_group, target)
+    return partitioned.mapInArrow(in_spark_partition, target)
 
 
 _CHUNK = 100_000
@@ -120,7 +120,7 @@ def _of_stream(
 
 
 def check_keys(clause: Clause, recogniser: ClauseMatcher, schema: dict[str, pl.DataType]) -> None:
-    """Refuse columns in PARTITION BY that cannot tell key groups apart."""
+    """Refuse columns in PARTITION BY that cannot be hashed."""
     for column, name in zip(clause.partition_by, recogniser.partition_by, strict=True):
         try:
             key_hash(pl.DataFrame(schema=schema), [name])

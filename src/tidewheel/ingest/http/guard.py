@@ -34,9 +34,9 @@ class Guard:
     query as well. `health` is for those who watch over the process: they need none.
 
     >>> guard = Guard(token="secret", guarded=["/api/"], health="/api/health")
-    >>> guard.split_late("/api/layers", {"host": "localhost"}, None)
+    >>> guard.refusal("/api/layers", {"host": "localhost"}, None)
     Refusal(status=401, reason='this server wants a token: Authorization: Bearer TOKEN, or ?token=TOKEN')
-    >>> guard.split_late("/api/layers", {"host": "localhost", "authorization": "Bearer secret"}, None) is None
+    >>> guard.refusal("/api/layers", {"host": "localhost", "authorization": "Bearer secret"}, None) is None
     True
     """
 
@@ -73,8 +73,8 @@ class Guard:
             given = ((self._query and token) or "").encode(errors="replace")
         return hmac.compare_digest(given, self._token)
 
-    def split_late(self, path: str, headers: Mapping[str, str], token: str | None) -> Refusal | None:
-        """None if the request may be answered."""
+    def refusal(self, path: str, headers: Mapping[str, str], token: str | None) -> Refusal | None:
+        """Return why a request is refused; None if it may be answered."""
         host = headers.get("host", "")
         if self._names is not None and _host_name(host) not in self._names:
             return Refusal(
@@ -127,7 +127,7 @@ def _host_name(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Does whoever listens there hear this machine only?
+    """Whether a host is a loopback address.
 
     >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "0.0.0.0", "", "127.example.org")]
     [True, True, True, False, False, False]
@@ -152,7 +152,7 @@ class GuardedApp:
             await self._app(scope, receive, send)
             return
         token = QueryParams(scope["query_string"]).get("token")
-        refusal = self._guard.split_late(scope["path"], Headers(scope=scope), token)
+        refusal = self._guard.refusal(scope["path"], Headers(scope=scope), token)
 
         async def sending(message: Message) -> None:
             if message["type"] in ("http.response.start", "websocket.http.response.start"):

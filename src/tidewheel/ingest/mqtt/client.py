@@ -129,10 +129,8 @@ def subscribe(client: paho.Client, filters: Sequence[str]) -> None:
 
 def refusal(broker: Broker, reason: ReasonCode) -> SetupError | None:
     """The error for a reason that trying again cannot mend; None if it can."""
-    translate_error = _REFUSALS.get(reason.value)
-    return (
-        SetupError(f"the broker at {broker.address} refused: {translate_error} ({reason})") if translate_error else None
-    )
+    explanation = _REFUSALS.get(reason.value)
+    return SetupError(f"the broker at {broker.address} refused: {explanation} ({reason})") if explanation else None
 
 
 def check_filters(filters: Sequence[str]) -> None:

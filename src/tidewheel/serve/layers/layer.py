@@ -28,8 +28,6 @@ __all__ = [
     "parse_layers",
 ]
 
-"""What the names of result topics begin with."""
-
 EXPIRY = 30_000
 """After so many milliseconds a result on the map expires if nothing else is known."""
 

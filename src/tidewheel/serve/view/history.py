@@ -1,7 +1,7 @@
 """The last hour of results by key: columns in memory, compressed, within a bound.
 
-Rows gather for a while and are then packed: sorted by key into a few key groups, each compressed by itself, so that the
-history of a key opens only its key group of each pack.
+Rows gather for a while and are then packed: sorted by key into a few buckets, each compressed by itself, so that the
+history of a key opens only its bucket of each pack.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidewheel.model.time import Duration, Instant
 __all__ = ["HOUR", "History", "Kept"]
 
 HOUR: Duration = 3_600_000_000
-_KEY_GROUPS = 16
+_BUCKETS = 16
 _PACK_ROWS = 30_000
 _PACK_TIME: Duration = 60_000_000
 
@@ -29,11 +29,11 @@ class _Pack:
     first: Instant
     last: Instant
     rows: int
-    key_groups: tuple[bytes | None, ...]
+    buckets: tuple[bytes | None, ...]
 
     @property
     def size(self) -> int:
-        return sum(len(key_group) for key_group in self.key_groups if key_group is not None)
+        return sum(len(bucket) for bucket in self.buckets if bucket is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ class Kept:
 
     def of_key(self, key: str, *, since: Instant | None = None, until: Instant | None = None) -> pl.DataFrame:
         """The history of one key."""
-        found = [rows.filter(pl.col("@k") == key) for rows in self._frames(_key_group(key))]
+        found = [rows.filter(pl.col("@k") == key) for rows in self._frames(_bucket(key))]
         return _settled(found, since, until)
 
     def all(self, *, since: Instant | None = None) -> pl.DataFrame:
         """The history of all keys."""
         return _settled(list(self._frames(None)), since, None)
 
-    def _frames(self, key_group: int | None) -> Iterator[pl.DataFrame]:
+    def _frames(self, bucket: int | None) -> Iterator[pl.DataFrame]:
         for pack in self.packs:
-            for number, data in enumerate(pack.key_groups):
-                if data is not None and key_group in (None, number):
+            for number, data in enumerate(pack.buckets):
+                if data is not None and bucket in (None, number):
                     yield pl.read_ipc_stream(io.BytesIO(data))
         yield from self.loose
 
@@ -121,14 +121,14 @@ class History:
         rows = pl.concat(loose, how="diagonal_relaxed") if len(loose) > 1 else loose[0]
         arrival = rows["@arrival"]
         keys = rows.select("@k").unique()
-        numbers = pl.Series("@key_group", [_key_group(key) for key in keys["@k"].to_list()], pl.UInt8)
+        numbers = pl.Series("@bucket", [_bucket(key) for key in keys["@k"].to_list()], pl.UInt8)
         rows = rows.join(keys.with_columns(numbers), on="@k", how="left", maintain_order="left")
-        key_groups: list[bytes | None] = [None] * _KEY_GROUPS
-        for (number,), part in rows.partition_by("@key_group", as_dict=True, include_key=False).items():
+        buckets: list[bytes | None] = [None] * _BUCKETS
+        for (number,), part in rows.partition_by("@bucket", as_dict=True, include_key=False).items():
             target = io.BytesIO()
             part.sort("@k", maintain_order=True).write_ipc_stream(target, compression="zstd")
-            key_groups[number] = target.getvalue()
-        pack = _Pack(int(arrival.min()), int(arrival.max()), rows.height, tuple(key_groups))  # type: ignore[arg-type]
+            buckets[number] = target.getvalue()
+        pack = _Pack(int(arrival.min()), int(arrival.max()), rows.height, tuple(buckets))  # type: ignore[arg-type]
         packs = self._packs.setdefault(layer, deque())
         packs.append(pack)
         if len(packs) > 1 and packs[-2].first > pack.first:  # what came before the server began is read afterwards
@@ -142,8 +142,8 @@ class History:
         self.packed_bytes -= pack.size
 
 
-def _key_group(key: str) -> int:
-    return zlib.crc32(key.encode()) % _KEY_GROUPS
+def _bucket(key: str) -> int:
+    return zlib.crc32(key.encode()) % _BUCKETS
 
 
 def _settled(frames: list[pl.DataFrame], since: Instant | None, until: Instant | None) -> pl.DataFrame:

@@ -23,8 +23,6 @@ from tidewheel.transport.topics.run_states import RunStates, start_text
 
 __all__ = ["TopicStats", "Status"]
 
-"""What the names of topics begin with that hold what came in."""
-
 _IDLE: Duration = 30_000_000
 _REMEMBERED = 20_000
 _FIRST_LOOK: Duration = 120_000_000
