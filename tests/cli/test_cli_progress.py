@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from tests.cli.cli_support import eventually
-from tidewheel.cli.progress import Stop, attend
+from tidewheel.cli.progress import Stop, run_with_progress
 from tidewheel.cli.progress_count import ResultCount
 from tidewheel.errors import LogError
 from tidewheel.transport.log.log_types import Retention, records
@@ -34,7 +34,7 @@ def test_a_status_that_fails_does_not_end_the_work(as_json, capfd):
         assert enough.wait(60)
         return "done"
 
-    assert attend(work, stop=Stop(), status=status, line=str, as_json=as_json) == "done"
+    assert run_with_progress(work, stop=Stop(), status=status, line=str, as_json=as_json) == "done"
     told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
     assert told == ([{"asked": 1}, {"asked": 3}] if as_json else [])
 
@@ -47,7 +47,7 @@ def test_a_status_that_fails_is_told(capfd, monkeypatch):
         asked.set()
         raise LogError("records have left")
 
-    attend(lambda: asked.wait(60), stop=Stop(), status=status, line=str)
+    run_with_progress(lambda: asked.wait(60), stop=Stop(), status=status, line=str)
     assert "how it is doing cannot be told: records have left" in capfd.readouterr().err
 
 
@@ -63,7 +63,7 @@ def test_elsewhere_a_line_is_printed_when_it_says_something_else(capfd, monkeypa
             enough.set()
         return {"state": "starting" if len(asked) < 10 else "running"}
 
-    attend(lambda: enough.wait(60), stop=Stop(), status=status, line=lambda now: f"it is {now['state']}")
+    run_with_progress(lambda: enough.wait(60), stop=Stop(), status=status, line=lambda now: f"it is {now['state']}")
     assert capfd.readouterr().err.splitlines() == ["it is starting", "it is running"]
 
 
@@ -89,7 +89,7 @@ def test_on_a_terminal_one_line_is_kept_up_to_date(monkeypatch):
     def line(now):
         return f"{now['done']} done " + "and so on " * 10
 
-    assert attend(work, stop=stop, status=lambda: told, line=line) == "done"
+    assert run_with_progress(work, stop=stop, status=lambda: told, line=line) == "done"
     drawn = screen.getvalue()
     assert drawn.count("\n") == 1, "another line only in the end"
     assert drawn.endswith("\r\x1b[1A\x1b[2K"), "and then it is wiped away"

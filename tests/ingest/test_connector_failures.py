@@ -144,7 +144,7 @@ def test_a_connector_that_dies_is_told_and_started_again_if_it_resumes(
 SCRIPT = """
 import sys
 from tidewheel.cli.progress import stoppable
-from tidewheel.cli.run_connectors import bring
+from tidewheel.cli.connectors import run_connectors
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.transport.open_log import open_log
 from tests.ingest.ingest_support import NumberProcessor
@@ -153,7 +153,7 @@ from tests.ingest.test_connector_failures import Failing, panic
 how = {"panic": panic, "exit": SystemExit(0)}[sys.argv[2]]
 with open_log(sys.argv[1]) as log, stoppable() as stop:
     pair = Failing(1, how=how, resumes=False), Pipeline(log, NumberProcessor())
-    bring([pair], stop=stop, length=None, as_json=True)
+    run_connectors([pair], stop=stop, length=None, as_json=True)
 """
 
 

@@ -18,15 +18,15 @@ from tests.ingest.recording_workers import numbered
 from tidewheel.errors import DefinitionError, MalformedError, SetupError
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.replay.recorder import Recorder, RecordingWriter, record
-from tidewheel.ingest.replay.recording import BadLine, Recorded, encode_line, read_recording
+from tidewheel.ingest.replay.recording import BadLine, RecordedMessage, encode_line, read_recording
 from tidewheel.model.time import instant
 
 ENDINGS = ["jsonl", "jsonl.gz", "jsonl.zst"]
 WORKERS = [sys.executable, "-m", "tests.ingest.recording_workers"]
 
 
-def as_recorded(messages: list[Message]) -> list[Recorded]:
-    return [Recorded(each.topic, each.payload, each.received_at) for each in messages]
+def as_recorded(messages: list[Message]) -> list[RecordedMessage]:
+    return [RecordedMessage(each.topic, each.payload, each.received_at) for each in messages]
 
 
 def written(path: Path, *batches: list[Message]) -> Path:
@@ -88,10 +88,10 @@ def test_recordings_of_others_are_read(tmp_path):
         '{"received_at": "2026-01-31T12:00:00", "topic": "d", "payload_base64": "/w=="}',
     )
     assert list(read_recording(path)) == [
-        Recorded("a", b'{"x": 1}', instant("2026-01-31T10:00:00Z")),
-        Recorded("b", b'{"x": 1}', None),
-        Recorded("c", b"12", None),
-        Recorded("d", b"\xff", instant("2026-01-31T12:00:00Z")),
+        RecordedMessage("a", b'{"x": 1}', instant("2026-01-31T10:00:00Z")),
+        RecordedMessage("b", b'{"x": 1}', None),
+        RecordedMessage("c", b"12", None),
+        RecordedMessage("d", b"\xff", instant("2026-01-31T12:00:00Z")),
     ]
 
 
@@ -148,7 +148,7 @@ def test_wherever_a_recording_is_cut_off_all_whole_pieces_are_read_and_the_rest_
     for size in range(len(whole)):
         cut.write_bytes(whole[:size])
         items = list(read_recording(cut))
-        good = [item for item in items if isinstance(item, Recorded)]
+        good = [item for item in items if isinstance(item, RecordedMessage)]
         acknowledged = 3 * sum(size >= end for end in sizes[1:])
         assert good == everything[: len(good)]
         assert len(good) >= acknowledged
@@ -211,13 +211,13 @@ def test_after_kill_9_all_that_was_acknowledged_is_there_once(tmp_path, ending):
         path.unlink(missing_ok=True)
         acknowledged = _acknowledged_before_kill(path, acks=choose.randint(1, 40))
         items = list(read_recording(path))
-        good = [item for item in items if isinstance(item, Recorded)]
+        good = [item for item in items if isinstance(item, RecordedMessage)]
         assert len(good) >= acknowledged
         assert good == as_recorded([numbered(number) for number in range(len(good))])
         continued = list(read_recording(written(path, [numbered(7)])))
         assert continued[:acknowledged] == good[:acknowledged]
         assert continued[-1:] == as_recorded([numbered(7)])
-        assert all(isinstance(item, Recorded) for item in continued)
+        assert all(isinstance(item, RecordedMessage) for item in continued)
 
 
 def _acknowledged_before_kill(path: Path, *, acks: int) -> int:

@@ -13,7 +13,7 @@ import zstandard
 
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.replay.recorder import RecordingWriter
-from tidewheel.ingest.replay.recording import BadLine, Recorded, read_recording
+from tidewheel.ingest.replay.recording import BadLine, RecordedMessage, read_recording
 
 GOOD = b'{"topic":"a","payload":{"x":1}}\n'
 MEGABYTE = 1 << 20
@@ -54,7 +54,7 @@ def test_a_bomb_takes_little_memory_and_what_follows_it_is_read(tmp_path, name, 
     path.write_bytes(compress(GOOD) + zeros(256 * MEGABYTE) + compress(b"\n" + GOOD))
     assert path.stat().st_size < MEGABYTE
     told, grew = read_elsewhere(path)
-    assert [kind for kind, *_ in told] == ["Recorded", "BadLine", "Recorded"]
+    assert [kind for kind, *_ in told] == ["RecordedMessage", "BadLine", "RecordedMessage"]
     assert "a line of 268,435,456 bytes" in str(told[1][1])
     assert told[1][2] <= 65_536
     assert grew < 150 * MEGABYTE
@@ -64,7 +64,7 @@ def test_a_line_without_end_ends_the_recording(tmp_path):
     path = tmp_path / "a.jsonl.zst"
     path.write_bytes(zstandard.compress(GOOD) + zstd_of_zeros(4096 * MEGABYTE) + zstandard.compress(b"\n" + GOOD))
     told, grew = read_elsewhere(path)
-    assert [kind for kind, *_ in told] == ["Recorded", "BadLine"]
+    assert [kind for kind, *_ in told] == ["RecordedMessage", "BadLine"]
     assert told[1][1] == "the recording ends here: a line is longer than 1 GiB"
     assert grew < 200 * MEGABYTE
 
@@ -73,10 +73,10 @@ def test_a_plain_line_that_is_too_long_is_told_and_the_next_is_read(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(GOOD + b"x" * (40 * MEGABYTE) + b"\n" + GOOD)
     first, bad, last = read_recording(path)
-    assert isinstance(first, Recorded)
+    assert isinstance(first, RecordedMessage)
     assert isinstance(bad, BadLine)
     assert (bad.place, bad.raw) == ("a.jsonl:2", b"x" * 65_536)
-    assert isinstance(last, Recorded)
+    assert isinstance(last, RecordedMessage)
 
 
 def test_a_recording_that_is_taken_up_again_after_a_bomb_takes_little_memory(tmp_path):
@@ -109,7 +109,7 @@ def test_frames_of_all_shapes_are_read(tmp_path):
     path.write_bytes(skipped.join(frames) + zstandard.compress(b""))
     found = list(read_recording(path))
     assert len(found) == 8 * 20_000
-    assert all(isinstance(item, Recorded) for item in found)
+    assert all(isinstance(item, RecordedMessage) for item in found)
     with RecordingWriter(path) as writer:
         writer.append([Message("b", b"{}", 1)])
-    assert list(read_recording(path))[-1] == Recorded("b", b"{}", 1)
+    assert list(read_recording(path))[-1] == RecordedMessage("b", b"{}", 1)

@@ -22,7 +22,7 @@ from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.ingest.processor import Processed, Processor, Replayable
 from tidewheel.ingest.processors.events import EventProcessor
-from tidewheel.ingest.replay.recording import Recorded, read_recording
+from tidewheel.ingest.replay.recording import RecordedMessage, read_recording
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.event_pb2 import Event, Punctuation
 from tidewheel_transit.hfp import HfpProcessor
@@ -136,7 +136,7 @@ def recorded(folder: Path) -> Sequence[Message]:
     """Messages of real recordings, cut, mutated and with absurd values; and so the events that were made of them."""
     choose = random.Random("recorded")
     paths = sorted(folder.glob("*.jsonl.gz"))
-    real = [item for path in paths for item in read_recording(path) if isinstance(item, Recorded)]
+    real = [item for path in paths for item in read_recording(path) if isinstance(item, RecordedMessage)]
     processed = HfpProcessor().process([Message(each.topic, each.payload, 0) for each in real])
     events = [value for batch in processed.topics.values() for value in batch.column("value").to_pylist()]
     found = []

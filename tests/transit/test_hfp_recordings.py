@@ -12,7 +12,7 @@ import pytest
 from tests.support.hfp_messages import rows
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processed
-from tidewheel.ingest.replay.recording import Recorded, read_recording
+from tidewheel.ingest.replay.recording import RecordedMessage, read_recording
 from tidewheel_transit.hfp import HfpProcessor
 
 FILES = {
@@ -27,7 +27,7 @@ FILES = {
 def _processed(path: Path) -> Processed:
     messages = []
     for item in read_recording(path):
-        assert isinstance(item, Recorded)
+        assert isinstance(item, RecordedMessage)
         messages.append(Message(item.topic, item.payload, item.received_at or 0))
     assert len(messages) == FILES[path.name.removesuffix(".jsonl.gz")]
     processed = HfpProcessor().process(messages)

@@ -8,6 +8,7 @@ from tidewheel.cli.app import main
 from tidewheel.cli.broker import make_broker
 from tidewheel.cli.command_options import with_options
 from tidewheel.cli.commands.topics import adds_up
+from tidewheel.cli.connectors import Account, account_line, run_connectors
 from tidewheel.cli.installed_commands import command
 from tidewheel.cli.options import (
     DEFAULT_LOG,
@@ -30,8 +31,7 @@ from tidewheel.cli.options import (
     parse_speed,
     say,
 )
-from tidewheel.cli.progress import Stop, attend, print_json, start_text, stoppable
-from tidewheel.cli.run_connectors import Account, account_line, bring
+from tidewheel.cli.progress import Stop, print_json, run_with_progress, start_text, stoppable
 from tidewheel.model.rate import Rate
 from tidewheel.transport.log.private_files import make_private_folder
 
@@ -52,8 +52,6 @@ __all__ = [
     "Stop",
     "account_line",
     "adds_up",
-    "attend",
-    "bring",
     "command",
     "existing_log",
     "local_time",
@@ -66,6 +64,8 @@ __all__ = [
     "parse_instant",
     "parse_speed",
     "print_json",
+    "run_connectors",
+    "run_with_progress",
     "say",
     "start_text",
     "stoppable",

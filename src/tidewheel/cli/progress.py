@@ -21,7 +21,7 @@ from tidewheel.threads import failure_of
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["Stop", "attend", "print_json", "start_text", "stoppable"]
+__all__ = ["Stop", "print_json", "run_with_progress", "start_text", "stoppable"]
 
 _T = TypeVar("_T")
 _REFRESH = 0.5
@@ -67,7 +67,7 @@ def stoppable() -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-def attend(
+def run_with_progress(
     work: Callable[[], _T],
     *,
     stop: Stop,

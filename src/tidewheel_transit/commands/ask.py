@@ -14,11 +14,11 @@ from tidewheel.cli import (
     JsonOption,
     LogOption,
     SkipDamagedOption,
-    attend,
     command,
     opened_log,
     parse_duration,
     print_json,
+    run_with_progress,
     say,
     stoppable,
     with_options,
@@ -130,7 +130,7 @@ def ask(options: AskOptions) -> None:
                     worker.stop()
                 return _status(worker.report)
 
-            attend(
+            run_with_progress(
                 lambda: worker.run(until_idle=options.until_idle),
                 stop=stop,
                 status=status,

@@ -21,7 +21,6 @@ from tidewheel.cli import (
     PasswordFileOption,
     Rate,
     account_line,
-    attend,
     command,
     make_broker,
     opened_log,
@@ -29,6 +28,7 @@ from tidewheel.cli import (
     parse_instant,
     parse_speed,
     print_json,
+    run_with_progress,
     say,
     stoppable,
     with_options,
@@ -129,7 +129,7 @@ def simulate(options: SimulateOptions) -> None:
             def line(status: Mapping[str, Any]) -> str:
                 return f"{status['simulated']}: {target.line(status)}"
 
-            attend(
+            run_with_progress(
                 lambda: drive(fleet, target.deliver, speed=factor, step=_STEP, length=options.length, stop=stop),
                 stop=stop,
                 status=status,

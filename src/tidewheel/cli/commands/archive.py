@@ -18,7 +18,7 @@ from tidewheel.cli.options import (
     parse_duration,
     say,
 )
-from tidewheel.cli.progress import attend, print_json, stoppable
+from tidewheel.cli.progress import print_json, run_with_progress, stoppable
 from tidewheel.errors import DefinitionError
 from tidewheel.topic_names import INPUT
 
@@ -82,7 +82,7 @@ def archive(
                     stop.wait(left)
             return False
 
-        ended = attend(work, stop=stop, status=lambda: dict(done), line=_line, as_json=as_json)
+        ended = run_with_progress(work, stop=stop, status=lambda: dict(done), line=_line, as_json=as_json)
         if as_json:
             print_json(done)
         say(f"{done['events']:,} events archived in {folder}; {done['lag']:,} left")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from tidewheel.cli.options import DEFAULT_LOG, ExistingLogOption, JsonOption, existing_log, out, say, size
-from tidewheel.cli.progress import Stop, attend, print_json, stoppable
+from tidewheel.cli.progress import Stop, print_json, run_with_progress, stoppable
 from tidewheel.errors import BackupError
 
 if TYPE_CHECKING:
     from tidewheel.engine.backup.backup import Backup, Progress
     from tidewheel.engine.backup.manifest import Manifest
 
-__all__ = ["attended", "backup"]
+__all__ = ["backup", "run_interruptibly"]
 
 _T = TypeVar("_T")
 
@@ -71,7 +71,7 @@ def backup(
     from tidewheel.engine.backup.backup import back_up
 
     with existing_log(log) as opened:
-        made = attended(
+        made = run_interruptibly(
             lambda progress: back_up(
                 opened, folder, checkpoints=checkpoints or (), skip_damaged=skip_damaged, progress=progress
             ),
@@ -96,7 +96,7 @@ def _verify(folder: Path, *, as_json: bool) -> None:
 
         return verify(folder, progress=add)
 
-    manifest = attended(work, as_json=as_json)
+    manifest = run_interruptibly(work, as_json=as_json)
     if as_json:
         print_json(_fields(manifest))
     else:
@@ -123,7 +123,7 @@ def _tell(made: Backup, folder: str, *, as_json: bool) -> None:
         )
 
 
-def attended(work: Callable[[Progress], _T], *, as_json: bool) -> _T:
+def run_interruptibly(work: Callable[[Progress], _T], *, as_json: bool) -> _T:
     """Do work that tells of its progress, and show it; Ctrl-C and SIGTERM end it in good order."""
     told: dict[str, Any] = {"doing": "looking", "done": 0, "total": 0}
 
@@ -135,7 +135,7 @@ def attended(work: Callable[[Progress], _T], *, as_json: bool) -> _T:
                 raise _Interrupted("stopped")
 
         try:
-            return attend(
+            return run_with_progress(
                 lambda: work(progress),
                 stop=stop,
                 status=lambda: {**told, "stopping": stop.is_set()},

@@ -9,6 +9,7 @@ import typer
 
 from tidewheel.cli.broker import make_broker
 from tidewheel.cli.command_options import with_options
+from tidewheel.cli.connectors import run_connectors
 from tidewheel.cli.options import (
     DEFAULT_LOG,
     CaOption,
@@ -24,7 +25,6 @@ from tidewheel.cli.options import (
 )
 from tidewheel.cli.processors import make_processor
 from tidewheel.cli.progress import stoppable
-from tidewheel.cli.run_connectors import bring
 from tidewheel.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def ingest(options: IngestOptions) -> None:
             )
             pairs.append((listener, Pipeline(opened, chosen, source=f"{options.source}-http")))
             say(f"what is posted to {listener.name}/v1/messages and /v1/lines to {options.log}")
-        bring(pairs, stop=stop, length=options.length, as_json=options.as_json)
+        run_connectors(pairs, stop=stop, length=options.length, as_json=options.as_json)
         if options.length is not None:
             stop.unfinished()
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tidewheel.cli.broker import make_broker
+from tidewheel.cli.connectors import run_connectors
 from tidewheel.cli.options import (
     CaOption,
     CertificateOption,
@@ -22,7 +23,6 @@ from tidewheel.cli.options import (
 )
 from tidewheel.cli.processors import make_processor
 from tidewheel.cli.progress import stoppable
-from tidewheel.cli.run_connectors import bring
 from tidewheel.errors import DefinitionError
 
 __all__ = ["record"]
@@ -91,7 +91,7 @@ def record(
         ) as writer,
     ):
         say(f"recording {', '.join(connector.subscriptions)} of {connector.name} to {writer.path}")
-        bring([(connector, Recorder(writer))], stop=stop, length=length, as_json=as_json)
+        run_connectors([(connector, Recorder(writer))], stop=stop, length=length, as_json=as_json)
         if length is not None:
             stop.unfinished()
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tidewheel.cli.connectors import run_connectors
 from tidewheel.cli.options import (
     DEFAULT_LOG,
     DurationOption,
@@ -18,7 +19,6 @@ from tidewheel.cli.options import (
 )
 from tidewheel.cli.processors import make_processor
 from tidewheel.cli.progress import stoppable
-from tidewheel.cli.run_connectors import bring
 
 __all__ = ["replay"]
 
@@ -74,6 +74,6 @@ def replay(
     )
     with stoppable() as stop, opened_log(log) as opened:
         pipeline = Pipeline(opened, chosen, source=source)
-        bring([(recordings, pipeline)], stop=stop, length=length, as_json=as_json)
+        run_connectors([(recordings, pipeline)], stop=stop, length=length, as_json=as_json)
         if length is not None or not loop:
             stop.unfinished()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tidewheel.cli.commands.backup import attended
+from tidewheel.cli.commands.backup import run_interruptibly
 from tidewheel.cli.options import DEFAULT_LOG, JsonOption, LogOption, out, say
 from tidewheel.cli.progress import print_json
 from tidewheel.errors import DefinitionError
@@ -60,7 +60,7 @@ def restore(
         raise typer.BadParameter("which backup? tidewheel restore FOLDER")
     if folder is not None and (done is None or done.backup != str(Path(folder).absolute())):
         source, places = folder, dict(map(_place, checkpoints or ()))
-        done = attended(
+        done = run_interruptibly(
             lambda progress: put_in_place(source, log, checkpoints=places, replace=replace, progress=progress),
             as_json=as_json,
         )

@@ -11,9 +11,9 @@ import typer
 
 from tidewheel.cli.options import say
 from tidewheel.cli.processors import make_processor
-from tidewheel.cli.progress import Stop, attend, print_json
+from tidewheel.cli.progress import Stop, print_json, run_with_progress
 from tidewheel.cli.progress_count import ResultCount
-from tidewheel.cli.run.recording_input import Recorded, check_recordings, recorded
+from tidewheel.cli.run.recording_input import RecordingInput, check_recordings, recording_input
 from tidewheel.topic_names import DEAD
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ def run_as_batch(
             skip_damaged=skip_damaged,
         )
         return
-    with recorded(given.recordings, given.processor, beside=log, name=name, stop=stop, as_json=as_json) as messages:
+    with recording_input(
+        given.recordings, given.processor, beside=log, name=name, stop=stop, as_json=as_json
+    ) as messages:
         results = results_on(messages.log)
         _run(
             results,
@@ -110,7 +112,7 @@ def _run(
     append: bool,
     stop: Stop,
     as_json: bool,
-    messages: Recorded | None = None,
+    messages: RecordingInput | None = None,
     skip_damaged: bool = False,
 ) -> None:
     from tidewheel.engine.jobs.batch import run_batch
@@ -121,7 +123,7 @@ def _run(
     def status() -> dict[str, Any]:
         return {"job": name, "state": "batch", "results": count()}
 
-    attend(
+    run_with_progress(
         lambda: run_batch(
             *results,
             log=log,
@@ -139,7 +141,7 @@ def _run(
     final = {**status(), "state": "ended"}
     dead, place = 0, DEAD + name
     if messages is not None:
-        dead = messages.bury(log, place)
+        dead = messages.write_dead_letters(log, place)
         final |= {"messages": messages.account(), "dead_letters": place if dead else None}
     if as_json:
         print_json(final)

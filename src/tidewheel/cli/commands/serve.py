@@ -12,7 +12,7 @@ import typer
 
 from tidewheel.cli.command_options import with_options
 from tidewheel.cli.options import DEFAULT_LOG, DurationOption, ExistingLogOption, JsonOption, existing_log, say
-from tidewheel.cli.progress import Stop, attend, print_json, stoppable
+from tidewheel.cli.progress import Stop, print_json, run_with_progress, stoppable
 from tidewheel.errors import DefinitionError, JobError
 from tidewheel.threads import reason_of
 
@@ -93,7 +93,7 @@ def serve(options: ServeOptions) -> None:
                 print_json(server.status())
             if options.open_page:
                 typer.launch(server.url)
-            attend(
+            run_with_progress(
                 lambda: _until_stopped(server, stop),
                 stop=stop,
                 status=server.status,

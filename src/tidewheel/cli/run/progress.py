@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.cli.options import say
-from tidewheel.cli.progress import Stop, attend, print_json
+from tidewheel.cli.progress import Stop, print_json, run_with_progress
 from tidewheel.cli.progress_count import ResultCount
 from tidewheel.errors import LogError
 from tidewheel.model.time import approximate_duration, format_instant, now
@@ -64,7 +64,7 @@ def follow_run(
         return _status(name, progress, results=count(), failed=running[0].failed)
 
     try:
-        ended = attend(work, stop=stop, status=status, line=_line, as_json=as_json)
+        ended = run_with_progress(work, stop=stop, status=status, line=_line, as_json=as_json)
         final = status()
     finally:
         tell(ENDED)

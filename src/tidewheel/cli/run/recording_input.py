@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tidewheel.cli.connectors import Account, account_line
 from tidewheel.cli.options import ExitCode, opened_log, say
 from tidewheel.cli.processors import make_processor
-from tidewheel.cli.progress import Stop, attend
-from tidewheel.cli.run_connectors import Account, account_line
+from tidewheel.cli.progress import Stop, run_with_progress
 from tidewheel.errors import DefinitionError
 from tidewheel.topic_names import DEAD
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tidewheel.transport.events.event_pb2 import IngestReport
     from tidewheel.transport.log.log import Log
 
-__all__ = ["Recorded", "check_recordings", "recorded"]
+__all__ = ["RecordingInput", "check_recordings", "recording_input"]
 
 _LOOKED_AT = 100  # lines, of which one at least must be a message
 _OTHERS = {
@@ -33,7 +33,7 @@ _OTHERS = {
 }
 
 
-class Recorded:
+class RecordingInput:
     """The messages of recordings, as records of the topics of a log; and what became of each."""
 
     def __init__(self, log: Log, report: IngestReport) -> None:
@@ -47,8 +47,8 @@ class Recorded:
         parts = {"topics": report.topics, "filtered": report.filtered, "dead": report.dead}
         return {"received": report.received, **{name: dict(sorted(part.items())) for name, part in parts.items()}}
 
-    def bury(self, log: Log, topic: str) -> int:
-        """Write its dead letters, and those of jobs that could not read a record, where they stay; how many."""
+    def write_dead_letters(self, log: Log, topic: str) -> int:
+        """Write the dead letters to a topic; return their number."""
         from tidewheel.transport.events.codec import decode_envelopes
         from tidewheel.transport.log.log_types import records
 
@@ -84,9 +84,9 @@ def check_recordings(paths: Sequence[Path]) -> None:
 
 
 @contextmanager
-def recorded(
+def recording_input(
     paths: Sequence[Path], processor: str | None, *, beside: Log, name: str, stop: Stop, as_json: bool
-) -> Iterator[Recorded]:
+) -> Iterator[RecordingInput]:
     """Bring recordings through a processor into a log beside this one, with the times that they have, and take that log
     away in the end. `name` is that of the run, for its status."""
     from tidewheel.ingest.connector import run_all
@@ -102,7 +102,7 @@ def recorded(
         def status() -> Mapping[str, Any]:
             return {"job": name, "state": "reading", **account()}
 
-        failures = attend(
+        failures = run_with_progress(
             lambda: run_all([(replay, pipeline)], stop), stop=stop, status=status, line=account_line, as_json=as_json
         )
         say(account_line(account()))
@@ -112,7 +112,7 @@ def recorded(
             say(f"{name}: stopped before all was read; nothing was written")
             stop.unfinished()
             raise typer.Exit(ExitCode.FAILED)
-        yield Recorded(log, pipeline.report())
+        yield RecordingInput(log, pipeline.report())
 
 
 @contextmanager

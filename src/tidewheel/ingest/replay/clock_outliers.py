@@ -8,14 +8,16 @@ from typing import Final, TypeVar
 
 from tidewheel.model.time import Duration, Instant
 
-__all__ = ["believable"]
+__all__ = ["plausible_times"]
 
 _T = TypeVar("_T")
 _AROUND: Final = 10
 _MINUTE: Final[Duration] = 60_000_000
 
 
-def believable(items: Iterable[_T], time_of: Callable[[_T], Instant | None]) -> Iterator[tuple[_T, Instant | None]]:
+def plausible_times(
+    items: Iterable[_T], time_of: Callable[[_T], Instant | None]
+) -> Iterator[tuple[_T, Instant | None]]:
     """Each item with its time; None where it has none, or one that is far from those of its neighbours, the ten before
     it and the ten after.
 
@@ -23,14 +25,14 @@ def believable(items: Iterable[_T], time_of: Callable[[_T], Instant | None]) -> 
     apart, and a pause may lie between two of them; but what has most of its neighbours on the other side is wrong.
 
     >>> seconds = [1, 2, 2_000_000_000, 3, 4, 5]
-    >>> [time for _, time in believable(seconds, lambda second: second * 1_000_000)]
+    >>> [time for _, time in plausible_times(seconds, lambda second: second * 1_000_000)]
     [1000000, 2000000, None, 3000000, 4000000, 5000000]
     """
     before: deque[Instant] = deque(maxlen=_AROUND)
     ahead: deque[tuple[_T, Instant | None]] = deque()
     last: Instant | None = None
 
-    def judged() -> tuple[_T, Instant | None]:
+    def next_item() -> tuple[_T, Instant | None]:
         nonlocal last
         item, time = ahead.popleft()
         if time is None:
@@ -44,9 +46,9 @@ def believable(items: Iterable[_T], time_of: Callable[[_T], Instant | None]) -> 
     for item in items:
         ahead.append((item, time_of(item)))
         if len(ahead) > _AROUND:
-            yield judged()
+            yield next_item()
     while ahead:
-        yield judged()
+        yield next_item()
 
 
 def _is_far(time: Instant, times: Sequence[Instant]) -> bool:

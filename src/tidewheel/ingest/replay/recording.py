@@ -23,7 +23,7 @@ from tidewheel.ingest.message import Message
 from tidewheel.ingest.replay.segmented_files import read_chunks
 from tidewheel.model.time import Instant, instant, moment
 
-__all__ = ["BadLine", "Recorded", "encode_line", "read_line", "read_recording"]
+__all__ = ["BadLine", "RecordedMessage", "encode_line", "read_line", "read_recording"]
 
 _LONGEST: Final = 32 << 20
 """Bytes of a line that is still read: more than any message that a broker takes as it is usually set up."""
@@ -35,7 +35,7 @@ _DEEPEST: Final = 100  # brackets in a payload that is still taken over as it is
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedMessage:
     """A message of a recording; `received_at` is None where its arrival was not recorded."""
 
     topic: str
@@ -77,7 +77,7 @@ _TEXT: Final = Decoder(str)
 _SYNTAX: Final = Decoder(Raw)
 
 
-def read_recording(path: str | os.PathLike[str]) -> Iterator[Recorded | BadLine]:
+def read_recording(path: str | os.PathLike[str]) -> Iterator[RecordedMessage | BadLine]:
     """The messages of a recording, one after the other, whatever its compression; what cannot be read is among them as
     `BadLine`. A recording that is cut off gives all that is whole, then a `BadLine` that says so. Memory is bounded: of
     a line that is too long only the beginning is kept."""
@@ -122,7 +122,7 @@ class _Growing:
     def beginning(self) -> bytes:
         return b"".join(self._parts)
 
-    def read(self, place: str) -> Recorded | BadLine | None:
+    def read(self, place: str) -> RecordedMessage | BadLine | None:
         """What is in it; None if it is blank."""
         line = self.beginning
         if self._size > _LONGEST:
@@ -162,7 +162,7 @@ def _fits_line(payload: bytes) -> bool:
     return True
 
 
-def read_line(line: bytes, place: str) -> Recorded | BadLine:
+def read_line(line: bytes, place: str) -> RecordedMessage | BadLine:
     """A line of a recording, or what is wrong with it; `place` is for people."""
     try:
         fields = _LINE.decode(line)
@@ -176,4 +176,4 @@ def read_line(line: bytes, place: str) -> Recorded | BadLine:
     except (ValueError, RecursionError) as error:
         return BadLine(place, f"not a line of a recording: {error}", line)
     time = fields.received_at
-    return Recorded(fields.topic, payload, None if time is None else instant(time))
+    return RecordedMessage(fields.topic, payload, None if time is None else instant(time))

@@ -17,9 +17,9 @@ from tidewheel.errors import DefinitionError
 from tidewheel.ingest.connector import Deliver
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processor, Replayable
-from tidewheel.ingest.replay.clock_outliers import believable
+from tidewheel.ingest.replay.clock_outliers import plausible_times
 from tidewheel.ingest.replay.pacing import Pacer
-from tidewheel.ingest.replay.recording import BadLine, Recorded, read_recording
+from tidewheel.ingest.replay.recording import BadLine, RecordedMessage, read_recording
 from tidewheel.model.time import Duration, Instant, duration
 from tidewheel.model.time import now as wall_clock
 
@@ -35,8 +35,8 @@ class Replay:
     """Brings the messages of recordings, in the order of their arrival and at the time of it.
 
     The recordings are merged. A message whose arrival was not recorded arrives at its event time, or with the one
-    before it if its clock is plainly wrong (see `believable`). What cannot be read is brought too, once, as a message
-    whose topic says what is wrong with it: so it becomes a dead letter.
+    before it if its clock is plainly wrong (see `plausible_times`). What cannot be read is brought too, once, as a
+    message whose topic says what is wrong with it: so it becomes a dead letter.
 
     - `speed`: 1 is the original timing, 10 is ten times as fast, "max" as fast as the log takes them.
     - `loop`: endlessly, each round later than the one before by the recording's length (in whole seconds).
@@ -178,26 +178,26 @@ class Replay:
         found = []
         for path in self._paths:
             arrival = _first(self._arrivals(path))
-            event = _first(believable(read_recording(path), self._event_time)) if self._now else None
+            event = _first(plausible_times(read_recording(path), self._event_time)) if self._now else None
             if arrival is not None:
                 found.append((arrival, event))
         return min(found, key=itemgetter(0), default=(0, None))
 
-    def _arrivals(self, path: Path) -> Iterator[tuple[Recorded | BadLine, Instant | None]]:
+    def _arrivals(self, path: Path) -> Iterator[tuple[RecordedMessage | BadLine, Instant | None]]:
         """What is in a recording, each with its arrival: as recorded, else its event time, if that can be believed."""
-        for item, time in believable(read_recording(path), self._arrival):
+        for item, time in plausible_times(read_recording(path), self._arrival):
             recorded = None if isinstance(item, BadLine) else item.received_at
             yield item, time if recorded is None else recorded
 
-    def _arrival(self, item: Recorded | BadLine) -> Instant | None:
+    def _arrival(self, item: RecordedMessage | BadLine) -> Instant | None:
         recorded = None if isinstance(item, BadLine) else item.received_at
         return self._event_time(item) if recorded is None else recorded
 
-    def _event_time(self, item: Recorded | BadLine) -> Instant | None:
+    def _event_time(self, item: RecordedMessage | BadLine) -> Instant | None:
         if self._replayable is None or isinstance(item, BadLine):
             return None
         return self._replayable.event_time(Message(item.topic, item.payload, 0))
 
 
-def _first(timed: Iterable[tuple[Recorded | BadLine, Instant | None]]) -> Instant | None:
+def _first(timed: Iterable[tuple[RecordedMessage | BadLine, Instant | None]]) -> Instant | None:
     return next((time for _, time in timed if time is not None), None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidewheel.cli.options import say
-from tidewheel.cli.progress import Stop, attend, print_json
+from tidewheel.cli.progress import Stop, print_json, run_with_progress
 from tidewheel.model.rate import Rate
 from tidewheel.model.time import Duration
 from tidewheel.threads import reason_of
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidewheel.ingest.connector import Connector, Deliver
     from tidewheel.transport.events.event_pb2 import IngestReport
 
-__all__ = ["Account", "account_line", "bring"]
+__all__ = ["Account", "account_line", "run_connectors"]
 
 
 class Account:
@@ -44,14 +44,14 @@ class Account:
 
 def account_line(status: Mapping[str, Any]) -> str:
     """The counts as a line of text."""
-    repeated = f", {status['repeated']:,} repeated deliveries recognised" if status["repeated"] else ""
+    repeated = f", {status['repeated']:,} repeated deliveries recognized" if status["repeated"] else ""
     return (
         f"{status['received']:,} messages = {status['topics']:,} in topics + {status['filtered']:,} filtered "
         f"+ {status['dead']:,} dead letters{repeated} ({status['rate']:,.0f}/s)"
     )
 
 
-def bring(
+def run_connectors(
     pairs: Sequence[tuple[Connector, Deliver]],
     *,
     stop: Stop,
@@ -74,7 +74,7 @@ def bring(
     def line(status: Mapping[str, Any]) -> str:
         return "; ".join([account_line(status), *status["trouble"]])
 
-    failures = attend(
+    failures = run_with_progress(
         lambda: run_all(pairs, stop, on_failure=note),
         stop=stop,
         status=status,

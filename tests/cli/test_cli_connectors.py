@@ -18,7 +18,7 @@ from tests.ingest.mqtt_support import free_port, mosquitto
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.mqtt.connector import Broker, MqttPublisher
 from tidewheel.ingest.pipeline import read_reports
-from tidewheel.ingest.replay.recording import Recorded, read_recording
+from tidewheel.ingest.replay.recording import RecordedMessage, read_recording
 from tidewheel.model.time import now
 from tidewheel.transport.events import codec
 from tidewheel.transport.open_log import open_log
@@ -51,7 +51,7 @@ def subscribed(path) -> bool:
 
 def recorded(path):
     """Topic and payload of all that is in a recording."""
-    return [(each.topic, each.payload) for each in read_recording(path) if isinstance(each, Recorded)]
+    return [(each.topic, each.payload) for each in read_recording(path) if isinstance(each, RecordedMessage)]
 
 
 def contents(path):
