@@ -86,9 +86,9 @@ def test_a_transcript_is_compared_pane_by_pane(tmp_path, fields, complaints):
     assert len(verdict.complaints) == complaints
 
 
-@pytest.mark.parametrize(("watermark", "welcome"), [(14, True), (15, True), (16, False)])
-def test_in_a_transcript_elements_are_welcome_until_the_watermark_is_past_the_lateness(tmp_path, watermark, welcome):
-    late = "\n  - expect:\n      - {window: [0, 9], values: [1, 2, 3], late: true}" if welcome else ""
+@pytest.mark.parametrize(("watermark", "accepted"), [(14, True), (15, True), (16, False)])
+def test_in_a_transcript_elements_are_accepted_until_the_watermark_is_past_the_lateness(tmp_path, watermark, accepted):
+    late = "\n  - expect:\n      - {window: [0, 9], values: [1, 2, 3], late: true}" if accepted else ""
     more = f"  - watermark: {watermark}\n  - input: [2]{late}\nallowed_lateness: 5"
     path = tmp_path / "transcripts.yaml"
     path.write_text(TRANSCRIPT.format(end=9, value=3, more=more))

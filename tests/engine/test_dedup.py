@@ -31,9 +31,9 @@ BATCH = st.tuples(st.lists(ROW, max_size=8), st.one_of(st.none(), st.integers(0,
 @settings(max_examples=100)
 @given(batches=st.lists(BATCH, max_size=6), horizon=st.sampled_from([0, 5, 30]))
 def test_columns_give_what_one_row_after_the_other_gives(batches, horizon):
-    repeats = ExactDuplicates(("key", "x"), horizon * SECOND)
-    reference = ExactDuplicatesReference(repeats)
-    operator, store, before = DedupOperator(repeats, SCHEMA), MemoryStore(), None
+    dedup = ExactDuplicates(("key", "x"), horizon * SECOND)
+    reference = ExactDuplicatesReference(dedup)
+    operator, store, before = DedupOperator(dedup, SCHEMA), MemoryStore(), None
     for rows, watermark in batches:
         frame = pl.DataFrame(rows, schema=SCHEMA, orient="row")
         kept, again, late = reference.step(frame.to_dicts(), watermark=watermark)

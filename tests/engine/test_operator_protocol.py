@@ -34,7 +34,7 @@ from tidewheel.engine.runtime.state_store import KeyGroupState, MemoryEntries
 from tidewheel.engine.streams.stream import Stream
 from tidewheel.engine.streams.windowed_stream import WindowedStream
 from tidewheel.errors import DefinitionError
-from tidewheel.model.panes import verdict
+from tidewheel.model.panes import rejection
 from tidewheel.model.process.exact_duplicates import ExactDuplicates
 from tidewheel.model.process.process import Process
 from tidewheel.model.windowing import Windowing
@@ -135,7 +135,7 @@ class Numbered(Operation):
         def step(rows: pl.DataFrame, watermark: int | None, clock: int) -> ReferenceRows:
             results, late, missing = [], [], []
             for values in rows.to_dicts():
-                reason, by = verdict(values["__time"], marks[-1])
+                reason, by = rejection(values["__time"], marks[-1])
                 key = tuple(values[name] for name in stage.keys)
                 if reason is not None:
                     late.append((values, reason, by))

@@ -145,7 +145,7 @@ def test_a_window_fires_and_closes_with_one_pane():
     assert run.step(at(1, "a"), watermark=10) == [(0, 10, "a", "ON_TIME 0")]
 
 
-def test_the_end_of_the_input_closes_all_windows_even_where_late_elements_would_be_welcome():
+def test_the_end_of_the_input_closes_all_windows_even_where_late_elements_would_be_accepted():
     run = Run(w.global_(), t.repeatedly(t.after_count(2)), lateness="1 h")
     assert run.step(at(1, "a"), watermark=END_OF_TIME - 1) == []
     [pane] = run.panes(watermark=END_OF_TIME)

@@ -80,13 +80,13 @@ def vehicle_distribution(batches: Batches, *, size=30 * SECOND, every=5 * SECOND
     latest: dict[tuple[Any, ...], tuple[int, int, int]] = {}
     late: Told = Counter()
     for (place, mark, row), cell in zip(taken, cells([row for _, _, row in taken], resolution), strict=True):
-        welcome = [
+        accepted = [
             (start, end)
             for start, end in windows_of(row["event_time"], size, every)
             if mark is None or end + lateness > mark
         ]
-        late[who(row)] += not welcome
-        for window in welcome:
+        late[who(row)] += not accepted
+        for window in accepted:
             key = (row["operator"], row["vehicle"], window)
             candidate = (row["event_time"], place, cell)
             latest[key] = max(latest.get(key, candidate), candidate)
@@ -106,9 +106,9 @@ def final_stop_distribution(
         if not usable(row, place=False):
             continue
         time, journey = row["event_time"], (row["route"], row["direction"], row["operating_day"], row["start"])
-        welcome = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness > mark]
-        late[who(row)] += not welcome
-        for window in welcome:
+        accepted = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness > mark]
+        late[who(row)] += not accepted
+        for window in accepted:
             key = (row["operator"], row["vehicle"], window)
             candidate = (time, place, cell_of.get(journey, 0))
             latest[key] = max(latest.get(key, candidate), candidate)
@@ -143,9 +143,9 @@ def delay_distribution(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, l
             repeats[who(row)] += 1
             continue
         seen.add(identity)
-        welcome = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness > mark]
-        late[who(row)] += not welcome
-        for window in welcome:
+        accepted = [window for window in windows_of(time, size, every) if mark is None or window[1] + lateness > mark]
+        late[who(row)] += not accepted
+        for window in accepted:
             values[cell, window].append(delay)
     table = {}
     for key, found in values.items():

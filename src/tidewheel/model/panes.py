@@ -24,7 +24,7 @@ __all__ = [
     "Timing",
     "Window",
     "key_order",
-    "verdict",
+    "rejection",
 ]
 
 START_OF_TIME: Instant = -62_135_596_800_000_000
@@ -101,10 +101,10 @@ class Late:
     by: Duration | None
 
 
-def verdict(
+def rejection(
     time: Instant | None, before: Instant | None, *, lateness: Duration = 0
 ) -> tuple[str | None, Duration | None]:
-    """Why an event of this time is not welcome, and by how much it is late; None if it is."""
+    """Return why an event is rejected and how late it is; None and None if it is accepted."""
     if time is None:
         return NO_TIME, None
     if not START_OF_TIME <= time < END_OF_TIME:

@@ -115,7 +115,7 @@ class Bounded(Strategy):
         return repr(format_duration(self.delay))
 
     def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
-        """The highest believable event time less the delay."""
+        """The highest plausible event time less the delay."""
         highest = self._highest(summary)
         return None if highest is None else highest - self.delay
 

@@ -94,7 +94,7 @@ class Windowing:
     def closes_at(self, window: Window) -> Instant:
         """The watermark at which a window gives its last pane and is forgotten: what comes after that is too late.
 
-        The end of the input closes every window, however long late elements would be welcome.
+        The end of the input closes every window, however long late elements would be accepted.
         """
         return min(window.end + self.lateness, END_OF_TIME)
 

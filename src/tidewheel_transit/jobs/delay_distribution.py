@@ -34,7 +34,7 @@ def delay_distribution(
     delays = in_cells(stopped, resolution).select(
         *VEHICLE, "stop", "cell", delay=late.dt.total_minutes().cast(pl.Int32)
     )
-    # An event is welcome as long as one of its windows is.
+    # An event is accepted as long as one of its windows is.
     single = once(delays, behind=timedelta(microseconds=tw.time.duration(size) + tw.time.duration(lateness)))
     return windowed(
         single.key_by("cell"), tw.windows.sliding(size, every=every), lateness=lateness, early=early, mode=mode

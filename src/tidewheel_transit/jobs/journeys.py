@@ -30,7 +30,7 @@ def journeys(
     told = on_journey(positions).skip(without_journey=~known).select(
         *_JOURNEY, "speed", "odometer", served=pl.when(pl.col("doors") == 1).then(pl.col("stop"))
     )  # fmt: skip
-    # An event is welcome as long as a session of it alone would be.
+    # An event is accepted as long as a session of it alone would be.
     single = once(told, behind=timedelta(microseconds=tw.time.duration(gap) + tw.time.duration(lateness)))
     return windowed(
         single.key_by(*_JOURNEY), tw.windows.session(gap=gap), lateness=lateness, early=early, mode=mode

@@ -1,4 +1,4 @@
-"""Exact repeats on one key group: rows are remembered in slices of event time."""
+"""Drop exact duplicates within a horizon of event time."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from tidewheel.model.process.deduplicate import DUPLICATES
 from tidewheel.model.process.exact_duplicates import ExactDuplicates, ExactDuplicatesReference
 from tidewheel.model.time import Duration, Instant, format_duration
 
-__all__ = ["RepeatsOperation", "DedupOperator"]
+__all__ = ["DedupOperation", "DedupOperator"]
 
 _SLICE: Duration = 10_000_000
 _PREFIX = "seen/1/"  # with the version of what is kept
 
 
 @dataclass(frozen=True)
-class RepeatsOperation(Operation):
+class DedupOperation(Operation):
     """Passes on the first of equal rows of equal time; the others go to an output of their own."""
 
-    repeats: ExactDuplicates
+    dedup: ExactDuplicates
 
     stable_name: ClassVar[str] = "deduplicate.exact/1"
     noun: ClassVar[str] = "deduplicate"
@@ -56,7 +56,7 @@ class RepeatsOperation(Operation):
     @property
     def results_behind(self) -> Duration | None:
         """Rows are passed on up to the horizon behind the watermark."""
-        return self.repeats.kept
+        return self.dedup.horizon_micros
 
     @property
     def label(self) -> str:
@@ -65,7 +65,7 @@ class RepeatsOperation(Operation):
 
     def about(self, outputs: Mapping[str, str]) -> list[str]:
         """What is passed on, what is late, and the state."""
-        kept = self.repeats.kept
+        kept = self.dedup.horizon_micros
         behind = "behind the watermark" + (f" by more than {format_duration(kept)}" if kept else "")
         passed = f"is {format_duration(kept)} past" if kept else "passes"
         return [
@@ -77,15 +77,15 @@ class RepeatsOperation(Operation):
 
     def definition(self) -> Mapping[str, Any]:
         """The columns and the horizon."""
-        return described_as(self.stable_name, self.repeats)
+        return described_as(self.stable_name, self.dedup)
 
     def operator(self, stage: StageInput) -> StageOperator:
         """Make the operator that remembers the rows of a key group."""
-        return DedupOperator(self.repeats, stage.schema)
+        return DedupOperator(self.dedup, stage.schema)
 
     def reference(self, stage: StageInput) -> Reference | None:
         """The reference, one row after the other."""
-        reference = ExactDuplicatesReference(self.repeats)
+        reference = ExactDuplicatesReference(self.dedup)
 
         def step(rows: pl.DataFrame, watermark: Instant | None, clock: Instant) -> ReferenceRows:
             first, again, late = reference.step(rows.to_dicts(), watermark=watermark)
@@ -94,18 +94,18 @@ class RepeatsOperation(Operation):
         return step
 
     def __repr__(self) -> str:
-        return repr(self.repeats)
+        return repr(self.dedup)
 
 
 class DedupOperator(StageOperator):
     """Rows that came before are known by their columns and time (`seen/<version>/<start of the slice>`). A batch reads
     and writes the slices that its rows are in, and forgets those that the watermark has left behind the horizon."""
 
-    def __init__(self, repeats: ExactDuplicates, schema: Mapping[str, pl.DataType]) -> None:
-        self.repeats = repeats
-        self.lateness = repeats.kept
+    def __init__(self, dedup: ExactDuplicates, schema: Mapping[str, pl.DataType]) -> None:
+        self.dedup = dedup
+        self.lateness = dedup.horizon_micros
         self._schema = [*schema]
-        self._same = [name for name in repeats.columns if name != "event_time"] + [TIME]
+        self._same = [name for name in dedup.columns if name != "event_time"] + [TIME]
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
         """Take the batch's rows that are in time; give the first of equal ones and, apart, the repeats."""
@@ -142,5 +142,5 @@ class DedupOperator(StageOperator):
     def _forget(self, store: Store, watermark: Instant) -> None:
         for name in store.names():
             end = (int(name.removeprefix(_PREFIX)) + 1) * _SLICE + START_OF_TIME
-            if end <= watermark - self.repeats.kept:
+            if end <= watermark - self.dedup.horizon_micros:
                 store.remove(name)

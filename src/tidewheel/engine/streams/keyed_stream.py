@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from tidewheel.engine.execution.input import LogInput
-from tidewheel.engine.operators.dedup import RepeatsOperation
+from tidewheel.engine.operators.dedup import DedupOperation
 from tidewheel.engine.operators.operator import Operation
 from tidewheel.engine.operators.passthrough import Passthrough
 from tidewheel.engine.operators.patterns.dynamic_patterns import DynamicPatterns
@@ -132,7 +132,7 @@ class KeyedStream:
         if _TIME not in same and self.stream.input.time_column in columns and not self.stream.stages:
             self._warn_of_time(columns)
         if _TIME in same:
-            return replace(self, keys=self.keys or same)._staged(RepeatsOperation(ExactDuplicates(same, micros)))
+            return replace(self, keys=self.keys or same)._staged(DedupOperation(ExactDuplicates(same, micros)))
         return replace(self, keys=same)._staged(ProcessOperation(deduplicate(*same, horizon=micros)))
 
     def _warn_of_time(self, columns: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.panes import verdict
+from tidewheel.model.panes import rejection
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = ["ExactDuplicates", "ExactDuplicatesReference"]
@@ -32,23 +32,25 @@ class ExactDuplicates:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizon", duration(self.horizon, what="horizon of deduplicate", bare=True))
-        if self.kept < 0:
-            raise DefinitionError(f"horizon of deduplicate must not be negative, got {format_duration(self.kept)}")
+        if self.horizon_micros < 0:
+            raise DefinitionError(
+                f"horizon of deduplicate must not be negative, got {format_duration(self.horizon_micros)}"
+            )
 
     @property
-    def kept(self) -> Duration:
+    def horizon_micros(self) -> Duration:
         """The horizon in microseconds."""
         return int(self.horizon)
 
     def __repr__(self) -> str:
-        return f"ExactDuplicates({self.columns!r}, horizon={format_duration(self.kept)!r})"
+        return f"ExactDuplicates({self.columns!r}, horizon={format_duration(self.horizon_micros)!r})"
 
 
 class ExactDuplicatesReference:
     """The slow and obvious way: one row after the other. Rows have a column `__time` (µs)."""
 
-    def __init__(self, repeats: ExactDuplicates) -> None:
-        self.repeats = repeats
+    def __init__(self, dedup: ExactDuplicates) -> None:
+        self.dedup = dedup
         self.watermark: Instant | None = None
         self.seen: set[tuple[Any, ...]] = set()
 
@@ -61,11 +63,11 @@ class ExactDuplicatesReference:
         late: list[tuple[Row, str, Duration | None]] = []
         for row in rows:
             time = row["__time"]
-            reason, by = verdict(time, self.watermark, lateness=self.repeats.kept)
+            reason, by = rejection(time, self.watermark, lateness=self.dedup.horizon_micros)
             if reason is not None:
                 late.append((row, reason, by))
                 continue
-            values = (time, *(repr(row[name]) for name in self.repeats.columns))  # by repr: NaN is not equal to itself
+            values = (time, *(repr(row[name]) for name in self.dedup.columns))  # by repr: NaN is not equal to itself
             (repeats if values in self.seen else kept).append(row)
             self.seen.add(values)
         known = [mark for mark in (self.watermark, watermark) if mark is not None]

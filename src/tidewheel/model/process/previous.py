@@ -96,7 +96,7 @@ class _Corrected:
 
     def _recent(self, rows: pl.DataFrame, columns: list[str], clock: Clock) -> pl.DataFrame:
         """The events that others of this batch or later ones may come before, and of each key the last of the others.
-        Events of a batch may be handed in one after the other: the watermark before it says which are welcome."""
+        Events of a batch may be handed in one after the other: the watermark before it says which are accepted."""
         if clock.before is not None:
             following = pl.col(self.time).shift(-1).over(self.keys).cast(pl.Int64)
             rows = rows.filter(following.is_null() | (following >= clock.before - self.lateness))

@@ -7,12 +7,12 @@ from typing import Any
 
 import polars as pl
 
-from tidewheel.model.panes import END_OF_TIME, key_order, verdict
+from tidewheel.model.panes import END_OF_TIME, key_order, rejection
 from tidewheel.model.process.process import DATETIME, Clock, DataType, Process
 from tidewheel.model.process.process_call import bind
 from tidewheel.model.time import Instant, instant
 
-__all__ = ["ProcessReference", "key_order", "verdict"]
+__all__ = ["ProcessReference", "key_order", "rejection"]
 
 Key = tuple[Any, ...]
 Row = dict[str, Any]
@@ -36,7 +36,7 @@ class ProcessReference:
         late = []
         for row in rows.to_dicts() if rows is not None else []:
             time = row["__time"]
-            reason, by = verdict(time, before, lateness=self.process.lateness)
+            reason, by = rejection(time, before, lateness=self.process.lateness)
             if reason is None:
                 self.pending.append((time, {name: value for name, value in row.items() if name != "__time"}))
             else:

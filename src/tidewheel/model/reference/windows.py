@@ -21,7 +21,7 @@ from tidewheel.model.panes import (
     Timing,
     Window,
     key_order,
-    verdict,
+    rejection,
 )
 from tidewheel.model.reference.counts import CountWindows
 from tidewheel.model.time import Instant
@@ -109,27 +109,27 @@ class Reference:
 
     @staticmethod
     def _is_sound(element: Element, late: list[Late]) -> bool:
-        reason, _ = verdict(element.time, None)
+        reason, _ = rejection(element.time, None)
         if reason is not None:
             late.append(Late(element, reason, None))
         return reason is None
 
     def _take(self, elements: list[Element], before: Instant | None, late: list[Late]) -> set[tuple[Key, Window]]:
         """Put the elements into their windows; returns the windows that got any."""
-        welcome: dict[Key, list[tuple[Element, list[Window]]]] = {}
+        accepted: dict[Key, list[tuple[Element, list[Window]]]] = {}
         for element in elements:
             assert element.time is not None
             assigned = self.windowing.windows.assign(element.time, element.key)
             windows = [window for window in assigned if before is None or before < self.windowing.closes_at(window)]
             if windows:
-                welcome.setdefault(element.key, []).append((element, windows))
+                accepted.setdefault(element.key, []).append((element, windows))
             elif assigned:
                 assert before is not None
                 late.append(Late(element, TOO_LATE, before - element.time))
             else:
                 late.append(Late(element, NO_WINDOW, None))
         touched = set()
-        for key, bundle in welcome.items():
+        for key, bundle in accepted.items():
             became = self._merge(key, {window for _, windows in bundle for window in windows}, before)
             arrivals: dict[Window, list[_Held]] = {}
             for element, windows in bundle:

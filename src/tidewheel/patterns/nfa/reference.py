@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from tidewheel.model.reference.process import key_order, verdict
+from tidewheel.model.reference.process import key_order, rejection
 from tidewheel.model.time import Instant
 from tidewheel.patterns.compile.accumulators import reference_type
 from tidewheel.patterns.compile.extremes import greater, lesser
@@ -58,7 +58,7 @@ class PatternReference:
         """Take some rows and the time; give the rows of each output: `matches`, `timed_out`, `dropped`, and `late`."""
         late = []
         for row in rows.to_dicts() if rows is not None else []:
-            reason, by = verdict(row["__time"], self.watermark)
+            reason, by = rejection(row["__time"], self.watermark)
             if reason is None:
                 self.pending.append((row["__time"], row))
             else:
