@@ -76,10 +76,10 @@ class Transition:
         return _union([*asked, self.test] if self.target != FINAL or self.strict else asked)
 
 
-def _union(questions: list[Predicate]) -> int:
+def _union(predicates: list[Predicate]) -> int:
     mask = 0
-    for question in questions:
-        mask |= question.mask
+    for predicate in predicates:
+        mask |= predicate.mask
     return mask
 
 
@@ -94,26 +94,36 @@ class BoundProgram:
         self.program = program
         self.conditions = Conditions(program, schema)
         self.memory = self.conditions.memory
-        questions = [
+        predicates = [
             Predicate(mask, function)
             for mask, function in zip(self.conditions.masks, self.conditions.functions, strict=True)
         ]
-        self.ways = [_ways(position, questions) for position in program.positions]
+        self.transitions = [_transitions(position, predicates) for position in program.positions]
         self.accepts = [position.accepts for position in program.positions]
         self.stages = [position.stage for position in program.positions]
-        self.everything = [(1 << len(ways)) - 1 for ways in self.ways]
-        self.strict = [sum(way.bit for way in ways if way.strict) for ways in self.ways]
-        self.plain = [all(way.plain for way in ways) for ways in self.ways]
-        self.final = [sum(way.bit for way in ways if way.target == FINAL) for ways in self.ways]
-        self.later = [_or(way.later for way in ways) for ways in self.ways]
-        self.first = [_or(way.first for way in ways) for ways in self.ways]
+        self.everything = [(1 << len(transitions)) - 1 for transitions in self.transitions]
+        self.strict = [
+            sum(transition.bit for transition in transitions if transition.strict) for transitions in self.transitions
+        ]
+        self.plain = [all(transition.plain for transition in transitions) for transitions in self.transitions]
+        self.final = [
+            sum(transition.bit for transition in transitions if transition.target == FINAL)
+            for transitions in self.transitions
+        ]
+        self.later = [_or(transition.later for transition in transitions) for transitions in self.transitions]
+        self.first = [_or(transition.first for transition in transitions) for transitions in self.transitions]
         self.matters = _or([*self.later, *self.first])
         self.starts = tuple(edge.target for edge in program.starts)
         self.start_masks = self.conditions.start_masks
         self.window: Duration = NEVER if program.window is None else program.window
         self.remembers = bool(self.memory.slots)
         self._gaps = [
-            [(way.bit, way.gap) for way in ways if way.gap is not None and way.target != FINAL] for ways in self.ways
+            [
+                (transition.bit, transition.gap)
+                for transition in transitions
+                if transition.gap is not None and transition.target != FINAL
+            ]
+            for transitions in self.transitions
         ]
         self._waits: dict[tuple[int, int], Duration] = {}
 
@@ -129,11 +139,11 @@ class BoundProgram:
     def lifetime(self, position: int, opened: int) -> Duration:
         """How long after its last event the open edges wait; the end of a pattern waits for its own time."""
         longest = 0
-        for way in self.ways[position]:
-            if way.bit & opened:
-                if way.gap is None:
+        for transition in self.transitions[position]:
+            if transition.bit & opened:
+                if transition.gap is None:
                     return NEVER
-                longest = max(longest, way.gap)
+                longest = max(longest, transition.gap)
         return longest
 
     def outwaited(self, position: int, waited: Duration) -> int:
@@ -146,9 +156,9 @@ class BoundProgram:
 
     def final_wait(self, position: int, opened: int) -> Duration | None:
         """How long after its last event a partial match is complete if nothing comes that must not; if it waits so."""
-        for way in self.ways[position]:
-            if way.bit & opened & self.final[position] and not way.strict:
-                return NEVER if way.gap is None else way.gap
+        for transition in self.transitions[position]:
+            if transition.bit & opened & self.final[position] and not transition.strict:
+                return NEVER if transition.gap is None else transition.gap
         return None
 
 
@@ -159,28 +169,28 @@ def _or(masks: Iterable[int]) -> int:
     return found
 
 
-def _ways(position: Position, questions: list[Predicate]) -> tuple[Transition, ...]:
+def _transitions(position: Position, predicates: list[Predicate]) -> tuple[Transition, ...]:
     lifted = (1 << number for number in itertools.count())
-    found = tuple(_way(number, edge, questions, lifted) for number, edge in enumerate(position.edges))
-    if sum(len(way.guards) for way in found) > MOST_EDGES:
+    found = tuple(_transition(number, edge, predicates, lifted) for number, edge in enumerate(position.edges))
+    if sum(len(transition.guards) for transition in found) > MOST_EDGES:
         raise DefinitionError(f"stage {position.stage!r}: too many greedy loops may be left out after it")
     return found
 
 
-def _way(number: int, edge: Edge, questions: list[Predicate], lifted: Iterator[int]) -> Transition:
+def _transition(number: int, edge: Edge, predicates: list[Predicate], lifted: Iterator[int]) -> Transition:
     guards = tuple(
-        (questions[guard.test], tuple(questions[until] for until in guard.untils), next(lifted))
+        (predicates[guard.test], tuple(predicates[until] for until in guard.untils), next(lifted))
         for guard in edge.guards
     )
     return Transition(
         bit=1 << number,
         target=edge.target,
-        test=questions[edge.test],
+        test=predicates[edge.test],
         strict=edge.contiguity == "next",
         any=edge.contiguity == "followed_by_any",
-        untils=tuple((questions[until.test], until.closes) for until in edge.untils),
-        stops=tuple(questions[test] for test in edge.stops),
-        not_next=tuple(questions[test] for test in edge.not_next),
+        untils=tuple((predicates[until.test], until.closes) for until in edge.untils),
+        stops=tuple(predicates[test] for test in edge.stops),
+        not_next=tuple(predicates[test] for test in edge.not_next),
         guards=guards,
         gap=edge.gap,
         plain=not (edge.untils or edge.stops or edge.not_next or guards or edge.gap) and edge.target != FINAL,

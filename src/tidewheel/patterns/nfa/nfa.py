@@ -156,18 +156,18 @@ class NFA:
             if run.dead:
                 return
         opened = run.open
-        for way in machine.ways[run.position]:
-            if not way.bit & opened:
+        for transition in machine.transitions[run.position]:
+            if not transition.bit & opened:
                 continue
-            if way.plain:
-                test = way.test
+            if transition.plain:
+                test = transition.test
                 holds = bits & test.mask and (test.function is None or test.function(event, run.taken) is True)
                 if holds:
-                    self._take(run, way.target, event, time)
-                if way.strict or (holds and not way.any):
-                    opened ^= way.bit
-            elif self._closes(run, way, event, time, bits):
-                opened ^= way.bit
+                    self._take(run, transition.target, event, time)
+                if transition.strict or (holds and not transition.any):
+                    opened ^= transition.bit
+            elif self._closes(run, transition, event, time, bits):
+                opened ^= transition.bit
         run.fresh = False
         if opened != run.open:
             run.open = opened
@@ -176,39 +176,39 @@ class NFA:
             else:
                 run.dead = True
 
-    def _closes(self, run: PartialMatch, way: Transition, event: int, time: Instant, bits: int) -> bool:
-        """Take the way if the event allows; say whether it is closed from now on."""
+    def _closes(self, run: PartialMatch, transition: Transition, event: int, time: Instant, bits: int) -> bool:
+        """Take the transition if the event allows; say whether it is closed from now on."""
 
-        def holds(question: Predicate) -> bool:
-            if not bits & question.mask:
+        def holds(predicate: Predicate) -> bool:
+            if not bits & predicate.mask:
                 return False
-            return question.function is None or question.function(event, run.taken) is True
+            return predicate.function is None or predicate.function(event, run.taken) is True
 
-        if run.fresh and way.not_next and any(holds(question) for question in way.not_next):
+        if run.fresh and transition.not_next and any(holds(predicate) for predicate in transition.not_next):
             return True
-        if way.target != FINAL and way.gap is not None and time - run.last_time >= way.gap:
+        if transition.target != FINAL and transition.gap is not None and time - run.last_time >= transition.gap:
             return True
-        for guard, untils, lifted in way.guards:
+        for guard, untils, lifted in transition.guards:
             if run.released & lifted:
                 continue
             if any(holds(until) for until in untils):
                 run.released |= lifted
             elif holds(guard):
                 return True
-        if way.target == FINAL:
-            if way.strict:
+        if transition.target == FINAL:
+            if transition.strict:
                 self._complete(run.path, run.start, time, event)
                 return True
-            return any(holds(question) for question in way.stops)
-        ended = [closes for until, closes in way.untils if holds(until)]
-        fits = holds(way.test)
+            return any(holds(predicate) for predicate in transition.stops)
+        ended = [closes for until, closes in transition.untils if holds(until)]
+        fits = holds(transition.test)
         if fits and not ended:
-            self._take(run, way.target, event, time)
+            self._take(run, transition.target, event, time)
         return (
-            way.strict
-            or (fits and not way.any)
+            transition.strict
+            or (fits and not transition.any)
             or any(ended)
-            or (bool(way.stops) and any(holds(question) for question in way.stops))
+            or (bool(transition.stops) and any(holds(predicate) for predicate in transition.stops))
         )
 
     def _take(self, run: PartialMatch | None, target: int, event: int, time: Instant) -> None:

@@ -153,25 +153,25 @@ def _followed(
 ) -> tuple[Truths, Numbers, Numbers, Left]:
     due = batch.times[row] + machine.window
     ones = np.ones(len(row), dtype=np.int64)
-    ahead = follow(machine, batch, row + 1, batch.ends[batch.keys[row]], ones * position, ones, due, mark)
-    begun = row[ahead.origin]
-    last = begun + ahead.length - 1
-    stands = ahead.positions[np.arange(len(last)), ahead.length - 1]
+    outcome = follow(machine, batch, row + 1, batch.ends[batch.keys[row]], ones * position, ones, due, mark)
+    begun = row[outcome.origin]
+    last = begun + outcome.length - 1
+    stands = outcome.positions[np.arange(len(last)), outcome.length - 1]
     left = Left(
-        origin=ahead.origin,
+        origin=outcome.origin,
         row=begun,
         key=batch.keys[begun],
         time=batch.times[begun],
         last_time=batch.times[last],
         position=stands,
-        length=ahead.length,
-        positions=ahead.positions,
+        length=outcome.length,
+        positions=outcome.positions,
         open=np.array(machine.everything, dtype=np.int64)[stands],
         fresh=np.ones(len(last), dtype=np.bool_),
-        due=due[ahead.origin],
-        over_time=ahead.over_time,
+        due=due[outcome.origin],
+        over_time=outcome.over_time,
     )
-    return ahead.reaches, ahead.weight, ahead.until, left
+    return outcome.reaches, outcome.weight, outcome.until, left
 
 
 def _waiting(
@@ -181,7 +181,7 @@ def _waiting(
     key, time = batch.keys[row], batch.times[row]
     # The edges that may be open: all, or those that the next event leaves, by how long after the first one it comes.
     everything = machine.everything[position]
-    gaps = sorted({way.gap for way in machine.ways[position] if way.gap is not None})
+    gaps = sorted({transition.gap for transition in machine.transitions[position] if transition.gap is not None})
     states = [everything, *(everything & ~machine.closed(position, waited) for waited in (0, *gaps))]
     waits = np.array([min(machine.window, machine.wait(position, opened)) for opened in states], dtype=np.int64)
     following = np.minimum(row + 1, len(batch) - 1)

@@ -144,7 +144,7 @@ def pending_matches_of(
             acts = batch.next_time(machine.later[number], first, end) < due[rows]
             in_time = fresh[rows] & (batch.times[first] < due[rows])
             acts |= in_time & ((batch.bits[first] & machine.first[number]) != 0)
-            if any(way.gap is not None for way in machine.ways[number]):
+            if any(transition.gap is not None for transition in machine.transitions[number]):
                 acts |= in_time  # an edge that closes may change when the time runs out
             active[rows] = acts
             opened[rows] = np.where(in_time, opened[rows] & ~machine.strict[number], opened[rows])
@@ -181,21 +181,21 @@ def _continued(
     """Follow these; those that get to where Python must run them become active."""
     weighs = weight(sizes)
     first, ends = batch.firsts[keys[which]], batch.ends[keys[which]]
-    ahead = follow(machine, batch, first, ends, position[which], sizes[which], due[which], mark)
-    active[which[ahead.reaches]] = True
-    weighs[which] = ahead.weight
-    begun = first[ahead.origin]
-    last = begun + ahead.length - 2
-    taken = ahead.length > 1
+    outcome = follow(machine, batch, first, ends, position[which], sizes[which], due[which], mark)
+    active[which[outcome.reaches]] = True
+    weighs[which] = outcome.weight
+    begun = first[outcome.origin]
+    last = begun + outcome.length - 2
+    taken = outcome.length > 1
     last_time = np.zeros(len(begun), dtype=np.int64)
     last_time[taken] = batch.times[last[taken]]
     found = Continued(
         machine=machine,
-        origin=which[ahead.origin],
+        origin=which[outcome.origin],
         first=begun,
-        length=ahead.length,
-        positions=ahead.positions,
+        length=outcome.length,
+        positions=outcome.positions,
         last_time=last_time,
-        over_time=ahead.over_time,
+        over_time=outcome.over_time,
     )
     return found, weighs

@@ -17,14 +17,14 @@ from tidewheel.patterns.compile.program import FINAL
 from tidewheel.patterns.nfa.partial_match import weight
 from tidewheel.patterns.vectorized.event_batch import EventBatch, Numbers, Truths
 
-__all__ = ["Ahead", "can_be_followed", "follow"]
+__all__ = ["Followed", "can_be_followed", "follow"]
 
 MOST_STEPS = 200
 """What takes longer is left to the NFA."""
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Followed:
     """What becomes of partial matches. reaches: those to leave to the NFA; weight: of all that one becomes, at
     most, at a time; until: the row of the event that came last to any of that. For the others, what is left of them:
     which one (origin), how many events it has, the positions at which they were taken (a row each, of which the first
@@ -42,14 +42,17 @@ class Ahead:
 
 def can_be_followed(machine: BoundProgram, position: int) -> bool:
     """Whether columns can tell what the next event does to a partial match at this position, and only it matters."""
-    return not machine.accepts[position] and all(_is_simple(way) for way in machine.ways[position])
+    return not machine.accepts[position] and all(_is_simple(transition) for transition in machine.transitions[position])
 
 
-def _is_simple(way: Transition) -> bool:
-    asked: list[Predicate] = [*way.ends, *way.not_next]
-    asked += [one for guard, untils, _ in way.guards for one in (guard, *untils)]
+def _is_simple(transition: Transition) -> bool:
+    asked: list[Predicate] = [*transition.ends, *transition.not_next]
+    asked += [one for guard, untils, _ in transition.guards for one in (guard, *untils)]
     return (
-        way.strict and way.gap is None and way.target != FINAL and all(question.function is None for question in asked)
+        transition.strict
+        and transition.gap is None
+        and transition.target != FINAL
+        and all(predicate.function is None for predicate in asked)
     )
 
 
@@ -62,7 +65,7 @@ def follow(
     sizes: Numbers,
     due: Numbers,
     mark: Instant,
-) -> Ahead:
+) -> Followed:
     """What becomes of partial matches that stand at positions that can be followed, and have just taken an event.
 
     following: the row of the event that comes next to each, which may be at the end of its key's; sizes: how many
@@ -90,7 +93,7 @@ def follow(
             origin, path, row = origin[~over], path[~over], row[~over]
         origin, path = _step(machine, batch.bits[row], origin, path, reaches)
         weighs[origin] = np.maximum(weighs[origin], np.bincount(origin)[origin] * weight(sizes[origin] + length))
-    return _ahead(left, reaches, weighs, until)
+    return _followed(left, reaches, weighs, until)
 
 
 def _step(
@@ -100,13 +103,13 @@ def _step(
     stands = path[:, -1]
     for position in np.unique(stands).tolist():
         here = np.flatnonzero(stands == position)
-        for way in machine.ways[position]:
-            taken = here[_takes(way, bits[here])]
+        for transition in machine.transitions[position]:
+            taken = here[_takes(transition, bits[here])]
             if not len(taken):
                 continue
-            if way.test.function is None and can_be_followed(machine, way.target):
+            if transition.test.function is None and can_be_followed(machine, transition.target):
                 origins.append(origin[taken])
-                paths.append(np.column_stack([path[taken], np.full(len(taken), way.target)]))
+                paths.append(np.column_stack([path[taken], np.full(len(taken), transition.target)]))
             else:
                 reaches[origin[taken]] = True
     origin, path = np.concatenate(origins), np.concatenate(paths)
@@ -114,12 +117,12 @@ def _step(
     return origin[follows], path[follows]
 
 
-def _takes(way: Transition, bits: Numbers) -> Truths:
-    """Whether an event that comes next takes the way, as far as columns can tell."""
-    found: Truths = (bits & way.test.mask) != 0
-    for question in (*way.ends, *way.not_next):
-        found &= (bits & question.mask) == 0
-    for guard, untils, _ in way.guards:
+def _takes(transition: Transition, bits: Numbers) -> Truths:
+    """Whether an event that comes next takes the transition, as far as columns can tell."""
+    found: Truths = (bits & transition.test.mask) != 0
+    for predicate in (*transition.ends, *transition.not_next):
+        found &= (bits & predicate.mask) == 0
+    for guard, untils, _ in transition.guards:
         keeps = (bits & guard.mask) != 0
         for until in untils:
             keeps &= (bits & until.mask) == 0
@@ -127,12 +130,14 @@ def _takes(way: Transition, bits: Numbers) -> Truths:
     return found
 
 
-def _ahead(left: list[tuple[Numbers, Numbers, Truths]], reaches: Truths, weighs: Numbers, until: Numbers) -> Ahead:
+def _followed(
+    left: list[tuple[Numbers, Numbers, Truths]], reaches: Truths, weighs: Numbers, until: Numbers
+) -> Followed:
     left = [(origin[keep], path[keep], expired[keep]) for origin, path, expired in left for keep in [~reaches[origin]]]
     longest = max((path.shape[1] for _, path, _ in left), default=1)
     padded = [np.pad(path, ((0, 0), (0, longest - path.shape[1]))) for _, path, _ in left]
     none = np.zeros(0, dtype=np.int64)
-    return Ahead(
+    return Followed(
         reaches=reaches,
         weight=weighs,
         until=until,
