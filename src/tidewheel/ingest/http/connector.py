@@ -357,7 +357,7 @@ class _Run:
                 "filtered": dict(report.filtered),
                 "dead": dict(report.dead),
                 "repeated": report.repeated,
-                "producers": self._producers.told(),
+                "producers": self._producers.counts(),
             }
         )
 

@@ -104,7 +104,7 @@ class Producers:
         """What the log has is no longer known."""
         self.known = False
 
-    def told(self) -> dict[str, int]:
+    def counts(self) -> dict[str, int]:
         """How many are remembered, and how many were refused or forgotten since the start."""
         return {"remembered": len(self._clients), "refused": self._refused, "forgotten": self._forgotten}
 

@@ -52,7 +52,7 @@ class Limits:
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise DefinitionError(f"the limit {each.name} must be a whole number of at least 1, got {value!r}")
 
-    def told(self) -> dict[str, int]:
+    def for_clients(self) -> dict[str, int]:
         """The limits that clients should know."""
         own = ("history_bytes", "answer_bytes", "connections", "connections_per_address")
         return {name: value for name, value in asdict(self).items() if name not in own}

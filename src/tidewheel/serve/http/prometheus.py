@@ -35,13 +35,13 @@ def _lines(feed: Feed, hub: Hub, connections: Connections) -> Iterator[str]:
         "items", "gauge", "Results that are shown.", {("layer", n): len(feed.view[n].items) for n in feed.view}
     )
     yield _metric("keys", "gauge", "Results, shown or not.", {("layer", n): feed.view[n].keys for n in feed.view})
-    pulses = dict(feed.status.pulses)  # the reader adds to it as topics come
-    yield _metric("results_total", "counter", "Results read.", {("topic", t): p.count for t, p in pulses.items()})
-    bad = {("topic", t): p.bad for t, p in pulses.items()}
+    topics = dict(feed.status.topic_stats)  # the reader adds to it as topics come
+    yield _metric("results_total", "counter", "Results read.", {("topic", t): p.count for t, p in topics.items()})
+    bad = {("topic", t): p.bad for t, p in topics.items()}
     yield _metric("undecodable_total", "counter", "Results that could not be decoded.", bad)
     broken = len(feed.catalogue.broken_types)
     yield _metric("broken_types", "gauge", "Types whose definitions in the log cannot be loaded.", broken)
-    marks = {("topic", t): p.watermark / 1e6 for t, p in pulses.items() if p.watermark is not None}
+    marks = {("topic", t): p.watermark / 1e6 for t, p in topics.items() if p.watermark is not None}
     yield _metric("watermark_seconds", "gauge", "Event time before which everything is there.", marks)
     yield _metric("history_rows", "gauge", "Results of the last hour in memory.", feed.history.rows)
     yield _metric("history_bytes", "gauge", "Memory of packed results.", feed.history.packed_bytes)

@@ -187,7 +187,7 @@ class Feed:
                 with self.lock:
                     self.view[name].clear()
                     self.history.clear(name)
-                    self.status.pulses.pop(each.layer.topic, None)  # if it is followed again, it is counted again
+                    self.status.topic_stats.pop(each.layer.topic, None)  # if it is followed again, it is counted again
                 del self._following[name]
                 changed = True
         partitions = {info.name: info.partitions for info in infos}
@@ -244,8 +244,8 @@ class Feed:
             if number in each.watermarks:
                 each.before[number] = each.watermarks[number]
             each.watermarks[number] = max(*marks, each.watermarks.get(number, marks[0]))
-            pulse = self.status.pulse(each.layer.topic)
-            pulse.watermarks, pulse.told = each.watermarks, self._clock()
+            stats = self.status.stats_of(each.layer.topic)
+            stats.watermarks, stats.reported_at = each.watermarks, self._clock()
 
     def _fill_in(self, each: _Following) -> None:
         """A piece of the hour before the beginning."""
@@ -264,14 +264,14 @@ class Feed:
             with panics_as_errors():
                 self._show(each, number, batch, live=live)
         except Exception as error:  # fields that a layer cannot show as it was told to must not hold up all the others
-            self.status.pulse(each.layer.topic).bad += batch.records.num_rows
+            self.status.stats_of(each.layer.topic).bad += batch.records.num_rows
             _logger.warning("layer %s cannot show a block of %s: %s", each.layer.name, each.topic, error)
 
     def _show(self, each: _Following, number: int, batch: Batch, *, live: bool) -> None:
         raw = each.decode(batch)
-        pulse = self.status.pulse(each.layer.topic)
-        pulse.count += raw.count
-        pulse.bad += raw.bad
+        stats = self.status.stats_of(each.layer.topic)
+        stats.count += raw.count
+        stats.bad += raw.bad
         if raw.bad:
             _logger.info("%s: %d results cannot be decoded: %s", each.topic, raw.bad, raw.reason)
         for frame in raw.frames:
@@ -295,8 +295,8 @@ class Feed:
         due = rows.filter((pl.col("@timing").is_null() | (pl.col("@timing") == "ON_TIME")) & ~pl.col("@back"))
         if due.height:
             latest = int(due["@t"].to_numpy().max())
-            pulse = self.status.pulse(each.layer.topic)
-            pulse.latest = max(latest, pulse.latest or latest)
+            stats = self.status.stats_of(each.layer.topic)
+            stats.latest = max(latest, stats.latest or latest)
             timely = pl.col("@t") >= each.before.get(number, START_OF_TIME)
             measured = due.filter(timely & (pl.col("@arrival") >= each.since))["@t"].to_numpy()
             self.status.latencies.result(measured, had=now)

@@ -144,7 +144,7 @@ class Hub:
     def hello(self) -> Frame:
         """The first word to a client, and a later one when the layers have changed."""
         layers = [layer.description() for layer in self._feed.layers.values()]
-        return frames.hello(layers, now=self._clock(), speed=self._feed.view.speed, limits=self._limits.told())
+        return frames.hello(layers, now=self._clock(), speed=self._feed.view.speed, limits=self._limits.for_clients())
 
     def add(self, client: Client, version: int) -> None:
         """Somebody has come, who has been told hello when the layers were of this version."""

@@ -30,17 +30,17 @@ _FIRST_LOOK: Duration = 120_000_000
 
 @dataclass
 class TopicStats:
-    """What is known of a topic of results: how many, how far event time is, when that was told last."""
+    """What is known of a topic of results: how many, how far event time is, when that was last reported."""
 
     count: int = 0
     bad: int = 0
     watermarks: dict[int, Instant] = field(default_factory=dict)
-    told: Instant = 0
+    reported_at: Instant = 0
     latest: Instant | None = None
 
     @property
     def watermark(self) -> Instant | None:
-        """Everything before it is there; None if that was never told, or event time is over."""
+        """Everything before it is there; None if that was never reported, or event time is over."""
         found = min(self.watermarks.values(), default=None)
         return None if found is None or found >= END_OF_TIME else found
 
@@ -59,21 +59,21 @@ class Status:
         self.latencies = Latencies()
         self._rates: dict[str, Rate] = {}
         self._moved: dict[str, tuple[Mapping[Partition, int], Instant]] = {}
-        self.pulses: dict[str, TopicStats] = {}
+        self.topic_stats: dict[str, TopicStats] = {}
         self.latest: Mapping[str, Any] = {}
         """The last sum."""
 
-    def pulse(self, topic: str) -> TopicStats:
-        """The pulse of a topic."""
-        return self.pulses.setdefault(topic, TopicStats())
+    def stats_of(self, topic: str) -> TopicStats:
+        """The stats of a topic, empty if it is new."""
+        return self.topic_stats.setdefault(topic, TopicStats())
 
     def sum_up(self, infos: Sequence[TopicInfo], *, now: Instant, last: Instant | None = None) -> Mapping[str, Any]:
         """Everything as of now; times in milliseconds. `last`: when something last came to the log."""
         self._look_at_inputs(infos, now)
         self.latencies.measure(self._reached, self._when, now=now)
         inputs = [info for info in infos if info.name.startswith(INPUT)]
-        results = {topic: pulse for topic, pulse in self.pulses.items() if not topic.startswith(INPUT)}
-        event_times = [pulse.latest for pulse in results.values() if pulse.latest is not None]
+        results = {topic: stats for topic, stats in self.topic_stats.items() if not topic.startswith(INPUT)}
+        event_times = [stats.latest for stats in results.values() if stats.latest is not None]
         reached = self._reached[-1] if self._reached else max(event_times, default=None)
         watermark = self._watermark(now)
         lag = None if reached is None or watermark is None else max(0, reached - watermark)
@@ -85,7 +85,7 @@ class Status:
             "lag": _millis(lag),
             "behind": self._behind(inputs, now),
             "in_rate": self._rate(INPUT, sum(sum(info.next_offsets) for info in inputs), now),
-            "result_rate": self._rate("", sum(pulse.count for pulse in results.values()), now),
+            "result_rate": self._rate("", sum(stats.count for stats in results.values()), now),
             "latency": self.latencies.percentiles(),
             "held": [
                 {
@@ -105,14 +105,14 @@ class Status:
             ],
             "late": _appended(infos, "late"),
             "dead": _appended(infos, "dead"),
-            "bad": sum(pulse.bad for pulse in results.values()),
+            "bad": sum(stats.bad for stats in results.values()),
             "topics": {
                 topic: {
-                    "watermark": _millis(pulse.watermark),
-                    "rate": self._rate(topic, pulse.count, now),
-                    "count": pulse.count,
+                    "watermark": _millis(stats.watermark),
+                    "rate": self._rate(topic, stats.count, now),
+                    "count": stats.count,
                 }
-                for topic, pulse in sorted(results.items())
+                for topic, stats in sorted(results.items())
             },
         }
         return self.latest
@@ -152,11 +152,11 @@ class Status:
         return start if block is None else min(start, block.first_offset)
 
     def _watermark(self, now: Instant) -> Instant | None:
-        """The least of the jobs that run; if none does, the highest that was told."""
-        known = [(pulse.watermark, pulse.told) for pulse in self.pulses.values()]
-        told = [(mark, at) for mark, at in known if mark is not None]
-        running = [mark for mark, at in told if at >= now - _IDLE]
-        return min(running) if running else max((mark for mark, _ in told), default=None)
+        """The least of the jobs that run; if none does, the highest that was reported."""
+        known = [(stats.watermark, stats.reported_at) for stats in self.topic_stats.values()]
+        reported = [(mark, at) for mark, at in known if mark is not None]
+        running = [mark for mark, at in reported if at >= now - _IDLE]
+        return min(running) if running else max((mark for mark, _ in reported), default=None)
 
     def _behind(self, inputs: Sequence[TopicInfo], now: Instant) -> int | None:
         """How many input records the slowest of the running consumers has not finished."""
