@@ -1,6 +1,6 @@
 """Conformance cases of other projects, read from a folder beside the checkout.
 
-A file is recognised by its folder and by the fields of its cases. A case becomes a windowing, steps, and a check that
+A file is recognized by its folder and by the fields of its cases. A case becomes a windowing, steps, and a check that
 tells what is wrong with the panes of each step.
 """
 

@@ -1,7 +1,7 @@
 """Cases of MATCH_RECOGNIZE: a query with its rows, or with the error that it must end in.
 
-On the reference the clause is run by the Recogniser, what it reads and the statement around it by polars' own SQL; on
-Spark all of it by `tidewheel.sql`.
+On the reference the clause is run by the ClauseMatcher, what it reads and the statement around it by polars' own SQL;
+on Spark all of it by `tidewheel.sql`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _plain(value: Any) -> Any:
 
 
 def reference(cases: Sequence[Query]) -> list[Answer]:
-    """The Recogniser, and polars' SQL around it."""
+    """The ClauseMatcher, and polars' SQL around it."""
     return [_caught(lambda case=case: run(case.sql)) for case in cases]
 
 

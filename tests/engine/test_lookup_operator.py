@@ -23,7 +23,7 @@ DEPOT = tw.Lookup("depot", keys={"line": pl.String, "number": pl.Int32}, returns
 SCHEMA = {"event_time": INSTANT, "line": pl.String(), "number": pl.Int32(), "v": pl.Int64()}
 
 
-def looked_up(timeout=5 * S, keep=100 * S):
+def lookup_join(timeout=5 * S, keep=100 * S):
     return LookupJoin(DEPOT, timeout, keep, SCHEMA)
 
 
@@ -56,7 +56,7 @@ def depot(name, km=1.5):
 
 class KeyGroup:
     def __init__(self, **options):
-        self.operation = looked_up(**options)
+        self.operation = lookup_join(**options)
         self.operator = LookupJoinOperator(self.operation)
         self.store = MemoryStore()
         self.mark = None
@@ -129,7 +129,7 @@ def test_no_row_is_too_late_but_one_whose_time_is_over_does_not_wait():
 
 
 def test_rows_without_a_time_that_makes_sense_are_rejected():
-    operator = LookupJoinOperator(looked_up())
+    operator = LookupJoinOperator(lookup_join())
     frame = rows((1, "a", 1, 10)).with_columns(pl.lit(None, pl.Int64).alias("__time"))
     good, rejected = operator.split_late(frame, None)
     assert good.height == 0
@@ -216,7 +216,7 @@ def test_what_makes_no_sense_is_refused_when_it_is_defined(columns, options, mes
     ],
 )
 def test_outcomes_that_make_no_sense_are_refused_where_they_are_read(key, answer, reason, message):
-    what = looked_up()
+    what = lookup_join()
     row = {"key": key, "answer": answer, "reason": reason}
     assert message in what.refusal(row)
     told = pl.DataFrame([row]).with_columns(pl.lit(0).cast(INSTANT).alias("event_time"))
@@ -224,7 +224,7 @@ def test_outcomes_that_make_no_sense_are_refused_where_they_are_read(key, answer
 
 
 def test_an_answer_may_have_nothing_in_a_column():
-    what = looked_up()
+    what = lookup_join()
     assert what.refusal({"key": '["a",1]', "answer": '{"depot":null,"km":2}', "reason": ""}) is None
 
 

@@ -75,23 +75,23 @@ def dead(log, topic: str) -> list[tuple[str, str, bytes]]:
 
 
 @pytest.fixture
-def book(log):
+def registry(log):
     return tw.PatternRegistry(log.topic(CONTROL))
 
 
-def test_patterns_are_added_replaced_and_removed_between_runs(spark, log, book, tmp_path):
+def test_patterns_are_added_replaced_and_removed_between_runs(spark, log, registry, tmp_path):
     put(log, (1, "fi", 1), (2, "fi", 9), (5, "fi", 1))  # nobody asks yet, and the last one waits for the watermark
     finish(log, tmp_path, spark)
     assert rows(log, "analytics.found", SHOWN) == []
 
-    assert book.put("up", UP, measures={"to": tw.measures.last("high.amount"), "n": tw.measures.count()}) == 1
+    assert registry.put("up", UP, measures={"to": tw.measures.last("high.amount"), "n": tw.measures.count()}) == 1
     put(log, (6, "fi", 8), (7, "se", 1), (9, "se", 5))
     finish(log, tmp_path, spark)
     assert rows(log, "analytics.found", SHOWN) == [("fi", "up", 1, second(5), second(6))]
     assert json.loads(read(log, "analytics.found")["measures"][0]) == {"to": 8, "n": 2}
 
-    assert book.put("up", DOWN) == 2
-    assert book.put("big", tw.pattern("big", pl.col("amount") > 50)) == 3
+    assert registry.put("up", DOWN) == 2
+    assert registry.put("big", tw.pattern("big", pl.col("amount") > 50)) == 3
     put(log, (10, "se", 9), (11, "fi", 70), (12, "fi", 2))
     put(log, (14, "se", 5))
     finish(log, tmp_path, spark)
@@ -103,18 +103,18 @@ def test_patterns_are_added_replaced_and_removed_between_runs(spark, log, book, 
         ("fi", "up", 2, second(11), second(12)),
     ]
 
-    assert book.remove("up") == 4
+    assert registry.remove("up") == 4
     put(log, (15, "se", 1), (30, "fi", 5), (32, "fi", 60))
     put(log, (40, "fi", 1))
     finish(log, tmp_path, spark)
     assert rows(log, "dropped", ["country", "reason"])[1:] == [("se", "removed by version 4")]
     assert rows(log, "analytics.found", SHOWN)[3:] == [("fi", "big", 3, second(32), second(32))]
     assert rows(log, "timed.out", SHOWN) == []
-    assert [(entry.name, entry.version) for entry in book.list()] == [("big", 3)]
+    assert [(entry.name, entry.version) for entry in registry.list()] == [("big", 3)]
 
 
-def test_an_idle_topic_of_patterns_neither_holds_back_nor_moves_the_watermark(spark, log, book, tmp_path):
-    book.put("down", DOWN)  # its event time is now, decades after the orders
+def test_an_idle_topic_of_patterns_neither_holds_back_nor_moves_the_watermark(spark, log, registry, tmp_path):
+    registry.put("down", DOWN)  # its event time is now, decades after the orders
     put(log, (1, "fi", 9), (2, "se", 1))
     run = finish(log, tmp_path, spark)
     assert run.progress().watermark == 1_000_000
@@ -125,8 +125,8 @@ def test_an_idle_topic_of_patterns_neither_holds_back_nor_moves_the_watermark(sp
     assert rows(log, "late", ["country", "late_reason"]) == [("fi", "too late")]
 
 
-def test_a_job_that_begins_with_what_is_new_knows_the_patterns_all_the_same(spark, log, book, tmp_path):
-    book.put("up", UP)
+def test_a_job_that_begins_with_what_is_new_knows_the_patterns_all_the_same(spark, log, registry, tmp_path):
+    registry.put("up", UP)
     put(log, (1, "fi", 1), (2, "fi", 9))
     finish(log, tmp_path, spark, start_from="latest")
     put(log, (3, "fi", 2), (4, "fi", 8), (9, "fi", 5))
@@ -134,8 +134,8 @@ def test_a_job_that_begins_with_what_is_new_knows_the_patterns_all_the_same(spar
     assert rows(log, "analytics.found", SHOWN) == [("fi", "up", 1, second(3), second(4))]
 
 
-def test_malformed_definitions_are_dead_letters_and_the_job_goes_on(spark, log, book, tmp_path):
-    book.put("up", UP)
+def test_malformed_definitions_are_dead_letters_and_the_job_goes_on(spark, log, registry, tmp_path):
+    registry.put("up", UP)
     bad = [
         b"what is this",
         definition(name="a b", version=2, definition="{}"),
@@ -145,7 +145,7 @@ def test_malformed_definitions_are_dead_letters_and_the_job_goes_on(spark, log, 
     ]
     for value in bad:
         send(log, value)
-    book.put("odd", tw.pattern("a", pl.col("speed") > 3))
+    registry.put("odd", tw.pattern("a", pl.col("speed") > 3))
     put(log, (1, "fi", 1), (2, "fi", 9), (9, "fi", 5))
     finish(log, tmp_path, spark, max_events_per_batch=100)
     assert rows(log, "analytics.found", SHOWN) == [("fi", "up", 1, second(1), second(2))]
@@ -159,14 +159,14 @@ def test_malformed_definitions_are_dead_letters_and_the_job_goes_on(spark, log, 
     assert "expected tidewheel.v1.PatternDefinition" in reasons[4]
     assert "odd, version 2: pattern: events have no column 'speed'; they have" in reasons[5]
     assert len(letters) == 6
-    book.put("odd", DOWN)
+    registry.put("odd", DOWN)
     put(log, (10, "fi", 9), (11, "fi", 1), (20, "fi", 5))
     finish(log, tmp_path, spark)
     assert ("fi", "odd", 3, second(10), second(11)) in rows(log, "analytics.found", SHOWN)
     assert len(dead(log, "dead.found")) == 6
 
 
-def test_patterns_change_while_a_job_runs(spark, log, book, tmp_path):
+def test_patterns_change_while_a_job_runs(spark, log, registry, tmp_path):
     put(log, (0, "fi", 5))
     run = start(log, tmp_path, spark, available_now=False)
 
@@ -180,16 +180,16 @@ def test_patterns_change_while_a_job_runs(spark, log, book, tmp_path):
         return rows(log, "analytics.found", SHOWN)
 
     try:
-        book.put("up", UP)
+        registry.put("up", UP)
         done()
         put(log, (1, "fi", 1), (2, "fi", 9), (3, "fi", 2), (9, "fi", 5))
         done()
         assert matches() == [("fi", "up", 1, second(1), second(2))]
-        book.put("up", DOWN)
+        registry.put("up", DOWN)
         done()
         put(log, (10, "fi", 9), (11, "fi", 1), (20, "fi", 5))
         done()
-        book.remove("up")
+        registry.remove("up")
         done()
         put(log, (21, "fi", 9), (22, "fi", 1), (40, "fi", 5))
         done()
@@ -199,8 +199,8 @@ def test_patterns_change_while_a_job_runs(spark, log, book, tmp_path):
     assert rows(log, "dropped", ["version", "match_start", "reason"]) == [(1, second(3), "replaced by version 2")]
 
 
-def test_beside_other_jobs_and_after_a_window(spark, log, book, tmp_path):
-    book.put(
+def test_beside_other_jobs_and_after_a_window(spark, log, registry, tmp_path):
+    registry.put(
         "many", tw.pattern("few", pl.col("n") == 1).next("many", pl.col("n") > 1), measures={"n": tw.measures.last("n")}
     )
     tw.PatternRegistry(log.topic("other")).put("up", UP, measures={"where": tw.measures.last("country")})
@@ -221,8 +221,8 @@ def test_beside_other_jobs_and_after_a_window(spark, log, book, tmp_path):
     assert "dead.jobs" not in [info.name for info in log.topics()]
 
 
-def test_as_a_dataframe(spark, log, book, tmp_path):
-    book.put("up", UP)
+def test_as_a_dataframe(spark, log, registry, tmp_path):
+    registry.put("up", UP)
     put(log, (1, "fi", 1), (2, "fi", 9), (9, "fi", 5))
     query = (
         found(log)
@@ -237,7 +237,7 @@ def test_as_a_dataframe(spark, log, book, tmp_path):
     assert [tuple(row) for row in shown] == [("fi", "up", 1)]
 
 
-def test_what_makes_no_sense_is_refused_when_defined(spark, log, book, tmp_path):
+def test_what_makes_no_sense_is_refused_when_defined(spark, log, registry, tmp_path):
     orders = tw.stream(log, INPUT, type="tidewheel.v1.DeadLetter").key_by("source")
     with pytest.raises(DefinitionError, match=r'expected a topic like log.topic\("control.patterns"\), got \'x\''):
         orders.match_from("x")
@@ -252,28 +252,28 @@ def test_what_makes_no_sense_is_refused_when_defined(spark, log, book, tmp_path)
     assert "the patterns that the topic control.patterns defines" in result.explain()
 
 
-def test_a_book_refuses_what_makes_no_sense(log, book):
+def test_a_registry_refuses_what_makes_no_sense(log, registry):
     with pytest.raises(DefinitionError, match=r"there is no pattern 'up' in control\.patterns; there are: none"):
-        book.remove("up")
+        registry.remove("up")
     with pytest.raises(DefinitionError, match="a pattern's name is"):
-        book.put("a b", UP)
+        registry.put("a b", UP)
     with pytest.raises(DefinitionError, match="expected a topic"):
         tw.PatternRegistry(CONTROL)
     with pytest.raises(DefinitionError, match="expected a pattern"):
-        book.put("up", "UP")
-    assert book.put("up", UP) == 1
-    assert book.put("up", UP) == 1, "it is there already"
+        registry.put("up", "UP")
+    assert registry.put("up", UP) == 1
+    assert registry.put("up", UP) == 1, "it is there already"
     assert log.topic_info(CONTROL).count == 1
     send(log, definition(name="up", version=7, definition="{}"))
-    assert [entry.version for entry in book.list()] == [1]
+    assert [entry.version for entry in registry.list()] == [1]
     send(log, definition(name="other", version=20, removed=True))
-    assert book.remove("up") == 21
-    assert book.put("up", UP) == 22
-    (entry,) = book.list()
+    assert registry.remove("up") == 21
+    assert registry.put("up", UP) == 22
+    (entry,) = registry.list()
     assert (entry.name, entry.version, entry.pattern, dict(entry.measures)) == ("up", 22, UP, {})
 
 
-def test_of_two_who_write_at_once_each_gets_a_version(log, book, monkeypatch):
+def test_of_two_who_write_at_once_each_gets_a_version(log, registry, monkeypatch):
     other = tw.PatternRegistry(log.topic(CONTROL))
     producer = type(log).producer
     raced = []
@@ -286,5 +286,5 @@ def test_of_two_who_write_at_once_each_gets_a_version(log, book, monkeypatch):
         return opened
 
     monkeypatch.setattr(type(log), "producer", overtaken)
-    assert book.put("ours", UP) == 2
-    assert [(entry.name, entry.version) for entry in book.list()] == [("ours", 2), ("theirs", 1)]
+    assert registry.put("ours", UP) == 2
+    assert [(entry.name, entry.version) for entry in registry.list()] == [("ours", 2), ("theirs", 1)]

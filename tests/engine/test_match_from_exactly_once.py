@@ -53,14 +53,14 @@ run.wait()
 def fill(log: Log) -> None:
     """Orders, and every now and then a pattern that comes, changes or goes."""
     chance = np.random.default_rng(5)
-    book = tw.PatternRegistry(log.topic(CONTROL))
+    registry = tw.PatternRegistry(log.topic(CONTROL))
     for number in range(BLOCKS):
         if number % 4 == 1:
             most = int(chance.integers(100, 900))
             rise = tw.pattern("low", pl.col("amount") < most).followed_by("high", pl.col("amount") > most + 50)
-            book.put(f"rise{number % 3}", rise.within("2 s"), measures={"by": tw.measures.last("high.amount")})
+            registry.put(f"rise{number % 3}", rise.within("2 s"), measures={"by": tw.measures.last("high.amount")})
         if number % 15 == 14:
-            book.remove(book.list()[0].name)
+            registry.remove(registry.list()[0].name)
         times = number * 2 + np.sort(chance.uniform(0, 2, BLOCK)) - chance.exponential(0.3, BLOCK)
         orders = {
             "at": np.round(np.clip(times, 0, None), 3),
@@ -91,14 +91,14 @@ def undisturbed(log: Log) -> dict[str, list[tuple[Any, ...]]]:
     """The same batches in one go, in this process, without Spark and without key groups."""
     kind = "tidewheel.results.Order"
     schema = {"event_time": pl.Datetime("us", "UTC"), "country": pl.String(), "amount": pl.Int64()}
-    book = DynamicPatterns(CONTROL, ("country",), schema)
-    operator, store = DynamicPatternsOperator(book, ("country",)), MemoryStore()
+    patterns = DynamicPatterns(CONTROL, ("country",), schema)
+    operator, store = DynamicPatternsOperator(patterns, ("country",)), MemoryStore()
     found: dict[str, list[pl.DataFrame]] = {}
     for frames, batch_time in batches(log, kind):
         told = []
         if CONTROL in frames:
             told.append(
-                operator.on_control(store, book.accepted([frames[CONTROL]]).with_columns(tells=True), batch_time)
+                operator.on_control(store, patterns.accepted([frames[CONTROL]]).with_columns(tells=True), batch_time)
             )
         orders = frames.get(INPUT)
         if orders is not None:

@@ -14,12 +14,12 @@ def statement(clause: str) -> str:
     return f"SELECT * FROM t MATCH_RECOGNIZE ({clause})"
 
 
-def recogniser(clause: str, frame: pl.DataFrame) -> ClauseMatcher:
+def matcher(clause: str, frame: pl.DataFrame) -> ClauseMatcher:
     return ClauseMatcher(parse(statement(clause)).clause, frame.schema)
 
 
-def recognise(clause: str, frame: pl.DataFrame) -> list[tuple[Any, ...]]:
-    return recogniser(clause, frame).run(frame).rows()
+def recognize(clause: str, frame: pl.DataFrame) -> list[tuple[Any, ...]]:
+    return matcher(clause, frame).run(frame).rows()
 
 
 def numbers(*values: Any) -> pl.DataFrame:
@@ -33,4 +33,4 @@ def labels(pattern: str, define: str, values: Sequence[Any], more: str = "") -> 
         f"ORDER BY id MEASURES array_agg(CLASSIFIER()) AS labels ONE ROW PER MATCH {more} "
         f"PATTERN ({pattern}) DEFINE {define}"
     )
-    return ["".join(found or []) for (found,) in recognise(clause, numbers(*values))]
+    return ["".join(found or []) for (found,) in recognize(clause, numbers(*values))]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.match_recognize.sql_support import recogniser
+from tests.match_recognize.sql_support import matcher
 from tests.match_recognize.test_sql_generated import DEFINES, PATTERNS, SEARCHES, _defined, text
 from tidewheel.errors import CheckpointError
 from tidewheel.match_recognize import ClauseMatcher, parse
@@ -179,7 +179,7 @@ def test_a_partition_whose_first_rows_did_not_match_stays_without_matches():
 def test_without_partitions_state_is_kept_through_empty_batches():
     clause = "MEASURES MATCH_NUMBER() AS n PATTERN (A) DEFINE A AS value = 1"
     frame = events(("a", 0, 1))
-    one = recogniser(clause, frame)
+    one = matcher(clause, frame)
     rows, state = one.step({}, frame, 1 * SECOND)
     assert rows.rows() == [(1,)]
     _, state = one.step(state, frame.clear(), 2 * SECOND)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.match_recognize.sql_support import recognise
+from tests.match_recognize.sql_support import recognize
 from tidewheel.match_recognize import ClauseMatcher, parse
 
 pytestmark = pytest.mark.long
@@ -262,7 +262,7 @@ def test_the_preferred_match_is_the_first_of_all_ways(pattern, define, values, s
         f"DEFINE {', '.join(f'{name} AS {condition}' for name, condition in define.items())}"
     )
     frame = pl.DataFrame({"id": range(1, len(values) + 1), "value": values}, schema={"id": pl.Int64, "value": pl.Int64})
-    got = [(row, number, label) for row, number, label, _ in recognise(clause, frame)]
+    got = [(row, number, label) for row, number, label, _ in recognize(clause, frame)]
     assert got == brute_force(pattern, define, values, skip, search)
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import polars as pl
 import pytest
 
-from tests.match_recognize.sql_support import labels, numbers, recognise, recogniser, statement
+from tests.match_recognize.sql_support import labels, matcher, numbers, recognize, statement
 from tidewheel.errors import MatchError
 from tidewheel.match_recognize import parse
 
@@ -71,10 +71,10 @@ def test_a_condition_that_is_null_does_not_hold():
 def test_an_empty_match_goes_on_with_the_next_row_and_has_a_number():
     frame = numbers(2, 1, 2)
     clause = "ORDER BY id MEASURES MATCH_NUMBER() AS n, count(*) AS c {} PATTERN (A*) DEFINE A AS value = 1"
-    assert recognise(clause.format(""), frame) == [(1, 0), (2, 1), (3, 0)]
-    shown = recognise(clause.format("ALL ROWS PER MATCH"), frame)
+    assert recognize(clause.format(""), frame) == [(1, 0), (2, 1), (3, 0)]
+    shown = recognize(clause.format("ALL ROWS PER MATCH"), frame)
     assert shown == [(1, 1, 0, 2), (2, 2, 1, 1), (3, 3, 0, 2)]
-    assert recognise(clause.format("ALL ROWS PER MATCH OMIT EMPTY MATCHES"), frame) == [(2, 2, 1, 1)]
+    assert recognize(clause.format("ALL ROWS PER MATCH OMIT EMPTY MATCHES"), frame) == [(2, 2, 1, 1)]
 
 
 def test_unmatched_rows_come_out_in_their_place_with_nothing_measured():
@@ -82,7 +82,7 @@ def test_unmatched_rows_come_out_in_their_place_with_nothing_measured():
         "ORDER BY id MEASURES MATCH_NUMBER() AS n, count(*) AS c, 'x' AS x "
         "ALL ROWS PER MATCH WITH UNMATCHED ROWS {} PATTERN (A A) DEFINE A AS value = 1"
     )
-    rows = recognise(clause.format(""), numbers(1, 1, 1, 2, 1, 1))
+    rows = recognize(clause.format(""), numbers(1, 1, 1, 2, 1, 1))
     assert rows == [
         (1, 1, 1, "x", 1),
         (2, 1, 2, "x", 1),
@@ -92,7 +92,7 @@ def test_unmatched_rows_come_out_in_their_place_with_nothing_measured():
         (6, 2, 2, "x", 1),
     ]
     # A row that a match has taken is matched, though no match starts there.
-    rows = recognise(clause.format("AFTER MATCH SKIP TO NEXT ROW"), numbers(1, 1, 1, 2))
+    rows = recognize(clause.format("AFTER MATCH SKIP TO NEXT ROW"), numbers(1, 1, 1, 2))
     assert [row[:2] for row in rows] == [(1, 1), (2, 1), (2, 2), (3, 2), (4, None)]
 
 
@@ -101,7 +101,7 @@ def test_excluded_rows_are_matched_and_measured_but_do_not_come_out():
         "ORDER BY id MEASURES FINAL count(*) AS n ALL ROWS PER MATCH PATTERN (A {- B+ -} C) "
         "DEFINE A AS value = 1, B AS value = 2, C AS value = 3"
     )
-    assert recognise(clause, numbers(1, 2, 2, 3)) == [(1, 4, 1), (4, 4, 3)]
+    assert recognize(clause, numbers(1, 2, 2, 3)) == [(1, 4, 1), (4, 4, 3)]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_the_search_goes_on_where_the_statement_says(skip, starts):
         f"ORDER BY id MEASURES FIRST(id) AS start AFTER MATCH SKIP {skip} PATTERN (A B* C C?) SUBSET U = (B, C) "
         "DEFINE B AS value = 2, C AS value = 3"
     )
-    assert [start for (start,) in recognise(clause, numbers(1, 2, 3, 3, 1, 3))] == starts
+    assert [start for (start,) in recognize(clause, numbers(1, 2, 3, 3, 1, 3))] == starts
 
 
 @pytest.mark.parametrize(
@@ -140,13 +140,13 @@ def test_after_an_initial_match_that_is_not_found_all_rows_are_unmatched():
         "ORDER BY id MEASURES CLASSIFIER() AS c ALL ROWS PER MATCH WITH UNMATCHED ROWS AFTER MATCH SKIP PAST LAST ROW "
         "INITIAL PATTERN (A) DEFINE A AS value = 1"
     )
-    assert [row[1] for row in recognise(clause, numbers(1, 1, 0, 1))] == ["A", "A", None, None]
+    assert [row[1] for row in recognize(clause, numbers(1, 1, 0, 1))] == ["A", "A", None, None]
 
 
 def test_initial_is_for_each_partition():
     frame = pl.DataFrame({"k": [1, 1, 2, 2], "id": [1, 2, 1, 2], "value": [1, 0, 0, 1]})
     clause = "PARTITION BY k ORDER BY id MEASURES A.id AS i INITIAL PATTERN (A) DEFINE A AS value = 1"
-    assert recognise(clause, frame) == [(1, 1)]
+    assert recognize(clause, frame) == [(1, 1)]
 
 
 def test_a_clause_is_written_as_before_unless_it_is_initial():
@@ -160,9 +160,9 @@ def test_a_clause_is_written_as_before_unless_it_is_initial():
 def test_skipping_to_a_row_that_is_not_there_is_an_error():
     clause = "AFTER MATCH SKIP TO {} PATTERN (A B?) DEFINE A AS value = 1, B AS value = 2"
     with pytest.raises(MatchError, match="TO LAST B failed: it is not present"):
-        recognise(clause.format("B"), numbers(1))
+        recognize(clause.format("B"), numbers(1))
     with pytest.raises(MatchError, match="TO FIRST A failed: it is the first row"):
-        recognise(clause.format("FIRST A"), numbers(1))
+        recognize(clause.format("FIRST A"), numbers(1))
 
 
 def test_partitions_are_apart_and_nulls_are_one_of_them():
@@ -177,8 +177,8 @@ def test_partitions_are_apart_and_nulls_are_one_of_them():
     clause = (
         "PARTITION BY line, car ORDER BY at MEASURES B.at AS at PATTERN (A B) DEFINE A AS value = 1, B AS value = 2"
     )
-    assert recognise(clause, frame) == [(None, 1, 2), ("a", 1, 2)]
-    assert recognise(clause.replace("value = 2", "value > PREV(value)"), frame) == [(None, 1, 2), ("a", 1, 2)]
+    assert recognize(clause, frame) == [(None, 1, 2), ("a", 1, 2)]
+    assert recognize(clause.replace("value = 2", "value > PREV(value)"), frame) == [(None, 1, 2), ("a", 1, 2)]
 
 
 def test_the_order_is_as_the_statement_says():
@@ -186,7 +186,7 @@ def test_the_order_is_as_the_statement_says():
 
     def order(by: str) -> list[int]:
         clause = f"ORDER BY {by} MEASURES array_agg(b) AS bs PATTERN (A+) DEFINE A AS true"
-        return recognise(clause, frame)[0][0]
+        return recognize(clause, frame)[0][0]
 
     assert order("a, b") == [3, 1, 2, 4]
     assert order("a DESC, b DESC") == [4, 2, 1, 3]
@@ -201,9 +201,9 @@ def test_within_holds_from_the_first_row_to_the_last_and_equal_is_out():
         "ORDER BY at MEASURES count(*) AS n PATTERN (A B+) WITHIN INTERVAL '10' SECOND "
         "DEFINE A AS value = 1, B AS value = 2"
     )
-    assert recognise(clause, frame) == [(3,)]
-    assert recognise(clause.replace("B+", "B B B"), frame) == []
-    assert recognise(clause.replace("'10' SECOND", "'11' SECOND"), frame) == [(4,)]
+    assert recognize(clause, frame) == [(3,)]
+    assert recognize(clause.replace("B+", "B B B"), frame) == []
+    assert recognize(clause.replace("'10' SECOND", "'11' SECOND"), frame) == [(4,)]
 
 
 def test_conditions_may_ask_for_rows_taken_so_far():
@@ -252,7 +252,7 @@ def test_a_match_may_be_longer_than_pythons_stack_is_deep():
 
 def test_results_have_their_types_without_rows():
     frame = pl.DataFrame(schema={"k": pl.String, "at": pl.Datetime("us"), "v": pl.Int32, "w": pl.Float32})
-    made = recogniser(
+    made = matcher(
         "PARTITION BY k ORDER BY at MEASURES MATCH_NUMBER() AS n, CLASSIFIER() AS c, sum(v) AS s, avg(w) AS a, "
         "LAST(at) - FIRST(at) AS d, array_agg(v) AS l, v > 1 AS b, 'x' AS x "
         "ALL ROWS PER MATCH PATTERN (A+) DEFINE A AS v > 0",
@@ -283,4 +283,4 @@ def test_the_row_of_an_empty_match_is_not_unmatched_too():
         "ORDER BY id MEASURES MATCH_NUMBER() AS n ALL ROWS PER MATCH WITH UNMATCHED ROWS PATTERN (A* | B) "
         "DEFINE A AS value = 1, B AS value = 2"
     )
-    assert recognise(clause, numbers(2, 1, 2)) == [(1, 1, 2), (2, 2, 1), (3, 3, 2)]
+    assert recognize(clause, numbers(2, 1, 2)) == [(1, 1, 2), (2, 2, 1), (3, 3, 2)]

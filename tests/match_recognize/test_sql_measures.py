@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.match_recognize.sql_support import numbers, recognise, recogniser
+from tests.match_recognize.sql_support import matcher, numbers, recognize
 from tidewheel.errors import StatementError
 from tidewheel.match_recognize.compile import measures
 
@@ -20,12 +20,12 @@ VALUES = [1, 4, 2, 6]  # A B A B
 
 def one_row(measure: str, values: list[Any] = VALUES) -> Any:
     clause = f"ORDER BY id MEASURES {measure} AS m PATTERN ((A | B)+) SUBSET U = (A, B) {DEFINE}"
-    return recognise(clause, numbers(*values))[0][0]
+    return recognize(clause, numbers(*values))[0][0]
 
 
 def all_rows(measure: str, values: list[Any] = VALUES) -> list[Any]:
     clause = f"ORDER BY id MEASURES {measure} AS m ALL ROWS PER MATCH PATTERN ((A | B)+) SUBSET U = (A, B) {DEFINE}"
-    return [row[1] for row in recognise(clause, numbers(*values))]
+    return [row[1] for row in recognize(clause, numbers(*values))]
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_measures_are_final_for_one_row_and_running_for_all(measure, last, each)
 )
 def test_an_empty_match_has_no_rows_to_measure(measure, value):
     clause = f"ORDER BY id MEASURES {measure} AS m {{}} PATTERN (A*) DEFINE A AS value > 3"
-    assert recognise(clause.format(""), numbers(1)) == [(value,)]
-    assert recognise(clause.format("ALL ROWS PER MATCH"), numbers(1)) == [(1, value, 1)]
+    assert recognize(clause.format(""), numbers(1)) == [(value,)]
+    assert recognize(clause.format("ALL ROWS PER MATCH"), numbers(1)) == [(1, value, 1)]
 
 
 def test_nulls_count_where_they_count():
@@ -132,7 +132,7 @@ def test_nulls_count_where_they_count():
     clause = "ORDER BY id MEASURES {} AS m ALL ROWS PER MATCH PATTERN (A+) DEFINE A AS true"
 
     def running(measure: str) -> list[Any]:
-        return [row[1] for row in recognise(clause.format(measure), numbers(*values))]
+        return [row[1] for row in recognize(clause.format(measure), numbers(*values))]
 
     assert running("count(value)") == [1, 1, 2]
     assert running("count(*)") == [1, 2, 3]
@@ -150,30 +150,30 @@ def test_nulls_count_where_they_count():
 
 def test_of_a_key_that_comes_again_a_map_has_the_first_value():
     clause = "ORDER BY id MEASURES map_agg(value, id) AS m PATTERN (A+) DEFINE A AS true"
-    assert recognise(clause, numbers(7, 8, 7)) == [([{"key": 7, "value": 1}, {"key": 8, "value": 2}],)]
+    assert recognize(clause, numbers(7, 8, 7)) == [([{"key": 7, "value": 1}, {"key": 8, "value": 2}],)]
 
 
 def test_the_columns_of_the_result_are_in_the_order_of_the_standard():
     frame = pl.DataFrame({"v": [1], "at": [2], "k": [3]})
     clause = "PARTITION BY k ORDER BY at MEASURES v + 1 AS m {} PATTERN (A) DEFINE A AS true"
-    assert recognise(clause.format(""), frame) == [(3, 2)]
-    assert recognise(clause.format("ALL ROWS PER MATCH"), frame) == [(3, 2, 2, 1)]
+    assert recognize(clause.format(""), frame) == [(3, 2)]
+    assert recognize(clause.format("ALL ROWS PER MATCH"), frame) == [(3, 2, 2, 1)]
 
 
 def test_a_column_of_the_order_that_was_named_before_comes_out_again_with_a_number():
     frame = pl.DataFrame({"v": [1], "at": [2], "k": [3], "K_1": [4]})
     clause = "PARTITION BY k ORDER BY at, K, at DESC MEASURES v + 1 AS m {} PATTERN (A) DEFINE A AS true"
-    made = recogniser(clause.format("ALL ROWS PER MATCH"), frame)
+    made = matcher(clause.format("ALL ROWS PER MATCH"), frame)
     assert made.schema.names() == ["k", "at", "k_2", "at_1", "m", "v", "K_1"]
     assert made.run(frame).rows() == [(3, 2, 3, 2, 2, 1, 4)]
-    assert recogniser(clause.format(""), frame).schema.names() == ["k", "m"]
+    assert matcher(clause.format(""), frame).schema.names() == ["k", "m"]
     with pytest.raises(StatementError, match="has a column at_1 already"):
-        recogniser(clause.format("ALL ROWS PER MATCH").replace("AS m", "AS at_1"), frame)
+        matcher(clause.format("ALL ROWS PER MATCH").replace("AS m", "AS at_1"), frame)
 
 
 def test_names_of_columns_are_found_whatever_their_case():
     frame = pl.DataFrame({"Speed": [1.0]})
-    assert recognise("MEASURES A.SPEED AS m PATTERN (a) DEFINE A AS speed > 0", frame) == [(1.0,)]
+    assert recognize("MEASURES A.SPEED AS m PATTERN (a) DEFINE A AS speed > 0", frame) == [(1.0,)]
 
 
 AGGREGATES = {
@@ -219,7 +219,7 @@ def test_aggregates_agree_with_plain_python(rows, aggregate, variable):
         for upto in range(1, len(rows) + 1)
     ]
     wanted = [AGGREGATES[aggregate](values) for values in mine]
-    found = recognise(clause, frame)
+    found = recognize(clause, frame)
     assert [row[0] for row in found] == wanted
     assert [row[1] for row in found] == [wanted[-1]] * len(rows)
 
@@ -230,7 +230,7 @@ def test_aggregates_in_conditions_are_over_the_rows_so_far(values, aggregate):
     kind = AGGREGATES[aggregate]([1])
     call = {list: f"cardinality({aggregate})", str: f"length({aggregate})"}.get(type(kind), aggregate)
     frame = pl.DataFrame({"v": values}, schema={"v": pl.Int64})
-    found = recognise(f"MEASURES count(*) AS n PATTERN (^ A+) DEFINE A AS {call} BETWEEN -2 AND 3", frame)
+    found = recognize(f"MEASURES count(*) AS n PATTERN (^ A+) DEFINE A AS {call} BETWEEN -2 AND 3", frame)
     length = 0
     for upto in range(1, len(values) + 1):
         result = AGGREGATES[aggregate](values[:upto])
@@ -248,8 +248,8 @@ def test_aggregates_in_conditions_are_over_the_rows_so_far(values, aggregate):
 )
 def test_least_and_greatest_values_are_the_same_in_conditions_and_measures_wherever_a_nan_stands(values, aggregate):
     frame = pl.DataFrame({"v": values}, schema={"v": pl.Float64})
-    measured = recognise(f"MEASURES {aggregate}(v) AS m ALL ROWS PER MATCH PATTERN (A+) DEFINE A AS true", frame)
-    found = recognise(f"MEASURES count(*) AS n PATTERN (^ A+) DEFINE A AS {aggregate}(v) > 0", frame)
+    measured = recognize(f"MEASURES {aggregate}(v) AS m ALL ROWS PER MATCH PATTERN (A+) DEFINE A AS true", frame)
+    found = recognize(f"MEASURES count(*) AS n PATTERN (^ A+) DEFINE A AS {aggregate}(v) > 0", frame)
     above = [value is not None and (value > 0 or value != value) for value, *_ in measured]  # NaN is above all
     length = ([*above, False]).index(False)
     assert found == ([(length,)] if length else [])
@@ -259,5 +259,5 @@ def test_running_aggregates_are_computed_in_pieces(monkeypatch):
     monkeypatch.setattr(measures, "_PAIRS", 10)
     values = list(range(12))
     clause = "ORDER BY id MEASURES count(DISTINCT value) AS m ALL ROWS PER MATCH PATTERN (A+) DEFINE A AS value <> 5"
-    found = [row[1] for row in recognise(clause, numbers(*values))]
+    found = [row[1] for row in recognize(clause, numbers(*values))]
     assert found == [1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 6]

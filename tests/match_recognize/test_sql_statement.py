@@ -7,7 +7,7 @@ import pickle
 import polars as pl
 import pytest
 
-from tests.match_recognize.sql_support import recogniser, statement
+from tests.match_recognize.sql_support import matcher, statement
 from tidewheel.errors import DefinitionError, StatementError
 from tidewheel.match_recognize import ClauseMatcher, has_match_recognize, parse
 
@@ -211,7 +211,7 @@ WRONG = [
 @pytest.mark.parametrize(("clause", "problem", "shown"), WRONG, ids=[f"{case[1]}: {case[0][:40]}" for case in WRONG])
 def test_what_makes_no_sense_is_refused_where_it_stands(clause, problem, shown):
     with pytest.raises(DefinitionError) as caught:
-        recogniser(clause, OTHER_TYPES)
+        matcher(clause, OTHER_TYPES)
     assert problem in str(caught.value)
     if shown is not None:
         assert isinstance(caught.value, StatementError)
@@ -246,17 +246,17 @@ def test_a_place_in_a_long_line_is_shown_with_what_is_around_it():
 
 
 def test_a_field_of_a_struct_is_not_taken_for_a_variable():
-    made = recogniser("MEASURES place.lat AS a, A.place.lat AS b PATTERN (A) DEFINE A AS A.place.lat > 1", POSITIONS)
+    made = matcher("MEASURES place.lat AS a, A.place.lat AS b PATTERN (A) DEFINE A AS A.place.lat > 1", POSITIONS)
     assert made.schema == {"a": pl.Float64, "b": pl.Float64}
     with pytest.raises(StatementError, match="has no field lon, only lat"):
-        recogniser("MEASURES place.lon AS a PATTERN (A) DEFINE A AS true", POSITIONS)
+        matcher("MEASURES place.lon AS a PATTERN (A) DEFINE A AS true", POSITIONS)
 
 
-def test_statements_errors_and_recognisers_travel_between_processes():
+def test_statements_errors_and_matchers_travel_between_processes():
     parsed = pickle.loads(pickle.dumps(parse(EMERGENCY_STOP)))
     assert parsed == parse(EMERGENCY_STOP)
     assert repr(parsed) == f"parse({EMERGENCY_STOP!r})"
-    made = recogniser("MEASURES initcap(name) AS n PATTERN (A) DEFINE A AS LAST(value, 1) > 0", OTHER_TYPES)
+    made = matcher("MEASURES initcap(name) AS n PATTERN (A) DEFINE A AS LAST(value, 1) > 0", OTHER_TYPES)
     assert pickle.loads(pickle.dumps(made)).schema == made.schema
     with pytest.raises(StatementError) as caught:
         parse("SELECT")
@@ -265,4 +265,4 @@ def test_statements_errors_and_recognisers_travel_between_processes():
 
 def test_names_that_are_needed_inside_are_refused():
     with pytest.raises(DefinitionError, match="__label"):
-        recogniser("PATTERN (A) DEFINE A AS true", pl.DataFrame({"__label": [1]}))
+        matcher("PATTERN (A) DEFINE A AS true", pl.DataFrame({"__label": [1]}))

@@ -28,7 +28,7 @@ from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.testing.rows import Outcome, as_text
 from tidewheel.testing.running import Pipeline, by_value, columns_of, outcome_of, result_of
-from tidewheel.testing.script import Bundle, Script, believable
+from tidewheel.testing.script import Bundle, Script, is_valid_time
 
 __all__ = ["run_on_dataframe"]
 
@@ -142,7 +142,7 @@ def _rounds(script: Script) -> list[_Round]:
     latest: Instant | None = None
     for number, bundle in enumerate(script.bundles):
         if bundle.rows:
-            times = [time for time, _ in bundle.rows if believable(time)]
+            times = [time for time, _ in bundle.rows if is_valid_time(time)]
             latest = max(times if latest is None else [*times, latest], default=None)
             found.append(_Round(number, latest, ()))
         if bundle.watermark == END_OF_TIME:

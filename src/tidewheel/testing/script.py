@@ -16,11 +16,11 @@ from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Instant, duration
 from tidewheel.testing.rows import MIDNIGHT, Outcome, Time, as_text, at_time
 
-__all__ = ["Bundle", "Script", "believable"]
+__all__ = ["Bundle", "Script", "is_valid_time"]
 
 
-def believable(time: Instant | None) -> TypeGuard[Instant]:
-    """Does a row of this time move a watermark that follows the rows?"""
+def is_valid_time(time: Instant | None) -> TypeGuard[Instant]:
+    """Whether an event time is valid, so that it may move the watermark."""
     return time is not None and START_OF_TIME <= time < END_OF_TIME
 
 
@@ -125,7 +125,7 @@ class Script:
         reached: Instant | None = None
         for bundle in self.bundles:
             made.append(bundle)
-            latest = max((time for time, _ in bundle.rows if believable(time)), default=None)
+            latest = max((time for time, _ in bundle.rows if is_valid_time(time)), default=None)
             if latest is not None and (reached is None or latest > reached):
                 reached = latest
                 made.append(Bundle(bundle.clock, watermark=latest - behind))

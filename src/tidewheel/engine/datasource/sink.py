@@ -179,7 +179,7 @@ class _Sink:
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
     """Appends a batch and its identity (query, number, offsets) in one transaction: a batch that Spark repeats after a
-    crash is recognised and not written again, and another one of the same number is refused."""
+    crash is recognized and not written again, and another one of the same number is refused."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Append what all tasks encoded; called on the driver when they have ended well."""

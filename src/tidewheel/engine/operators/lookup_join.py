@@ -207,11 +207,11 @@ class LookupJoinOperator(StageOperator):
     and writes what changed.
     """
 
-    def __init__(self, looked_up: LookupJoin) -> None:
-        self.operation = looked_up
-        self.keys = list(looked_up.keys)
-        self.columns = list(looked_up.schema)
-        self.schema = {**looked_up.schema, TIME: pl.Int64()}
+    def __init__(self, operation: LookupJoin) -> None:
+        self.operation = operation
+        self.keys = list(operation.keys)
+        self.columns = list(operation.schema)
+        self.schema = {**operation.schema, TIME: pl.Int64()}
 
     def split_late(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None

@@ -34,20 +34,20 @@ _numbers = count(1)
 
 def recognized_rows(frame: DataFrame, clause: Clause, *, watermark: Strategy | None, limit: int) -> DataFrame:
     """The rows that the clause gives."""
-    recogniser = _recogniser(frame, clause)
-    if not recogniser.schema:
+    matcher = _matcher(frame, clause)
+    if not matcher.schema:
         start, end = clause.span
         raise StatementError(
             "the clause gives no column; name some in MEASURES or PARTITION BY", text=clause.text, start=start, end=end
         )
     # What is not asked for is not even read.
-    needed = frame.select(*(_column(name) for name in recogniser.columns))
+    needed = frame.select(*(_column(name) for name in matcher.columns))
     if frame.isStreaming:
         return _of_stream(needed, frame.schema, clause, watermark, limit)
-    return _of_table(needed, _recogniser(needed, clause), _result_type(frame.schema, recogniser))
+    return _of_table(needed, _matcher(needed, clause), _result_type(frame.schema, matcher))
 
 
-def _recogniser(frame: DataFrame, clause: Clause) -> ClauseMatcher:
+def _matcher(frame: DataFrame, clause: Clause) -> ClauseMatcher:
     names = [name.lower() for name in frame.columns]
     twice = [name for name in frame.columns if names.count(name.lower()) > 1]
     if twice:
@@ -61,17 +61,17 @@ def _column(name: str) -> Column:
     return f.col("`" + name.replace("`", "``") + "`")
 
 
-def _result_type(given: StructType, recogniser: ClauseMatcher) -> StructType:
+def _result_type(given: StructType, matcher: ClauseMatcher) -> StructType:
     """The columns of the result: those of the input as they are, the measures as Spark calls their types."""
     own = {field.name: field.dataType for field in given}
-    made = spark_schema(arrow_of(recogniser.schema))
-    source = recogniser.sources
+    made = spark_schema(arrow_of(matcher.schema))
+    source = matcher.sources
     return StructType([StructField(one.name, own.get(source.get(one.name, ""), one.dataType)) for one in made])
 
 
-def _of_table(frame: DataFrame, recogniser: ClauseMatcher, target: StructType) -> DataFrame:
+def _of_table(frame: DataFrame, matcher: ClauseMatcher, target: StructType) -> DataFrame:
     """Match in each Spark partition, all partitions of the clause in it at once; without PARTITION BY there is one."""
-    keys = [_column(name) for name in recogniser.partition_by]
+    keys = [_column(name) for name in matcher.partition_by]
     partitioned = frame.repartition(*keys) if keys else frame.repartition(1)
 
     def in_spark_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,7 +79,7 @@ def _of_table(frame: DataFrame, recogniser: ClauseMatcher, target: StructType) -
         frames = [cast(pl.DataFrame, pl.from_arrow(in_utc(batch))) for batch in batches if batch.num_rows]
         if not frames:
             return
-        rows = recogniser.run(pl.concat(frames))
+        rows = matcher.run(pl.concat(frames))
         exact = arrow_schema(target)
         for batch in rows.to_arrow(compat_level=pl.CompatLevel.oldest()).to_batches(max_chunksize=_CHUNK):
             yield to_spark(batch, exact)
@@ -98,13 +98,13 @@ def _of_stream(
     time = time_of(clause, schema)
     if hidden := [name for name in schema if name.startswith("__")]:
         raise DefinitionError(f"the column {hidden[0]!r}: names that begin with __ are kept for Tidewheel; rename it")
-    recogniser = ClauseMatcher(clause, schema)
-    names = recogniser.schema.names()
+    matcher = ClauseMatcher(clause, schema)
+    names = matcher.schema.names()
     select = tuple((name, f"c{place}") for place, name in enumerate(names))
     given = DataFrameInput.of(frame, time=time, watermark=watermark)
     matched = MatchRecognize(clause, schema, select, limit)
-    check_keys(clause, recogniser, schema)
-    stage = Stage((), tuple(recogniser.partition_by), matched, schema, time)
+    check_keys(clause, matcher, schema)
+    stage = Stage((), tuple(matcher.partition_by), matched, schema, time)
     result = Result(given, (stage,), (), result_schema(stage))
     counts = {
         "results": f.count_if(f.col("output") == RESULTS),
@@ -114,14 +114,14 @@ def _of_stream(
     told = as_dataframe(result, None, key_groups=None).observe(
         f"match_recognize_{next(_numbers)}", *(value.alias(name) for name, value in counts.items())
     )
-    target = _result_type(whole, recogniser)
+    target = _result_type(whole, matcher)
     chosen = [f.col(own).cast(field.dataType).alias(field.name) for (_, own), field in zip(select, target, strict=True)]
     return told.where(f.col("output") == RESULTS).select(*chosen)
 
 
-def check_keys(clause: Clause, recogniser: ClauseMatcher, schema: dict[str, pl.DataType]) -> None:
+def check_keys(clause: Clause, matcher: ClauseMatcher, schema: dict[str, pl.DataType]) -> None:
     """Refuse columns in PARTITION BY that cannot be hashed."""
-    for column, name in zip(clause.partition_by, recogniser.partition_by, strict=True):
+    for column, name in zip(clause.partition_by, matcher.partition_by, strict=True):
         try:
             key_hash(pl.DataFrame(schema=schema), [name])
         except DefinitionError as error:

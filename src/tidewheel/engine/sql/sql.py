@@ -162,10 +162,10 @@ def _over_stream(statement: Statement, streams: Mapping[str, Stream], limit: int
             start=start,
             end=end,
         )
-    recogniser = ClauseMatcher(clause, schema)
-    check_keys(clause, recogniser, schema)
-    matched = MatchRecognize(clause, schema, _selected(projection, recogniser.schema), limit)
-    return KeyedStream(found, tuple(recogniser.partition_by))._staged(matched)
+    matcher = ClauseMatcher(clause, schema)
+    check_keys(clause, matcher, schema)
+    matched = MatchRecognize(clause, schema, _selected(projection, matcher.schema), limit)
+    return KeyedStream(found, tuple(matcher.partition_by))._staged(matched)
 
 
 def _times(stream: Stream) -> set[str]:

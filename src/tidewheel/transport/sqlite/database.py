@@ -164,7 +164,7 @@ class Database:
             _close_all(self._idle)
 
     def _establish(self) -> str:
-        """Make the log or recognise it, and tell its identity."""
+        """Make the log or recognize it, and tell its identity."""
         if not self.path.parent.is_dir():
             raise LogError(f"{self.path}: the folder {self.path.parent} does not exist; make it first")
         if self.path.is_dir():

@@ -33,7 +33,7 @@ def name_fault(name: Any) -> str | None:
 
 @dataclass(frozen=True)
 class PatternEntry:
-    """A pattern of a book."""
+    """A pattern of a registry."""
 
     name: str
     version: int
@@ -47,14 +47,15 @@ class PatternRegistry:
     >>> import tempfile
     >>> import tidewheel as tw
     >>> log = tw.open_log(tempfile.mkdtemp() + "/city.tw")
-    >>> book = PatternRegistry(log.topic("control.patterns"))
-    >>> book.put("halt", tw.pattern("fast", pl.col("speed") > 10).next("standing", pl.col("speed") < 1))
+    >>> registry = PatternRegistry(log.topic("control.patterns"))
+    >>> registry.put("halt", tw.pattern("fast", pl.col("speed") > 10).next("standing", pl.col("speed") < 1))
     1
-    >>> book.put("jam", tw.pattern("slow", pl.col("speed") < 2).times(3), measures={"route": tw.measures.last("route")})
+    >>> jam = tw.pattern("slow", pl.col("speed") < 2).times(3)
+    >>> registry.put("jam", jam, measures={"route": tw.measures.last("route")})
     2
-    >>> [(entry.name, entry.version) for entry in book.list()]
+    >>> [(entry.name, entry.version) for entry in registry.list()]
     [('halt', 1), ('jam', 2)]
-    >>> book.remove("halt")
+    >>> registry.remove("halt")
     3
     """
 

@@ -40,7 +40,7 @@ class MatchRecognize(Recognizer):
     schema: Mapping[str, pl.DataType] = field(repr=False)
     select: tuple[tuple[str, str], ...]
     limit: int = field(default=LIMIT, repr=False)
-    recogniser: ClauseMatcher = field(init=False, repr=False, compare=False)
+    matcher: ClauseMatcher = field(init=False, repr=False, compare=False)
 
     stable_name: ClassVar[str] = "match_recognize/1"
     noun: ClassVar[str] = "a MATCH_RECOGNIZE clause"
@@ -48,7 +48,7 @@ class MatchRecognize(Recognizer):
     def __post_init__(self) -> None:
         if self.limit < 1:
             raise DefinitionError(f"limit: an attempt to match takes at least 1 row, got {self.limit}")
-        object.__setattr__(self, "recogniser", ClauseMatcher(self.clause, dict(self.schema)))
+        object.__setattr__(self, "matcher", ClauseMatcher(self.clause, dict(self.schema)))
         for item in self.clause.order_by[1:]:
             if item.descending or item.nulls_last:
                 problem = f"ORDER BY {item.column.name}: further columns of a stream's order are ascending, nulls first"
@@ -62,25 +62,25 @@ class MatchRecognize(Recognizer):
     @property
     def columns(self) -> Sequence[str]:
         """What conditions and measures ask for, and what the rows are ordered by."""
-        return self.recogniser.columns
+        return self.matcher.columns
 
     @property
     def order(self) -> Sequence[str]:
         """What the clause orders by besides the time."""
-        return self.recogniser.order_by[1:]
+        return self.matcher.order_by[1:]
 
     def schemas(self) -> dict[str, Schema]:
         """The columns that come out and the time of the match; `dropped` has the rows that were given up."""
-        given = self.recogniser.schema
-        dropped = pl.DataFrame(schema=self.recogniser.given_up).select(self._dropped_columns()).drop(TIME).schema
+        given = self.matcher.schema
+        dropped = pl.DataFrame(schema=self.matcher.given_up).select(self._dropped_columns()).drop(TIME).schema
         return {
             RESULTS: {**{name: given[column] for column, name in self.select}, EVENT_TIME: _INSTANT},
             DROPPED: {**dropped, EVENT_TIME: _INSTANT},
         }
 
     def step(self, state: Frames, events: pl.DataFrame, watermark: Instant | None) -> tuple[Frames, Frames]:
-        """One step of the recogniser."""
-        done = self.recogniser.advance(state, events, watermark, limit=self.limit)
+        """One step of the matcher."""
+        done = self.matcher.advance(state, events, watermark, limit=self.limit)
         rows = done.rows.select(pl.col(column).alias(name) for column, name in self.select)
         known = done.last.cast(_INSTANT).cast(pl.Int64).alias(TIME)
         return {RESULTS: rows.with_columns(known), DROPPED: done.given_up.select(self._dropped_columns())}, done.state
@@ -92,7 +92,7 @@ class MatchRecognize(Recognizer):
         columns.append(pl.col(ROWS).alias("dropped_rows"))
         columns.append(pl.lit(f"an attempt to match took more than {self.limit:,} rows").alias("dropped_reason"))
         taken = {EVENT_TIME, *(one.meta.output_name() for one in columns)}
-        keys = [pl.col(name).alias(f"{name}_key" if name in taken else name) for name in self.recogniser.partition_by]
+        keys = [pl.col(name).alias(f"{name}_key" if name in taken else name) for name in self.matcher.partition_by]
         return [*keys, *columns, pl.col(LAST).cast(_INSTANT).cast(pl.Int64).alias(TIME)]
 
     def described(self, outputs: Mapping[str, str]) -> list[str]:
@@ -112,10 +112,10 @@ def time_of(clause: Clause, schema: Mapping[str, pl.DataType], *, endless: bool 
 
     endless: whether the stream has no end that could be waited for.
     """
-    recogniser = ClauseMatcher(clause, dict(schema))
+    matcher = ClauseMatcher(clause, dict(schema))
     if not clause.order_by:
         _refuse(clause, "on a stream rows are ordered by their time: write ORDER BY with it", clause.span)
-    first, column = clause.order_by[0], recogniser.order_by[0]
+    first, column = clause.order_by[0], matcher.order_by[0]
     if not isinstance(schema[column], pl.Datetime):
         problem = f"on a stream ORDER BY begins with a timestamp; {column} is {schema[column]}"
         _refuse(clause, problem, first.column.span)

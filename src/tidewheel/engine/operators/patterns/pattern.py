@@ -19,8 +19,8 @@ Frames = dict[str, pl.DataFrame]
 _KEPT = "match/"
 
 
-class Recognising(Protocol):
-    """The interface of what the operator recognises; see `Recognizer`."""
+class EventRecognizer(Protocol):
+    """What the operator asks of a `Recognizer`."""
 
     @property
     def schema(self) -> Mapping[str, pl.DataType]:
@@ -38,7 +38,7 @@ class Recognising(Protocol):
         """Take events: rows by output, and the state after them."""
 
 
-class Changing(Recognising, Protocol):
+class DynamicRecognizer(EventRecognizer, Protocol):
     """A recognizer of patterns that are part of its state."""
 
     def change(self, state: Frames, definitions: pl.DataFrame, at: Instant) -> tuple[Frames, Frames]:
@@ -46,23 +46,23 @@ class Changing(Recognising, Protocol):
 
 
 class PatternOperator(StageOperator):
-    """Recognises what it is given in the events of a key group.
+    """Recognizes what it is given in the events of a key group.
 
     The store holds the events that wait (`events/...`), what open matches need (`match/...`) and `queue`. A batch calls
     it a number of times that depends on the slices of event time it touches.
     """
 
-    def __init__(self, matched: Recognising, keys: Sequence[str]) -> None:
-        self.matched = matched
+    def __init__(self, recognizer: EventRecognizer, keys: Sequence[str]) -> None:
+        self.recognizer = recognizer
         self.keys = list(keys)
-        self.columns = list(dict.fromkeys([*keys, *matched.columns]))
+        self.columns = list(dict.fromkeys([*keys, *recognizer.columns]))
 
     def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
         """The columns that are needed of each row."""
         return rows.select([*self.columns, TIME])
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
-        """Take the batch's rows that are in time, and its time; give what was recognised."""
+        """Take the batch's rows that are in time, and its time; give what was recognized."""
         watermark = batch_time.reached
         queue = old = read_queue(store)
         if rows is None:
@@ -72,20 +72,20 @@ class PatternOperator(StageOperator):
             write_queue(store, queue)
         if not released.height and (watermark is None or watermark == batch_time.watermark_before):
             return {}
-        ordered = released.sort([*self.keys, TIME, *self.matched.order, ARRIVAL]).drop(ARRIVAL)
+        ordered = released.sort([*self.keys, TIME, *self.recognizer.order, ARRIVAL]).drop(ARRIVAL)
         state = _state(store)
-        outputs, after = self.matched.step(state, ordered, watermark)
+        outputs, after = self.recognizer.step(state, ordered, watermark)
         _keep(store, state, after)
         return {name: _timed(frame, batch_time.watermark_before) for name, frame in outputs.items()}
 
     def _type(self, name: str) -> pl.DataType:
-        return self.matched.schema.get(name, pl.Int8())  # a stream without keys has a constant one
+        return self.recognizer.schema.get(name, pl.Int8())  # a stream without keys has a constant one
 
 
 class DynamicPatternsOperator(PatternOperator):
     """Recognizes patterns that come and go: those in force are part of the state."""
 
-    def __init__(self, patterns: Changing, keys: Sequence[str]) -> None:
+    def __init__(self, patterns: DynamicRecognizer, keys: Sequence[str]) -> None:
         super().__init__(patterns, keys)
         self.patterns = patterns
 

@@ -1,4 +1,4 @@
-"""What a stage recognises in each key's events, in the order of event time: a pattern, or a MATCH_RECOGNIZE clause.
+"""What a stage recognizes in each key's events, in the order of event time: a pattern, or a MATCH_RECOGNIZE clause.
 
 Both are driven the same way: events that the watermark has passed go in, in order, and rows by the name of their stream
 come out; in between stay frames.
@@ -51,7 +51,7 @@ _INSTANT = pl.Datetime("us", "UTC")
 
 
 class Recognizer(Operation):
-    """What is recognised in events of a schema."""
+    """What is recognized in events of a schema."""
 
     schema: Mapping[str, pl.DataType]
     noun: ClassVar[str] = "a pattern"
@@ -104,12 +104,12 @@ class Recognizer(Operation):
         return "match"
 
     def about(self, outputs: Mapping[str, str]) -> list[str]:
-        """What is recognised, and what is late."""
+        """What is recognized, and what is late."""
         *first, state_line = map(plain, self.described(outputs))
         return [*first, late_line(outputs[LATE]), state_line]
 
     def operator(self, stage: StageInput) -> StageOperator:
-        """Make the operator that recognises it in a key group."""
+        """Make the operator that recognizes it in a key group."""
         return PatternOperator(self, stage.by)
 
 
