@@ -1,4 +1,4 @@
-"""Figures: measured, judged against their aims, shown as a table and written as JSON."""
+"""Figures: measured, compared with their aims, shown as a table and written as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Figure", "best_rate", "judged", "percentiles", "show", "write"]
+__all__ = ["Figure", "best_rate", "with_aim", "percentiles", "show", "write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def write(figures: Sequence[Figure], path: Path) -> None:
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def judged(
+def with_aim(
     group: str,
     name: str,
     value: float,
@@ -88,7 +88,7 @@ def judged(
 ) -> Figure:
     """A figure with its aim.
 
-    >>> judged("speed", "ratio", 1.2, "x", least=1.5)
+    >>> with_aim("speed", "ratio", 1.2, "x", least=1.5)
     Figure(group='speed', name='ratio', value=1.2, unit='x', aim='at least 1.5', met=False)
     """
     if least is not None:

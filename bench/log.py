@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from bench.events import TOPIC, columns_of, encoded
-from bench.figures import Figure, best_rate, judged
+from bench.figures import Figure, best_rate, with_aim
 from tidewheel.transport.events import codec
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records
@@ -50,7 +50,7 @@ def appends(frame: pl.DataFrame, folder: Path, *, repeat: int) -> list[Figure]:
     return [
         Figure(group, "encoded in columns", columns, "events/s", "at least 200,000", columns >= 200_000),
         Figure(group, "encoded one message at a time", single, "events/s"),
-        judged(group, "ratio", columns / single, "x", least=5),
+        with_aim(group, "ratio", columns / single, "x", least=5),
         Figure(group, "ratio of processor time, without what both wait for the disk", busy_columns / busy_single, "x"),
     ]
 
@@ -74,7 +74,7 @@ def room(frame: pl.DataFrame, folder: Path) -> list[Figure]:
     group = "Room for a vehicle position"
 
     def share(name: str, part: float, whole: float) -> Figure:
-        return judged(group, name, 100 * part / whole, "%", most=40)
+        return with_aim(group, name, 100 * part / whole, "%", most=40)
 
     return [
         Figure(group, "as JSON", plain["json"], "bytes"),

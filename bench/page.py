@@ -18,7 +18,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
-from bench.figures import Figure, judged
+from bench.figures import Figure, with_aim
 from tidewheel.errors import SetupError
 
 __all__ = ["FRAMES", "measure_page"]
@@ -61,8 +61,8 @@ def measure_page(say: Callable[[str], object], *, frames: int = FRAMES) -> list[
             browser.close()
     group = f"The page with {CELLS:,} hexagons and {VEHICLES:,} vehicles that report every second: main thread"
     return [
-        judged(group, "own work per frame, p50", told["frame50"], "ms", most=8),
-        judged(group, "own work per frame, p99", told["frame99"], "ms", most=16.7),
+        with_aim(group, "own work per frame, p50", told["frame50"], "ms", most=8),
+        with_aim(group, "own work per frame, p99", told["frame99"], "ms", most=16.7),
         Figure(group, "own work per message (ten a second), p50", told["message50"], "ms"),
         Figure(group, "own work per message, p99", told["message99"], "ms"),
         Figure(group, "frames that were measured", told["frames"], ""),

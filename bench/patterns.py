@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 from pyspark.sql import SparkSession
 
-from bench.figures import Figure, judged
+from bench.figures import Figure, with_aim
 from bench.parts import Part, run_parts
 from bench.pattern_baselines import by_hand, windows_of
 from bench.pattern_room import room
@@ -132,8 +132,8 @@ def _against_windows(group: str, found: Measured, windows: Mapping[str, Measured
     return [
         Figure(group, "Spark's windowed aggregation of the same log", windows["log"].rate, "events/s"),
         Figure(group, "Spark's windowed aggregation of Parquet files", windows["files"].rate, "events/s"),
-        judged(group, "time against windows of the log", found.seconds / windows["log"].seconds, "x", most=2.0),
-        judged(group, "time against windows of files", found.seconds / windows["files"].seconds, "x", most=2.0),
+        with_aim(group, "time against windows of the log", found.seconds / windows["log"].seconds, "x", most=2.0),
+        with_aim(group, "time against windows of files", found.seconds / windows["files"].seconds, "x", most=2.0),
     ]
 
 
@@ -145,9 +145,9 @@ def _emergency(bench: Bench) -> list[Figure]:
     bench.by_hand(bench.small)
     hand = bench.by_hand(bench.data(FEW))
     figures = [
-        judged(group, "ours from the log", found.rate, "events/s", least=_RATE),
+        with_aim(group, "ours from the log", found.rate, "events/s", least=_RATE),
         Figure(group, "by hand on Spark's state, from the same log", hand.rate, "events/s"),
-        judged(group, "against the one by hand", found.rate / hand.rate, "x", least=10.0),
+        with_aim(group, "against the one by hand", found.rate / hand.rate, "x", least=10.0),
         *_against_windows(group, found, windows),
     ]
     sides = {"ours": found, "Spark's windows of the log": windows["log"], "Spark's windows of files": windows["files"]}

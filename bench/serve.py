@@ -21,7 +21,7 @@ import polars as pl
 import pyarrow as pa
 
 from bench.events import positions as simulated
-from bench.figures import Figure, best_rate, judged
+from bench.figures import Figure, best_rate, with_aim
 from bench.page import FRAMES, measure_page
 from bench.parts import Part, run_parts
 from tidewheel.model.time import now
@@ -88,8 +88,8 @@ def _apart(bench: Bench) -> list[Figure]:
 
 def _figures(group: str, told: dict[str, float]) -> list[Figure]:
     return [
-        judged(group, "append to message, p50", told["p50"], "ms", most=250),
-        judged(group, "append to message, p99", told["p99"], "ms", most=1_000),
+        with_aim(group, "append to message, p50", told["p50"], "ms", most=250),
+        with_aim(group, "append to message, p99", told["p99"], "ms", most=1_000),
         Figure(group, "frames a client", told["frames"], "/s"),
         Figure(group, "bytes a client", told["bytes"] / 1_000, "kB/s"),
         Figure(group, "snapshots for clients that were behind", told["snapshots"], ""),
@@ -182,7 +182,7 @@ def _reading(bench: Bench) -> list[Figure]:
         rate = best_rate(count * blocks, work)
     group = "Reading results: decoded, into view and history, encoded for clients"
     return [
-        judged(group, "blocks of 1,000, all of them shown", rate, "results/s", least=10_000),
+        with_aim(group, "blocks of 1,000, all of them shown", rate, "results/s", least=10_000),
         Figure(group, "10,000 results/s take", 100 * 10_000 / rate, "% of a core"),
         Figure(group, "history in memory", history.packed_bytes / history.packed_rows, "bytes/result"),
     ]

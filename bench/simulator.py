@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench.figures import Figure, judged
+from bench.figures import Figure, with_aim
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.transport.open_log import open_log
 from tidewheel_transit.hfp import HfpProcessor
@@ -33,7 +33,7 @@ def simulating(folder: Path, *, seconds: int, repeat: int) -> list[Figure]:
             "as MQTT messages": lambda chunk: chunk.messages(),
         }
         return [
-            judged(
+            with_aim(
                 group, name, _rate(simulator, form, seconds, repeat), "events/s", least=_RATE, aim=f"at least {_RATE:,}"
             )
             for name, form in forms.items()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from bench.figures import Figure, judged, percentiles
+from bench.figures import Figure, percentiles, with_aim
 from bench.profiles import profile
 from bench.streams import START, TOPIC, append, reading_type, readings
 from bench.window_queries import last_batch
@@ -57,7 +57,7 @@ def small_batches(bench: Bench) -> list[Figure]:
         figures += [
             Figure(group, f"{name}, p50", p50, "ms", f"at most {_LIMIT_MS}" if aim else "", met),
             Figure(group, f"{name}, p99", p99, "ms"),
-            judged(
+            with_aim(
                 group,
                 f"{name}: its checkpoint forced to the disk, of that p50",
                 p50 - _times(batches, durable=False)[0],

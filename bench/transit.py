@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bench.figures import Figure, judged, percentiles
+from bench.figures import Figure, percentiles, with_aim
 from bench.parts import Part, run_parts
 from bench.transit_jobs import Sample
 from bench.transit_soak import RATE, Outcome, Soak, Stretch
@@ -75,7 +75,7 @@ def stretch_figures(found: Stretch) -> list[Figure]:
     waited = percentiles([sample.waited for sample in found.settled])
     behind = percentiles([sample.behind for sample in found.settled])
     return [
-        judged(group, "events that came in", found.reached, "events/s", least=_LEAST_REACHED * found.rate),
+        with_aim(group, "events that came in", found.reached, "events/s", least=_LEAST_REACHED * found.rate),
         Figure(group, "batches", found.samples[-1].batches - found.samples[0].batches, ""),
         Figure(group, "a batch, p50", batch[0] / 1_000, "s"),
         Figure(group, "a batch, p99", batch[1] / 1_000, "s"),
@@ -83,7 +83,7 @@ def stretch_figures(found: Stretch) -> list[Figure]:
             Figure(group, f"lag in the {name} third, median", found.third(number, lambda sample: sample.lag), "events")
             for number, name in enumerate(("first", "middle", "last"))
         ),
-        judged(
+        with_aim(
             group, "lag grows by", found.slope(lambda sample: sample.lag), "events/s", most=_LAG_GROWTH * found.rate
         ),
         Figure(group, "the oldest event has waited, p50", waited[0], "s"),
@@ -112,7 +112,7 @@ def memory_figures(found: Stretch) -> list[Figure]:
         ]
     middle = found.third(1, parts["all"])
     growth = 100 * 60 * found.slope(parts["all"]) / middle
-    return [*figures, judged(group, "all grow by", growth, "%/min", most=_MEMORY_GROWTH)]
+    return [*figures, with_aim(group, "all grow by", growth, "%/min", most=_MEMORY_GROWTH)]
 
 
 def outcome_figures(found: Outcome) -> list[Figure]:
@@ -125,10 +125,10 @@ def outcome_figures(found: Outcome) -> list[Figure]:
         *(Figure(group, f"{each.job}: events for it", each.came, "") for each in accounts),
         *(Figure(group, f"{each.job}: late", each.late, "") for each in accounts),
         *(Figure(group, f"{each.job}: results", each.written, "") for each in accounts),
-        judged(group, "events and results that do not add up", missing, "", most=0),
-        judged(group, "results that are there twice", twice, "", most=0),
-        judged(group, "dead letters", found.dead, "", most=0),
-        judged(group, "final stops without an answer", found.unanswered, "", most=0),
+        with_aim(group, "events and results that do not add up", missing, "", most=0),
+        with_aim(group, "results that are there twice", twice, "", most=0),
+        with_aim(group, "dead letters", found.dead, "", most=0),
+        with_aim(group, "final stops without an answer", found.unanswered, "", most=0),
     ]
 
 
@@ -188,7 +188,7 @@ def _factors(bench: Bench) -> list[Figure]:
             return keeps_up(found)
 
         highest = highest_factor(run)
-        return [*figures, judged(group, "the highest that keeps up", highest, "x", least=1)]
+        return [*figures, with_aim(group, "the highest that keeps up", highest, "x", least=1)]
 
 
 PARTS: Mapping[str, Part[Bench]] = {

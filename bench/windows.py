@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench.figures import Figure, judged
+from bench.figures import Figure, with_aim
 from bench.frame_floor import does_nothing
 from bench.parts import Part, run_parts
 from bench.profiles import profile
@@ -53,8 +53,8 @@ def _tumbling(bench: Bench) -> list[Figure]:
             for name, run in bench.variants.items()
         ),
         Figure(group, "Spark's own from Parquet, with the best of these", pair["spark"].rate, "events/s"),
-        judged(group, "against Spark's own from the log", against_log, "x", least=1.5),
-        judged(group, "against Spark's own from Parquet", against_files, "x", least=1.0),
+        with_aim(group, "against Spark's own from the log", against_log, "x", least=1.5),
+        with_aim(group, "against Spark's own from Parquet", against_files, "x", least=1.0),
     ]
     return figures + _explain_misses(
         bench, figures, {"ours": pair["ours"], "Spark's": pair["spark"], "Spark's from the log": pair["log"]}, FEW
@@ -84,7 +84,7 @@ def _sliding(bench: Bench) -> list[Figure]:
         here = [
             Figure(group, "ours from the log", pair["ours"].rate, "events/s"),
             Figure(group, "Spark's own from Parquet", pair["Spark's"].rate, "events/s"),
-            judged(group, "ratio", ratio, "x", least=least, aim=aim),
+            with_aim(group, "ratio", ratio, "x", least=least, aim=aim),
         ]
         if ratio < better:
             here += bench.profiles(group, pair, data, ours(data, windows))
@@ -98,7 +98,7 @@ def _many_keys(bench: Bench) -> list[Figure]:
     figures = [
         Figure(group, "ours from the log", pair["ours"].rate, "events/s"),
         Figure(group, "Spark's own from Parquet", pair["spark"].rate, "events/s"),
-        judged(group, "ratio", pair["ours"].rate / pair["spark"].rate, "x", least=1.0),
+        with_aim(group, "ratio", pair["ours"].rate / pair["spark"].rate, "x", least=1.0),
     ]
     return figures + _explain_misses(bench, figures, {"ours": pair["ours"], "Spark's": pair["spark"]}, MANY)
 
@@ -121,7 +121,7 @@ def _early(bench: Bench) -> list[Figure]:
     figures = [
         Figure(group, "with them", found.batch_ms, "ms/batch"),
         Figure(group, "on time only", plain.batch_ms, "ms/batch"),
-        judged(group, "cost", found.seconds / plain.seconds, "x", most=2.0),
+        with_aim(group, "cost", found.seconds / plain.seconds, "x", most=2.0),
     ]
     if not figures[-1].met:
         figures += bench.profiles(group, {"early results": found, "results on time": plain}, data, result)
@@ -181,7 +181,7 @@ def _any_frame(bench: Bench) -> list[Figure]:
         Figure(group, "ours", mine, "events/s"),
         Figure(group, "Spark's own", spark, "events/s"),
         Figure(group, "through functions in Python that do nothing", floor, "events/s"),
-        judged(group, "ratio", mine / spark, "x", least=0.8),
+        with_aim(group, "ratio", mine / spark, "x", least=0.8),
         Figure(group, "ratio to functions that do nothing", mine / floor, "x"),
     ]
     if all(figure.met is not False for figure in figures):
