@@ -32,7 +32,7 @@ def position(offset: Offset) -> int:
     return offset.positions[INPUT, 0]
 
 
-def test_without_lanes_nothing_changes(log, offsets):
+def test_without_catch_ups_nothing_changes(log, offsets):
     assert plan(log, offsets[1], offsets[2], SuspendedFlows()) is offsets[2]
     assert plan(log, offsets[2], offsets[2], SuspendedFlows()) is offsets[2]
 

@@ -36,7 +36,7 @@ def written(log, frame, *, columns, key=()):
     return batch
 
 
-def test_a_value_that_its_field_cannot_hold_is_blamed_on_the_job(log):
+def test_a_value_that_its_field_cannot_hold_is_attributed_to_the_job(log):
     with pytest.raises(FlowError, match=r"^cells: DefinitionError: column 'vehicle' .* 1099511627776"):
         written(log, pl.DataFrame({"vehicle": [2**40]}), columns=("vehicle",))
 
@@ -49,17 +49,17 @@ def test_keys_are_text_but_bytes_stay_as_they_are(log):
     assert together["key"].to_pylist() == [b"1/\xff\x00", b"/a"]
 
 
-def test_a_panic_of_polars_is_blamed_on_the_job():
+def test_a_panic_of_polars_is_attributed_to_the_job():
     with pytest.raises(FlowError, match=r"^cells: PanicException: index out of bounds"), attribute_errors("cells"):
         raise pl.exceptions.PanicException("index out of bounds")
 
 
-def test_an_interruption_is_nobodys_fault():
+def test_an_interruption_is_attributed_to_no_job():
     with pytest.raises(KeyboardInterrupt), attribute_errors("cells"):
         raise KeyboardInterrupt
 
 
-def test_what_breaks_on_what_a_topic_tells_is_blamed_on_the_job_that_heeds_it(log):
+def test_what_breaks_on_a_control_topic_is_attributed_to_the_job_that_reads_it(log):
     class Breaking(LookupJoin):
         def refusal(self, row):
             raise pl.exceptions.PanicException("not today")
@@ -69,7 +69,7 @@ def test_what_breaks_on_what_a_topic_tells_is_blamed_on_the_job_that_heeds_it(lo
     [stage] = result.stages
     broken = replace(stage, operation=Breaking(depot, 1, 1, stage.schema))
     flows = [result.named("sound").flow(), Flow("broken", ("input.vehicle-position",), (broken,))]
-    told = pa.RecordBatch.from_pylist([{"key": "[1]", "answer": "", "reason": "gone"}])
-    assert MapSideReader(flows[:1], 1).refused(depot.topic, told) == {}
+    records = pa.RecordBatch.from_pylist([{"key": "[1]", "answer": "", "reason": "gone"}])
+    assert MapSideReader(flows[:1], 1).refused(depot.topic, records) == {}
     with pytest.raises(FlowError, match=r"^broken: PanicException: not today"):
-        MapSideReader(flows, 1).refused(depot.topic, told)
+        MapSideReader(flows, 1).refused(depot.topic, records)

@@ -101,7 +101,7 @@ def run(spark, log, folder, *jobs):
     done.wait()
 
 
-def test_results_carry_the_clock_of_their_parcel(log):
+def test_results_carry_the_clock_of_their_exchange_batch(log):
     exchange_batch = ExchangeBatch()
     exchange_batch.add("", CLOCK, pl.DataFrame({"clock": [77]}))
     exchange_batch.add(

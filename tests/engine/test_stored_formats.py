@@ -32,7 +32,7 @@ PACKED = """
     0FfokempbRwzrPPIqBIV6JmcX3D6IvNuBq+YWDNx1sQW+i3dz5nYzuXT/XwKiFyB2U+n/UR//5bo15dWNN9BVs7KyVo/txnIi1yM7he7oSgDXfzJ
     wiw/jIElqdig7nJkjcD3s3z/evhgQyzI8oM7oC4leiL1Z1EXv/CdLN9ZS+HO6ojz//f+BubHG3ba26VR+fJ/kfEbC050bQ==
 """
-PARCEL = """
+EXCHANGE_BATCH = """
     eNrtVD1Lw1AUPUljibFI/IKOoSB06GClIrhY0MHBoYiCUDtEyFCtdbCKbv4Ef4Q/wrE/wtHZSUTEoYii531pGotD2sHBG27ve+eee+7La3uteQD1
     eqHZXjk43i+UgnK5UmmUgnqhFXYijS0vLTYaH7QNC3BY8Mz1LMSaADxMwOWngx7xHBGXj8gK7h39mr4OVRuQs8DoSx5geZD2QlxgtsQ9uoMM1zvb
     axILO8AeOZtaS9bOQZ5A6J4zF8R1M0r3lbiNLB91nmYnOhL4FfEs41nYOo1OgBvui/F6+/tcVag+Lsap4cp1m/7AXEm8Ez0vOHlRP02OjympkpMa
@@ -96,14 +96,14 @@ def test_state_of_another_version_is_refused(version):
 
 
 def test_frames_on_their_way():
-    [(name, frame), (late, nothing)] = unpack(stored(PARCEL))
+    [(name, frame), (late, nothing)] = unpack(stored(EXCHANGE_BATCH))
     assert (name, late) == ("in:job", "late:job")
     assert frame.equals(FRAME)
     assert nothing.equals(FRAME.clear())
 
 
 def test_frames_of_another_version_are_refused():
-    later = struct.pack("<B", 2) + stored(PARCEL)[1:]
+    later = struct.pack("<B", 2) + stored(EXCHANGE_BATCH)[1:]
     with pytest.raises(CheckpointError, match="frames of version 2 cannot be read; this Tidewheel writes version 1"):
         unpack(later)
 

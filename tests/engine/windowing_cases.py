@@ -230,7 +230,7 @@ def on_operator(
     store: MemoryStore | None = None,
     cut: Callable[[int], int] | None = None,
 ) -> list[tuple[list[Pane], list[tuple[Any, ...]]]]:
-    """The stage's operator in this process; `cut` says in how many parts the first half sees a bundle of n rows."""
+    """The stage's operator in this process; `cut` says in how many parts `pre_aggregate` sees a bundle of n rows."""
     stage = Stage((), ("key",), WindowOperation(windowing), SCHEMA)
     operator = stage.operator()
     store = store or MemoryStore()
@@ -251,7 +251,7 @@ def on_operator(
         before = after
         if LATE in found:
             late.append(found[LATE])
-        verdicts = [
+        rejections = [
             (
                 row["__time"],
                 (row["key"],),
@@ -263,7 +263,7 @@ def on_operator(
             for row in part.drop("event_time").iter_rows(named=True)
         ]
         panes = panes_of(found[RESULTS], list(windowing.aggregates)) if RESULTS in found else []
-        outputs.append((panes, sorted(verdicts, key=repr)))
+        outputs.append((panes, sorted(rejections, key=repr)))
     return outputs
 
 

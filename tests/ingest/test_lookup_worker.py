@@ -80,7 +80,7 @@ def test_each_key_is_asked_once_and_its_outcome_written_down(log):
     assert (dict(report.failed), report.open) == ({"broken": 1}, 0)
 
 
-def test_the_next_asker_goes_on_where_the_last_one_stopped_and_asks_nothing_twice(log):
+def test_the_next_worker_goes_on_where_the_last_one_stopped_and_asks_nothing_twice(log):
     put(log, range(10))
     worker(log, Depots()).run(until_idle=True)
     put(log, range(5, 15), at=1)
@@ -239,7 +239,7 @@ def test_a_provider_with_a_fault_of_its_own_stops_nobody(log):
     assert dict(report.failed) == {"KeyError: 'oops'": 1}
 
 
-def test_of_two_askers_the_newer_one_goes_on(log):
+def test_of_two_workers_the_newer_one_goes_on(log):
     entered, release, failures = threading.Event(), threading.Event(), []
 
     class Held:
@@ -266,7 +266,7 @@ def test_of_two_askers_the_newer_one_goes_on(log):
     assert outcomes(log) == [(1, "depot 1", 0)]
 
 
-def test_stop_leaves_open_questions_to_the_next_asker(log):
+def test_stop_leaves_open_questions_to_the_next_worker(log):
     class Silent:
         async def ask(self, key):
             await asyncio.Event().wait()
@@ -322,7 +322,7 @@ def test_a_provider_that_panics_fails_its_question_and_no_other(log):
     assert "PanicError" in next(iter(report.failed))
 
 
-def test_an_asker_whose_part_died_ends_with_what_broke_it(log, monkeypatch):
+def test_a_worker_whose_part_died_ends_with_what_broke_it(log, monkeypatch):
     put(log, [1])
     made = worker(log, Depots())
 
@@ -334,7 +334,7 @@ def test_an_asker_whose_part_died_ends_with_what_broke_it(log, monkeypatch):
         made.run(until_idle=True)
 
 
-def test_an_asker_goes_on_without_what_is_damaged_if_it_is_told_to(log):
+def test_a_worker_goes_on_without_what_is_damaged_if_it_is_told_to(log):
     put(log, [1])
     put(log, [2])
     put(log, [3])
