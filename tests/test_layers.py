@@ -6,6 +6,7 @@ import ast
 import importlib
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,36 @@ def test_every_exported_name_is_there_and_has_a_docstring():
         assert getattr(tidewheel, name).__doc__, name
     with pytest.raises(AttributeError, match="sesion"):
         tidewheel.sesion  # noqa: B018
+
+
+def undocumented(kind: type) -> list[str]:
+    """The public methods and properties of a class without a docstring, their own or an inherited one."""
+    methods = (property, staticmethod, classmethod, types.FunctionType)
+    members = [vars(base) for base in kind.__mro__[:-1]]
+    names = {name for some in members for name, value in some.items() if name[0] != "_" and isinstance(value, methods)}
+    return sorted(name for name in names if not any(some[name].__doc__ for some in members if name in some))
+
+
+def test_every_public_method_of_an_exported_class_has_a_docstring_its_own_or_inherited():
+    classes = [value for name in tidewheel.__all__ if isinstance(value := getattr(tidewheel, name), type)]
+    assert classes
+    assert {kind.__name__: undocumented(kind) for kind in classes if undocumented(kind)} == {}
+
+
+def test_a_method_without_a_docstring_is_found():
+    class Base:
+        def documented(self):
+            """A docstring."""
+
+    class Derived(Base):
+        def documented(self):
+            pass
+
+        @property
+        def silent(self):
+            pass
+
+    assert undocumented(Derived) == ["silent"]
 
 
 def test_importing_the_package_does_not_import_spark():

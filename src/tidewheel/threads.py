@@ -53,7 +53,6 @@ class ServiceThread(threading.Thread):
         self.failure: Exception | None = None
 
     def run(self) -> None:
-        """Do the work."""
         try:
             self._work()
         except BaseException as error:

@@ -164,7 +164,6 @@ class Global(Windows):
     stable_name: ClassVar[str] = "windows.global/1"
 
     def assign(self, time: Instant, key: tuple[Any, ...]) -> list[Window]:
-        """Assign the one window of all time."""
         return [Window(START_OF_TIME, END_OF_TIME)]
 
     def __repr__(self) -> str:
@@ -243,7 +242,6 @@ class Custom(Windows):
         return self.merger is not None
 
     def assign(self, time: Instant, key: tuple[Any, ...]) -> list[Window]:
-        """Assign the windows that the function gives."""
         windows = sorted({Window(start, min(end, END_OF_TIME)) for start, end in self.assigner(time)})
         for window in windows:
             self._check(window)

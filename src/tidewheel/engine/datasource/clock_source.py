@@ -36,15 +36,12 @@ class TickSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "tidewheel-ticks"
 
     def schema(self) -> StructType | str:
-        """The columns of the rows."""
         return str(self.options["columns"])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make its reader."""
         return _TickReader(str(self.options["rows"]))
 
 

@@ -53,7 +53,6 @@ class TidewheelSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name of the format."""
         return "tidewheel"
 
     def schema(self) -> StructType | str:

@@ -90,7 +90,6 @@ class LogInput:
         return _LOG_TIMES[self.time]
 
     def schema(self) -> dict[str, pl.DataType]:
-        """The columns of its rows."""
         message = registry_for(self.log.address, self.message).schema(self.message)
         columns = [pa.field(name, pa.timestamp("us", "UTC")) for name in ENVELOPE_COLUMNS]
         return polars_schema(pa.schema([*columns, *message, *(METADATA.field(name) for name in _METADATA)]))
@@ -156,11 +155,9 @@ class DataFrameInput:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """None: it is no log."""
         return ()
 
     def schema(self) -> dict[str, pl.DataType]:
-        """The columns of its rows."""
         return polars_schema(arrow_schema(self.frame.schema))
 
     def outcomes(self, of: LookupJoin) -> pl.DataFrame:

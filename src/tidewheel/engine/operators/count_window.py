@@ -43,7 +43,6 @@ class CountWindowOperator(StageOperator):
         self._schema[TIME] = pl.Int64()
 
     def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
-        """The columns that are needed."""
         return rows.select(list(self._schema))
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:

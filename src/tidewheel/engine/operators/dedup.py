@@ -45,12 +45,10 @@ class DedupOperation(Operation):
     noun: ClassVar[str] = "deduplicate"
 
     def outputs(self, stage: StageInput) -> dict[str, Schema]:
-        """Rows as they are, in both outputs."""
         return {RESULTS: dict(stage.schema), DUPLICATES: dict(stage.schema)}
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The output of the repeats."""
         return (DUPLICATES,)
 
     @property
@@ -60,11 +58,9 @@ class DedupOperation(Operation):
 
     @property
     def label(self) -> str:
-        """Its name in the graph."""
         return "deduplicate"
 
     def about(self, outputs: Mapping[str, str]) -> list[str]:
-        """What is passed on, what is late, and the state."""
         kept = self.dedup.horizon_micros
         behind = "behind the watermark" + (f" by more than {format_duration(kept)}" if kept else "")
         passed = f"is {format_duration(kept)} past" if kept else "passes"
@@ -76,15 +72,12 @@ class DedupOperation(Operation):
         ]
 
     def definition(self) -> Mapping[str, Any]:
-        """The columns and the horizon."""
         return described_as(self.stable_name, self.dedup)
 
     def operator(self, stage: StageInput) -> StageOperator:
-        """Make the operator that remembers the rows of a key group."""
         return DedupOperator(self.dedup, stage.schema)
 
     def reference(self, stage: StageInput) -> Reference | None:
-        """The reference, one row after the other."""
         reference = ExactDuplicatesReference(self.dedup)
 
         def step(rows: pl.DataFrame, watermark: Instant | None, clock: Instant) -> ReferenceRows:

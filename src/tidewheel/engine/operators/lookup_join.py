@@ -96,17 +96,14 @@ class LookupJoin(Operation):
 
     @property
     def topic(self) -> str:
-        """The topic of the outcomes."""
         return self.lookup.topic
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The columns that are asked for."""
         return tuple(self.lookup.keys)
 
     @property
     def answer_columns(self) -> dict[str, pl.DataType]:
-        """The columns of the answer."""
         return dict(pl.DataFrame(schema=dict(self.lookup.returns)).schema)
 
     @property
@@ -119,7 +116,6 @@ class LookupJoin(Operation):
         return {RESULTS: {**self.schema, **self.answer_columns}, FAILED: {**self.schema, REASON: pl.String()}}
 
     def about(self, outputs: Mapping[str, str]) -> list[str]:
-        """Describe the join for `explain`."""
         wait = format_duration(self.timeout)
         return [
             f"What: {', '.join(self.lookup.returns)} of {', '.join(self.lookup.keys)}, from the topic {self.topic}.",
@@ -132,12 +128,10 @@ class LookupJoin(Operation):
 
     @property
     def label(self) -> str:
-        """Its name in the graph, with the lookup's."""
         return f"lookup {self.lookup.name}"
 
     @property
     def side_input(self) -> SideInput | None:
-        """The topic of the outcomes."""
         return self
 
     @property

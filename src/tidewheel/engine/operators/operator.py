@@ -91,21 +91,17 @@ class MemoryStore:
         self.calls = 0
 
     def names(self) -> list[str]:
-        """All names, sorted."""
         return sorted(self.frames)
 
     def get(self, name: str) -> pl.DataFrame | None:
-        """The frame of this name."""
         self.calls += name in self.frames
         return self.frames.get(name)
 
     def put(self, name: str, frame: pl.DataFrame) -> None:
-        """Keep a frame under this name."""
         self.calls += 1
         self.frames[name] = frame
 
     def remove(self, name: str) -> None:
-        """Remove the frame of this name."""
         self.calls += name in self.frames
         self.frames.pop(name, None)
 

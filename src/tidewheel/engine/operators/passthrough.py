@@ -36,7 +36,6 @@ class Passthrough(Operation):
     follows_retractions: ClassVar[bool] = True
 
     def outputs(self, stage: StageInput) -> dict[str, Schema]:
-        """The rows as they are."""
         return {RESULTS: dict(stage.schema)}
 
     @property
@@ -46,19 +45,15 @@ class Passthrough(Operation):
 
     @property
     def label(self) -> str:
-        """Its name in the graph."""
         return "each_row()"
 
     def about(self, outputs: Mapping[str, str]) -> list[str]:
-        """One line: every row is a result."""
         return ["What: every row is a result.", "When: in the batch that reads it; none is late.", "Kept: nothing."]
 
     def operator(self, stage: StageInput) -> StageOperator:
-        """Make the operator, which needs no options."""
         return PassthroughOperator()
 
     def reference(self, stage: StageInput) -> Reference | None:
-        """Each row is a result."""
         return lambda rows, watermark, clock: ReferenceRows(rows.to_dicts())
 
     def __repr__(self) -> str:
@@ -71,9 +66,7 @@ class PassthroughOperator(StageOperator):
     def split_late(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
     ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """No row is late."""
         return rows, None
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
-        """Pass the rows on."""
         return {} if rows is None else {RESULTS: rows}

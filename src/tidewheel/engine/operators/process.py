@@ -49,7 +49,6 @@ class ProcessOperation(Operation):
     noun: ClassVar[str] = "a process function"
 
     def outputs(self, stage: StageInput) -> dict[str, Schema]:
-        """The columns of each output of the function."""
         output = dict(bind(self.process, stage.schema).output)
         if self.process.streams:
             output.pop(STREAM)
@@ -57,7 +56,6 @@ class ProcessOperation(Operation):
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The outputs that the function names."""
         return self.process.streams
 
     @property
@@ -83,11 +81,9 @@ class ProcessOperation(Operation):
 
     @property
     def label(self) -> str:
-        """Its name in the graph, with the function's."""
         return f"process: {function_name(self.process.function)}"
 
     def about(self, outputs: Mapping[str, str]) -> list[str]:
-        """What is called when, and the state."""
         process = self.process
         about = getattr(process.function, "about", None) or f"{function_name(process.function)}(events, state, clock)"
         ttl = "for ever" if process.ttl is None else f"until a key was silent for {format_duration(process.lifetime)}"
@@ -112,15 +108,12 @@ class ProcessOperation(Operation):
         )
 
     def definition(self) -> Mapping[str, Any]:
-        """The function by its name, and its options."""
         return described_as(self.stable_name, self.process)
 
     def operator(self, stage: StageInput) -> StageOperator:
-        """Make the operator that calls the function on a key group."""
         return ProcessOperator(self.process, stage.schema)
 
     def reference(self, stage: StageInput) -> Reference | None:
-        """The reference: the function, one event after the other."""
         from tidewheel.model.reference.process import ProcessReference  # only tests need it
 
         reference = ProcessReference(self.process, stage.schema)

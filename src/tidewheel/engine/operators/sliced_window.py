@@ -74,7 +74,6 @@ class SlicedWindowOperator(StageOperator):
     def split_late(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
     ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Split rows into those in time and the late ones, with the reason."""
         return split_late(
             rows,
             before=before,

@@ -78,7 +78,6 @@ class WindowOperation(Operation):
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """The aggregates."""
         return tuple(self.windowing.aggregates)
 
     # Time and retractions ------------------------------------------------------------------------------------------
@@ -99,7 +98,6 @@ class WindowOperation(Operation):
 
     @property
     def unretracted(self) -> str | None:
-        """Modes that retract nothing."""
         return 'use accumulate("delta"), or accumulate("value") with a trigger that gives one result for each window'
 
     @property
@@ -116,7 +114,6 @@ class WindowOperation(Operation):
 
     @property
     def label(self) -> str:
-        """Its name in the graph."""
         return "window and aggregate"
 
     @property
@@ -132,7 +129,6 @@ class WindowOperation(Operation):
         )
 
     def about(self, outputs: Mapping[str, str]) -> list[str]:
-        """What, where, when and how results come, what is late, and the state."""
         spec, late = self.windowing, outputs[LATE]
         computed = [f"{name} = {aggregate_text(aggregate)}" for name, aggregate in spec.aggregates.items()]
         lines = [f"What: {', '.join(computed)}.", f"Where: {plain(repr(spec.windows))}."]
@@ -222,7 +218,6 @@ class WindowOperation(Operation):
         return f"one partial result for each key and {what}{shown}, {until}."
 
     def definition(self) -> Mapping[str, Any]:
-        """Windows, aggregates, trigger and options."""
         return described_as(self.stable_name, self.windowing)
 
     def __repr__(self) -> str:
@@ -238,7 +233,6 @@ class WindowOperation(Operation):
         return SlicedWindowOperator(spec, stage.by) if can_slice(spec) else WindowOperator(spec, stage.by)
 
     def reference(self, stage: StageInput) -> Reference | None:
-        """The reference: windows one by one."""
         from tidewheel.model.reference.windows import Reference as Windows  # only tests need it
 
         reference = Windows(self.windowing)

@@ -61,7 +61,6 @@ class StatefulStage:
 
     @property
     def flows(self) -> list[str]:
-        """The names of all flows."""
         return list(self._flows)
 
     @property

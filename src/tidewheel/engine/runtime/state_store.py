@@ -173,15 +173,12 @@ class MemoryEntries:
         self.values: dict[tuple[str], tuple[bytes]] = {}
 
     def getValue(self, key: tuple[str]) -> tuple[bytes] | None:
-        """The value of a key."""
         return self.values.get(key)
 
     def updateValue(self, key: tuple[str], value: tuple[bytes]) -> None:
-        """Set the value of a key."""
         self.values[key] = value
 
     def removeKey(self, key: tuple[str]) -> None:
-        """Remove a key."""
         self.values.pop(key, None)
 
 

@@ -44,7 +44,6 @@ class Buffered(Aggregate):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that the aggregate reads."""
         return self.aggregate.columns
 
     def partial(self, prefix: str) -> list[pl.Expr]:
@@ -52,24 +51,19 @@ class Buffered(Aggregate):
         return [pl.struct(pl.col(field.name).cast(field.dtype) for field in self.kept.fields).alias(f"{prefix}.rows")]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
-        """Concatenate the rows."""
         return [pl.col(f"{prefix}.rows").explode().drop_nulls()]
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The aggregate of the rows."""
         rows = pl.col(f"{prefix}.rows")
         return rows.map_batches(lambda lists: of_rows(self.aggregate, lists), return_dtype=self.result)
 
     def of(self, rows: Sequence[Row]) -> Any:
-        """The aggregate of the rows."""
         return self.aggregate.of(rows)
 
     def empty(self) -> Any:
-        """The aggregate's result over no elements."""
         return self.aggregate.empty()
 
     def dtype(self, schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataType:
-        """The type of the aggregate's result."""
         return self.aggregate.dtype(schema)
 
     def __repr__(self) -> str:

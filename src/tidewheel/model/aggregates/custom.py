@@ -55,16 +55,13 @@ class Custom(Aggregate):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that its parts read."""
         names = dict.fromkeys(name for _, column in self.parts for name in column.names)
         return tuple(name for name in names if name != TIME)
 
     def partial(self, prefix: str) -> list[pl.Expr]:
-        """Compute the user's parts over rows."""
         return [column.expr.alias(f"{prefix}.{name}") for name, column in self.parts]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
-        """The user's parts from parts."""
         if self.merging is None:
             raise DefinitionError(f"{self._label}: was defined without merge; its rows have to be kept")
         merging = dict(self.merging)

@@ -33,26 +33,21 @@ class Count(Aggregate):
     column: Column | None = None
 
     def partial(self, prefix: str) -> list[pl.Expr]:
-        """One part: the count."""
         counted = pl.len() if self.column is None else self.column.expr.count()
         return [counted.cast(pl.Int64).alias(f"{prefix}.count")]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
-        """Add up the counts."""
         return [pl.col(f"{prefix}.count").sum()]
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The count."""
         return pl.col(f"{prefix}.count").fill_null(0)
 
     def of(self, rows: Sequence[Row]) -> int:
-        """The count."""
         if self.column is None:
             return len(rows)
         return len([value for value in self.column.values(rows) if value is not None])
 
     def empty(self) -> int:
-        """Over no elements: zero."""
         return 0
 
     def __repr__(self) -> str:
@@ -74,15 +69,12 @@ class Sum(Aggregate):
         return [_sum(self.column.expr).alias(f"{prefix}.sum")]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
-        """Add up the sums."""
         return [_sum(pl.col(f"{prefix}.sum")).alias(f"{prefix}.sum")]
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The sum."""
         return pl.col(f"{prefix}.sum")
 
     def of(self, rows: Sequence[Row]) -> Any:
-        """The sum."""
         found = None
         for value in self.column.values(rows):
             if value is not None:
@@ -117,20 +109,17 @@ class Mean(Aggregate):
         ]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
-        """Add up the sums and the counts."""
         return [
             pl.col(f"{prefix}.sum", f"{prefix}.count").sum(),
             pl.col(f"{prefix}.type").first(),
         ]
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The sum divided by the count."""
         count = pl.col(f"{prefix}.count")
         mean = pl.when(count > 0).then(pl.col(f"{prefix}.sum") / count)
         return mean.cast(pl.dtype_of(f"{prefix}.type"))
 
     def of(self, rows: Sequence[Row]) -> Any:
-        """The mean."""
         values = [value for value in self.column.values(rows) if value is not None]
         if not values:
             return None
@@ -182,7 +171,6 @@ class Variance(Aggregate):
         return pl.when(count > self.ddof).then(pl.col(f"{prefix}.squares") / (count - self.ddof))
 
     def of(self, rows: Sequence[Row]) -> float | None:
-        """The variance."""
         values = [float(value) for value in self.column.values(rows) if value is not None]
         if len(values) <= self.ddof:
             return None
@@ -199,10 +187,8 @@ class Stddev(Variance):
     function: ClassVar[str] = "stddev"
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The square root of the variance."""
         return super().finish(prefix).sqrt()
 
     def of(self, rows: Sequence[Row]) -> float | None:
-        """The square root of the variance."""
         variance = super().of(rows)
         return None if variance is None else math.sqrt(variance)

@@ -29,19 +29,15 @@ class Min(Aggregate):
     column: Column
 
     def partial(self, prefix: str) -> list[pl.Expr]:
-        """One part: the least value."""
         return [self.column.expr.min().alias(f"{prefix}.min")]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
-        """The least of the least values."""
         return [pl.col(f"{prefix}.min").min()]
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The least value."""
         return pl.col(f"{prefix}.min")
 
     def of(self, rows: Sequence[Row]) -> Any:
-        """The least value."""
         return min((v for v in self.column.values(rows) if v is not None), key=order_of, default=None)
 
 
@@ -56,19 +52,15 @@ class Max(Aggregate):
     column: Column
 
     def partial(self, prefix: str) -> list[pl.Expr]:
-        """One part: the greatest value."""
         return [self.column.expr.nan_max().alias(f"{prefix}.max")]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
-        """The greatest of the greatest values."""
         return [pl.col(f"{prefix}.max").nan_max()]
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The greatest value."""
         return pl.col(f"{prefix}.max")
 
     def of(self, rows: Sequence[Row]) -> Any:
-        """The greatest value."""
         return max((v for v in self.column.values(rows) if v is not None), key=order_of, default=None)
 
 
@@ -105,11 +97,9 @@ class ArgMax(Aggregate):
         ]
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The value that was chosen."""
         return pl.col(f"{prefix}.value")
 
     def of(self, rows: Sequence[Row]) -> Any:
-        """The value that was chosen."""
         pairs = zip(self.column.values(rows), self.by.values(rows), strict=True)
         whole = [(order_of(by), value) for value, by in pairs if value is not None and by is not None]
         if not whole:
@@ -188,13 +178,11 @@ class TopK(Aggregate):
         return rows.sort_by(rows.struct.field("by"), descending=True, maintain_order=True).head(self.k)
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The values as a list."""
         top = pl.col(f"{prefix}.top")
         values = top if self.by is None else top.list.eval(pl.element().struct.field("value"))
         return pl.when(top.list.len() > 0).then(values)
 
     def of(self, rows: Sequence[Row]) -> list[Any] | None:
-        """The values as a list."""
         pairs = zip(self.column.values(rows), (self.by or self.column).values(rows), strict=True)
         whole = [(order_of(by), value) for value, by in pairs if value is not None and by is not None]
         whole.sort(key=lambda pair: pair[0], reverse=True)  # equals stay in the order of arrival

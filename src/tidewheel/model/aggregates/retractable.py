@@ -96,11 +96,9 @@ class _Retractable(Aggregate):
         return [repr(row[name]) for name in (*self.columns, TIME)]  # by repr: NaN is not equal to itself
 
     def empty(self) -> Any:
-        """The aggregate's result over no elements."""
         return self.aggregate.empty()
 
     def dtype(self, schema: Mapping[str, pl.DataType | type[pl.DataType]]) -> pl.DataType:
-        """The type of the aggregate's result."""
         return self.aggregate.dtype(schema)
 
     def __repr__(self) -> str:
@@ -136,7 +134,6 @@ class Totals(_Retractable):
         return [count, total(column.expr * weight).alias(f"{prefix}.sum")]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
-        """Add up the totals."""
         if isinstance(self.aggregate, Count):
             return [pl.col(f"{prefix}.count").sum()]
         return [pl.col(f"{prefix}.count").sum(), total(pl.col(f"{prefix}.sum"))]

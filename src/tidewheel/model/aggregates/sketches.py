@@ -121,18 +121,15 @@ class ApproxCountDistinct(Sketch):
     lg_k: int = 12
 
     def build(self, values: pl.Series) -> bytes | None:
-        """Make a sketch of the values."""
         sketch = datasketches.hll_sketch(self.lg_k, datasketches.HLL_8)
         for value in _plain(values).to_list():
             sketch.update("\0" if value == "" else value)  # the library takes "" for no value
         return None if sketch.is_empty() else bytes(sketch.serialize_compact())
 
     def union(self, sketches: Sequence[bytes]) -> bytes:
-        """Merge the sketches."""
         return bytes(self._together(sketches).get_result(datasketches.HLL_8).serialize_compact())
 
     def results(self, sketches: Sequence[bytes | None], kind: pl.DataType) -> pl.Series:
-        """Estimate the counts."""
         # With itself: a sketch that was never merged has an estimate that depends on the order of the values, and the
         # result must not depend on how they were chunked.
         counts = [0 if s is None else round(self._together([s, s]).get_estimate()) for s in sketches]
@@ -145,7 +142,6 @@ class ApproxCountDistinct(Sketch):
         return union
 
     def empty(self) -> int:
-        """Over no elements: zero."""
         return 0
 
 
@@ -183,13 +179,11 @@ class ApproxPercentile(Sketch):
     compression: int = 200
 
     def build(self, values: pl.Series) -> bytes | None:
-        """Make a digest of the values."""
         digest = datasketches.tdigest_double(self.compression)
         digest.update(values.to_physical().cast(pl.Float64).to_numpy(writable=True))  # it takes no other
         return None if digest.is_empty() else bytes(digest.serialize())
 
     def union(self, sketches: Sequence[bytes]) -> bytes:
-        """Merge the digests."""
         union = datasketches.tdigest_double(self.compression)
         for sketch in sketches:
             union.merge(datasketches.tdigest_double.deserialize(sketch))
@@ -223,14 +217,12 @@ class MostFrequent(Sketch):
     size: int = 1024
 
     def build(self, values: pl.Series) -> bytes | None:
-        """Make a sketch of the values."""
         sketch = self._new()
         for text, count in Counter(_plain(values).cast(pl.String).to_list()).items():
             sketch.update(text, count)
         return None if sketch.is_empty() else bytes(sketch.serialize())
 
     def union(self, sketches: Sequence[bytes]) -> bytes:
-        """Merge the sketches."""
         union = self._new()
         for sketch in sketches:
             union.merge(datasketches.frequent_strings_sketch.deserialize(sketch))

@@ -32,23 +32,18 @@ class Collect(Aggregate):
     column: Column
 
     def partial(self, prefix: str) -> list[pl.Expr]:
-        """One part: the list of values."""
         return [self.column.expr.drop_nulls().alias(f"{prefix}.values")]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
-        """Concatenate the lists."""
         return [pl.col(f"{prefix}.values").explode().drop_nulls()]
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The list of values."""
         return pl.col(f"{prefix}.values").fill_null([])
 
     def of(self, rows: Sequence[Row]) -> Any:
-        """The list of values."""
         return [value for value in self.column.values(rows) if value is not None]
 
     def empty(self) -> Any:
-        """Over no elements: an empty list."""
         return []
 
 
@@ -69,16 +64,13 @@ class CountDistinct(Collect):
         return [pl.col(f"{prefix}.values").explode().drop_nulls().unique(maintain_order=True)]
 
     def finish(self, prefix: str) -> pl.Expr:
-        """How many different values there are."""
         return pl.col(f"{prefix}.values").list.len().cast(pl.Int64).fill_null(0)
 
     def of(self, rows: Sequence[Row]) -> Any:
-        """How many different values there are."""
         values = super().of(rows)
         return len({value for value in values if value == value}) + any(value != value for value in values)
 
     def empty(self) -> Any:
-        """Over no elements: zero."""
         return 0
 
 
@@ -93,14 +85,12 @@ class Percentile(Collect):
     percent: float
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The value at the rank."""
         values, share = pl.col(f"{prefix}.values"), share_of(self.percent)
         count = values.list.len().cast(pl.Int64)
         rank = (count * share.numerator + share.denominator - 1) // share.denominator
         return values.list.sort().list.get(rank - 1, null_on_oob=True)
 
     def of(self, rows: Sequence[Row]) -> Any:
-        """The value at the rank."""
         values = sorted(super().of(rows), key=order_of)
         return values[math.ceil(len(values) * share_of(self.percent)) - 1] if values else None
 

@@ -33,7 +33,6 @@ class AfterWatermark(Trigger):
 
     @property
     def fires_on_time(self) -> bool:
-        """Whether it fires when the watermark passes the window: always."""
         return True
 
     @property
@@ -53,7 +52,6 @@ class AfterWatermark(Trigger):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The inputs of its early and its late trigger."""
         return all_inputs((self.early, self.late))
 
     def start(self) -> State:

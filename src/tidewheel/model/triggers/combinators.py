@@ -27,12 +27,10 @@ class Repeatedly(Trigger):
 
     @property
     def fires_early(self) -> bool:
-        """Whether its trigger can fire early."""
         return self.trigger.fires_early
 
     @property
     def fires_on_time(self) -> bool:
-        """Whether its trigger fires on time."""
         return self.trigger.fires_on_time
 
     @property
@@ -42,27 +40,21 @@ class Repeatedly(Trigger):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The inputs of its trigger."""
         return self.trigger.inputs
 
     def start(self) -> State:
-        """The memory of its trigger."""
         return self.trigger.start()
 
     def restart(self, clock: Instant) -> State:
-        """The memory of its trigger when it begins again."""
         return self.trigger.restart(clock)
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
-        """Pass the elements on to its trigger."""
         self.trigger.on_elements(state, count, clock, expected)
 
     def deadline(self, state: State) -> Instant | None:
-        """The deadline of its trigger."""
         return self.trigger.deadline(state)
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """Fire when its trigger fires."""
         return self.trigger.should_fire(state, passed=passed, clock=clock, touched=touched)
 
     def on_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
@@ -74,7 +66,6 @@ class Repeatedly(Trigger):
         return False
 
     def merge(self, states: Sequence[State], *, passed: bool) -> State:
-        """Merge the memories of its trigger."""
         return self.trigger.merge(states, passed=passed)
 
     def __repr__(self) -> str:
@@ -103,19 +94,15 @@ class _Parallel(Trigger):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The inputs of all its triggers."""
         return all_inputs(self.triggers)
 
     def start(self) -> State:
-        """The memories of all its triggers."""
         return {"children": [trigger.start() for trigger in self.triggers]}
 
     def restart(self, clock: Instant) -> State:
-        """Begin again with all its triggers."""
         return {"children": [trigger.restart(clock) for trigger in self.triggers]}
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
-        """Pass the elements on to all its triggers."""
         for trigger, child in zip(self.triggers, state["children"], strict=True):
             trigger.on_elements(child, count, clock, expected)
 
@@ -132,7 +119,6 @@ class _Parallel(Trigger):
         return True
 
     def merge(self, states: Sequence[State], *, passed: bool) -> State:
-        """Merge the memories of each of its triggers."""
         merged = [
             trigger.merge([state["children"][place] for state in states], passed=passed)
             for place, trigger in enumerate(self.triggers)
@@ -151,16 +137,13 @@ class AnyOf(_Parallel):
 
     @property
     def fires_early(self) -> bool:
-        """Whether one of its triggers can fire early."""
         return any(trigger.fires_early for trigger in self.triggers)
 
     @property
     def fires_on_time(self) -> bool:
-        """Whether one of its triggers fires on time."""
         return any(trigger.fires_on_time for trigger in self.triggers)
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """Fire when one of its triggers fires."""
         return any(self._answers(state, passed=passed, clock=clock, touched=touched))
 
 
@@ -172,16 +155,13 @@ class AllOf(_Parallel):
 
     @property
     def fires_early(self) -> bool:
-        """Whether all its triggers can fire early."""
         return all(trigger.fires_early for trigger in self.triggers)
 
     @property
     def fires_on_time(self) -> bool:
-        """Whether all its triggers fire on time."""
         return all(trigger.fires_on_time for trigger in self.triggers)
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """Fire when all its triggers would fire now."""
         return all(self._answers(state, passed=passed, clock=clock, touched=touched))
 
 
@@ -223,7 +203,6 @@ class InOrder(Trigger):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The inputs of all its triggers."""
         return all_inputs(self.triggers)
 
     def start(self) -> State:
@@ -284,17 +263,14 @@ class OrFinally(Trigger):
 
     @property
     def fires_early(self) -> bool:
-        """Whether one of the two can fire early."""
         return self.main.fires_early or self.last.fires_early
 
     @property
     def fires_on_time(self) -> bool:
-        """Whether one of the two fires on time."""
         return self.main.fires_on_time or self.last.fires_on_time
 
     @property
     def fires_late(self) -> bool:
-        """Whether `main` can fire late."""
         return self.main.finishes or self.main.fires_late
 
     @property
@@ -304,33 +280,26 @@ class OrFinally(Trigger):
 
     @property
     def may_finish(self) -> bool:
-        """Whether `last` can fire early."""
         return self.last.fires_early
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The inputs of both triggers."""
         return all_inputs((self.main, self.last))
 
     def start(self) -> State:
-        """The memories of both triggers."""
         return {"main": self.main.start(), "last": self.last.start()}
 
     def restart(self, clock: Instant) -> State:
-        """Begin again with both triggers."""
         return {"main": self.main.restart(clock), "last": self.last.restart(clock)}
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
-        """Pass the elements on to both triggers."""
         self.main.on_elements(state["main"], count, clock, expected)
         self.last.on_elements(state["last"], count, clock, expected)
 
     def deadline(self, state: State) -> Instant | None:
-        """The earlier deadline of the two."""
         return least((self.main.deadline(state["main"]), self.last.deadline(state["last"])))
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """Fire when one of the two fires."""
         return self.main.should_fire(
             state["main"], passed=passed, clock=clock, touched=touched
         ) or self.last.should_fire(state["last"], passed=passed, clock=clock, touched=touched)
@@ -344,7 +313,6 @@ class OrFinally(Trigger):
         return False
 
     def merge(self, states: Sequence[State], *, passed: bool) -> State:
-        """Merge the memories of each of the two."""
         return {
             "main": self.main.merge([state["main"] for state in states], passed=passed),
             "last": self.last.merge([state["last"] for state in states], passed=passed),

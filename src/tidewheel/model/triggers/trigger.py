@@ -114,16 +114,13 @@ class EachBatch(Trigger):
 
     @property
     def fires_early(self) -> bool:
-        """Whether it can fire before the watermark: it can."""
         return True
 
     @property
     def fires_late(self) -> bool:
-        """Whether it can fire after the watermark: it can."""
         return True
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """Fire if elements came just now."""
         return touched
 
     def __repr__(self) -> str:
@@ -137,7 +134,6 @@ class _Once(Trigger):
 
     @property
     def fires_early(self) -> bool:
-        """Whether it can fire before the watermark: it can."""
         return True
 
     @property
@@ -163,19 +159,15 @@ class AfterCount(_Once):
             raise DefinitionError(f"after_count: the count must be a whole number from 1, got {self.count!r}")
 
     def start(self) -> State:
-        """Begin with a count of zero."""
         return {"count": 0}
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
-        """Count the elements."""
         state["count"] += count
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """Fire once there are enough elements."""
         return bool(state["count"] >= self.count)
 
     def merge(self, states: Sequence[State], *, passed: bool) -> State:
-        """Add up the counts."""
         return {"count": sum(state["count"] for state in states)}
 
     def __repr__(self) -> str:
@@ -212,7 +204,6 @@ class AfterProcessingTime(_Once):
             )
 
     def start(self) -> State:
-        """Begin without a deadline."""
         return {"deadline": None}
 
     def restart(self, clock: Instant) -> State:
@@ -240,11 +231,9 @@ class AfterProcessingTime(_Once):
         return found
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """Fire when the clock has reached the deadline."""
         return state["deadline"] is not None and state["deadline"] <= clock
 
     def merge(self, states: Sequence[State], *, passed: bool) -> State:
-        """Keep the earliest deadline."""
         return {"deadline": least(state["deadline"] for state in states)}
 
     def __repr__(self) -> str:
@@ -281,7 +270,6 @@ class Completeness(_Once):
         return (self.expected,) if isinstance(self.expected, str) else ()
 
     def start(self) -> State:
-        """Begin with nothing seen."""
         return {"count": 0, "expected": self.expected if isinstance(self.expected, int) else None}
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:

@@ -62,7 +62,6 @@ class _Pieces(Response):
         self._budget = budget
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the body in pieces."""
         with self._budget.of(len(self.body)):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             body = memoryview(self.body)

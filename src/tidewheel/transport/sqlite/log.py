@@ -82,7 +82,6 @@ class SqliteLog(Log):
     def create_topic(
         self, name: str, *, partitions: int = 1, retention: Retention | None = None, compact: bool = False
     ) -> TopicInfo:
-        """Make a topic, or set the retention and compaction of one that is there to these (its partitions stay)."""
         check_topic_name(name)
         if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
             raise DefinitionError(f"topic {name!r} needs at least 1 partition, got {partitions!r}")
@@ -120,25 +119,20 @@ class SqliteLog(Log):
         self._maintenance.purge(self._database.making_room(step))
 
     def topics(self) -> list[TopicInfo]:
-        """List all topics, by name."""
         with self._database.reading() as connection:
             return topic_infos(connection)
 
     def topic_info(self, name: str) -> TopicInfo:
-        """One topic; `TopicNotFoundError` names those there are."""
         with self._database.reading() as connection:
             return topic_infos(connection, name)[0]
 
     def producer(self, name: str, *, fence: bool = True) -> Producer:
-        """Open the producer of this name (see `Log.producer`)."""
         return SqliteProducer(self._database, self._appender, name, fence=fence)
 
     def append(self, topic: str, batch: pa.RecordBatch) -> Receipt:
-        """Append without a name: for writers that never retry. The receipt's sequence is -1."""
         return self._appender.append({topic: batch})
 
     def position(self, topic: str, partition: int, start: Start) -> int:
-        """The offset at which reading from `start` begins."""
         return self._reader.position(topic, partition, start)
 
     def blocks(
@@ -189,7 +183,6 @@ class SqliteLog(Log):
             return [str(error)]
 
     def commit(self, group: str, positions: Positions) -> None:
-        """Note how far a consumer group has come."""
         if not isinstance(group, str) or not group:
             raise DefinitionError(f"a consumer group's name is text that is not empty, got {group!r}")
         with self._database.writing() as connection:
@@ -205,7 +198,6 @@ class SqliteLog(Log):
                 )
 
     def committed(self, group: str) -> dict[Partition, int]:
-        """How far a consumer group has come; empty if it never committed."""
         with self._database.reading() as connection:
             names = {row[0]: row[1] for row in sound_rows(connection, "topic", "name IS NOT NULL")}
             rows = sound_rows(connection, "cursor", "consumer_group = ?", (group,))
@@ -215,12 +207,10 @@ class SqliteLog(Log):
         return dict(sorted(found.items()))
 
     def groups(self) -> list[str]:
-        """The consumer groups that have committed."""
         with self._database.reading() as connection:
             return sorted({row[0] for row in sound_rows(connection, "cursor")})
 
     def forget(self, group: str) -> None:
-        """Remove a consumer group's positions."""
         self._database.making_room(
             lambda connection: connection.execute("DELETE FROM cursor WHERE consumer_group = ?", (group,))
         )
@@ -257,5 +247,4 @@ class SqliteLog(Log):
         return snapshot(self._database)
 
     def close(self) -> None:
-        """Release what the object holds. The log stays."""
         self._database.close()

@@ -70,7 +70,6 @@ class OutputColumns:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns."""
         plain = [] if self.plain is None else list(self.schemas[self.plain])
         number = pa.field(BATCH_ID, pa.int64())
         if self._alone:

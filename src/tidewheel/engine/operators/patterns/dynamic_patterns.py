@@ -92,7 +92,6 @@ class DynamicPatterns(Recognizer):
         }
 
     def described(self, outputs: Mapping[str, str]) -> list[str]:
-        """Where the patterns come from, and the state of them."""
         return [
             f"What: the patterns that the topic {self.topic} defines.",
             "When: a match in the batch in which the watermark passes what decides it; a pattern counts for the rows "
@@ -132,7 +131,6 @@ class DynamicPatterns(Recognizer):
 
     @property
     def side_input(self) -> SideInput | None:
-        """The topic of the definitions."""
         return self
 
     @property
@@ -142,11 +140,9 @@ class DynamicPatterns(Recognizer):
 
     @property
     def refused_in_batch(self) -> str | None:
-        """Patterns come, change and go as time goes by."""
         return "looks for patterns that a topic changes while it runs: what it finds depends on when"
 
     def operator(self, stage: StageInput) -> StageOperator:
-        """Make the operator, which has the patterns in force in its state."""
         return DynamicPatternsOperator(self, stage.by)
 
     # In a key group ---------------------------------------------------------------------------------------------

@@ -56,7 +56,6 @@ class MatchRecognize(Recognizer):
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Attempts that were given up."""
         return (DROPPED,)
 
     @property
@@ -66,7 +65,6 @@ class MatchRecognize(Recognizer):
 
     @property
     def order(self) -> Sequence[str]:
-        """What the clause orders by besides the time."""
         return self.matcher.order_by[1:]
 
     def schemas(self) -> dict[str, Schema]:
@@ -79,7 +77,6 @@ class MatchRecognize(Recognizer):
         }
 
     def step(self, state: Frames, events: pl.DataFrame, watermark: Instant | None) -> tuple[Frames, Frames]:
-        """One step of the matcher."""
         done = self.matcher.advance(state, events, watermark, limit=self.limit)
         rows = done.rows.select(pl.col(column).alias(name) for column, name in self.select)
         known = done.last.cast(_INSTANT).cast(pl.Int64).alias(TIME)
@@ -96,7 +93,6 @@ class MatchRecognize(Recognizer):
         return [*keys, *columns, pl.col(LAST).cast(_INSTANT).cast(pl.Int64).alias(TIME)]
 
     def described(self, outputs: Mapping[str, str]) -> list[str]:
-        """The clause, and its state."""
         start, end = self.clause.span
         return [
             f"What: MATCH_RECOGNIZE ({' '.join(self.clause.text[start:end].split())}).",

@@ -85,7 +85,6 @@ class Recognizer(Operation):
         names."""
 
     def needed(self, stage: StageInput) -> Iterable[str] | None:
-        """The columns that conditions and measures need."""
         return self.columns
 
     def outputs(self, stage: StageInput) -> dict[str, Schema]:
@@ -100,16 +99,13 @@ class Recognizer(Operation):
 
     @property
     def label(self) -> str:
-        """Its name in the graph."""
         return "match"
 
     def about(self, outputs: Mapping[str, str]) -> list[str]:
-        """What is recognized, and what is late."""
         *first, state_line = map(plain, self.described(outputs))
         return [*first, late_line(outputs[LATE]), state_line]
 
     def operator(self, stage: StageInput) -> StageOperator:
-        """Make the operator that recognizes it in a key group."""
         return PatternOperator(self, stage.by)
 
 
@@ -139,12 +135,10 @@ class PatternRecognizer(Recognizer):
         }
 
     def step(self, state: Frames, events: pl.DataFrame, watermark: Instant | None) -> tuple[Frames, Frames]:
-        """One step of the matcher."""
         found, after = self.matcher.step(state, events, watermark)
         return {MATCHER_OUTPUTS[name][0]: _output_rows(name, frame) for name, frame in found.items()}, after
 
     def described(self, outputs: Mapping[str, str]) -> list[str]:
-        """The pattern, and its state."""
         lines = [f"What: {self.matcher.pattern!r}."]
         if self.matcher.measures:
             measures = ", ".join(f"{name} = {_in_words(measure)}" for name, measure in self.matcher.measures.items())
