@@ -71,11 +71,11 @@ class TidewheelError(Exception):
 
 
 class DefinitionError(TidewheelError, ValueError):
-    """What was asked for makes no sense; raised when it is defined."""
+    """An invalid definition, raised when it is defined."""
 
 
 class DefinitionWarning(UserWarning):
-    """What was asked for makes sense, but probably not the one that was meant; the text says how to write the other."""
+    """A definition that is valid, but probably not what was meant; the text says how to write the other."""
 
 
 class StatementError(DefinitionError):
@@ -190,7 +190,7 @@ class BackupError(TidewheelError):
 
 
 class PatternError(TidewheelError):
-    """A match that its pattern's policy has no place for, and was told to fail on."""
+    """A match that the pattern's policy rejects with an error."""
 
 
 class JobError(TidewheelError):

@@ -30,7 +30,7 @@ def fragment(*parts: str) -> str:
 
 
 def heading(kind: str, text: str) -> str:
-    """What it is that is shown.
+    """A heading that says what is shown.
 
     >>> heading("Result", "<delays>")
     '<div><b>Result</b> &lt;delays&gt;</div>'
@@ -39,7 +39,7 @@ def heading(kind: str, text: str) -> str:
 
 
 def details(summary: str, inside: str, *, shown: bool = False) -> str:
-    """HTML that is folded away until somebody asks for it."""
+    """HTML that is folded away until it is opened."""
     return f"<details{' open' if shown else ''}><summary>{escape(summary)}</summary>{inside}</details>"
 
 

@@ -1,4 +1,4 @@
-"""Keep pyarrow from importing pandas until somebody needs it.
+"""Keep pyarrow from importing pandas until it is needed.
 
 The first `pa.array` of a process imports pandas, only to know its types if it should meet them: half a second of
 processor time, more than polars and pyarrow together, in every worker that Spark starts and every command.
@@ -17,7 +17,7 @@ __all__ = ["defer_pandas"]
 
 
 def defer_pandas() -> None:
-    """Let pyarrow do without pandas in this process until pandas is imported by somebody else, or asked for by name
+    """Let pyarrow do without pandas in this process until pandas is imported elsewhere, or asked for by name
     (`to_pandas`); from then on pyarrow knows it as always. For processes of our own, not for a user's program.
 
     >>> import subprocess

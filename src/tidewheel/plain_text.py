@@ -16,7 +16,7 @@ _LITERAL = re.compile(r"\bdyn (?:int|float): ")
 
 
 def plain(text: str) -> str:
-    """Text that was made for programs without what is of no use to people.
+    """Return text that was made for programs without what is of no use to people.
 
     >>> plain('sum([(col("a")) * (dyn int: 2)]), <function f at 0x7f00>, col("b").lib/x/y.abi3.so:cell()')
     'sum([(col("a")) * (2)]), <function f>, col("b").cell()'

@@ -69,7 +69,7 @@ class HfpProcessor:
         )
 
     def process(self, messages: Sequence[Message]) -> Processed:
-        """Each message to its topic; kinds of dead letters: `bad-topic`, `unknown-event`, `unknown-mode` (topic),
+        """Send each message to its topic; kinds of dead letters: `bad-topic`, `unknown-event`, `unknown-mode` (topic),
         `bad-json`, `bad-value`, `no-time` (payload), `event-mismatch` (the two name different event types)."""
         rows: dict[str, list[Row]] = {}
         filtered: Counter[str] = Counter()
@@ -90,7 +90,7 @@ class HfpProcessor:
         return Processed(topics=topics, filtered=dict(filtered), dead=dead)
 
     def event_time(self, message: Message) -> tw.time.Instant | None:
-        """When it happened, by its payload alone."""
+        """The event time of a message, by its payload alone."""
         return event_time(message.payload)
 
     def moved(self, message: Message, *, by: tw.time.Duration, copy: int) -> Message:

@@ -39,7 +39,7 @@ _TEXT: Final = Decoder(str | None)
 
 
 def event_time(payload: bytes) -> tw.time.Instant | None:
-    """When it happened: `tst`, or `tsi` where there is no `tst`; None if that cannot be read."""
+    """The event time of a message: `tst`, or `tsi` where there is no `tst`; None if that cannot be read."""
     try:
         (times,) = _TIMES.decode(payload).values()
         if times.tst is not None:

@@ -1,4 +1,4 @@
-"""The broker that a command is told of, and how it gets its password."""
+"""Make a broker from an address and a password source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands that bring messages into the log share: running connectors, and telling how they are doing."""
+"""What the commands that bring messages into the log share: running connectors, and reporting how they are doing."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def run_connectors(
     length: Duration | None,
     as_json: bool,
 ) -> None:
-    """Run connectors, each with its own pipeline, until all have ended or the command is told to stop. Ends with the
-    failure of one that failed, also if it was started again."""
+    """Run connectors, each with its own pipeline, until all have ended or the command is stopped. Ends with the failure
+    of one that failed, also if it was started again."""
     from tidewheel.ingest.connector import run_all
 
     account = Account(*(pipeline.report for _, pipeline in pairs))

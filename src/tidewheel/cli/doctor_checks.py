@@ -1,4 +1,4 @@
-"""What the doctor looks at. Each check says what it found, and how to mend it."""
+"""The checks of `tidewheel doctor`: each says what it found, and how to mend it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _PORTS = {
     8090: ("tidewheel ingest --http", "tidewheel ingest --http 127.0.0.1:PORT"),
     8080: ("the live map", "tidewheel serve --port PORT (the demo takes a free one by itself)"),
 }
-"""Who wants a port, and how to give it another one."""
+"""What uses a port, and the option that gives it another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ Check = Callable[[Path], Sequence[Finding]]
 
 
 def check_python(_: Path) -> list[Finding]:
-    """The interpreter and this package; and the same of the Python that Spark's workers are told to take."""
+    """Check the interpreter and this package, and those of the Python that Spark's workers are set to use."""
     found = f"{sys.version.split()[0]} ({sys.executable}), tidewheel {__version__}"
     findings = [Finding("ok", "Python", found)]
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
@@ -86,7 +86,7 @@ def _other_python(name: str, chosen: str, ours: str) -> Finding:
 
 
 def check_installation(_: Path) -> list[Finding]:
-    """What installed packages add, by entry points: all of it can be loaded."""
+    """Check that all that installed packages add by entry points can be loaded."""
     findings = []
     for group in ("jobs", "processors", "types", "layers", "commands"):
         points = entry_points(group=f"tidewheel.{group}")
@@ -105,7 +105,7 @@ def check_installation(_: Path) -> list[Finding]:
 
 
 def check_java(_: Path) -> list[Finding]:
-    """A Java that Spark can run on, started the way Spark starts it."""
+    """Check for a Java that Spark can run on, started the way Spark starts it."""
     from tidewheel.engine.spark.java import find_java, spark_home
 
     try:
@@ -138,7 +138,7 @@ def check_spark(_: Path) -> list[Finding]:
 
 
 def check_memory(_: Path) -> list[Finding]:
-    """Memory for Spark's driver, which may take 2 GiB, and the Python workers; and the cores."""
+    """Check the memory for Spark's driver, which may take 2 GiB, and the Python workers; and the cores."""
     cores = f"{os.cpu_count()} cores"
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -152,7 +152,7 @@ def check_memory(_: Path) -> list[Finding]:
 
 
 def check_disk(folder: Path) -> list[Finding]:
-    """Room and speed where the log is."""
+    """Check room and speed where the log is."""
     if not folder.is_dir():
         return [Finding("problem", "Disk", f"the folder {folder} does not exist", f"make it: mkdir -p {folder}")]
     free = shutil.disk_usage(folder).free
@@ -173,7 +173,7 @@ def check_disk(folder: Path) -> list[Finding]:
 
 
 def check_ports(_: Path) -> list[Finding]:
-    """Spark's processes talk over the loopback; HTTP ingestion and the live map want their ports."""
+    """Check the loopback, which Spark's processes use, and the ports of HTTP ingestion and the live map."""
     try:
         with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 5):
             pass
@@ -192,7 +192,7 @@ def check_ports(_: Path) -> list[Finding]:
 
 
 def check_packages(_: Path) -> list[Finding]:
-    """Packages that only some commands need."""
+    """Check for packages that only some commands need."""
     findings = []
     for extra, modules, use in (
         ("mqtt", ["paho.mqtt"], "MQTT: ingest --mqtt, record"),
@@ -208,7 +208,7 @@ def check_packages(_: Path) -> list[Finding]:
 
 
 def check_spark_starts(_: Path) -> list[Finding]:
-    """Spark, a job and the log together, in a temporary folder."""
+    """Run Spark, a job and the log together, in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="tidewheel-doctor-") as folder:
         log = str(Path(folder) / "doctor.tw")
         began = time.monotonic()

@@ -39,14 +39,14 @@ def command(*, panel: str) -> Callable[[_F], _F]:
 
 
 class CommandGroup(TyperGroup):
-    """The commands that Tidewheel brings, and those of installed packages. No package can replace one of ours."""
+    """The commands that Tidewheel brings, and those of installed packages. No package can replace a built-in one."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Ours first."""
+        """List built-in commands, then those of packages."""
         return [*self.commands, *(name for name in _points() if name not in self.commands)]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """One of ours, or one that is imported now."""
+        """Return a built-in command, or import a package's."""
         own = super().get_command(ctx, cmd_name)
         points = _points().get(cmd_name, ())
         return own if own is not None or not points else _loaded(cmd_name, points)
@@ -89,7 +89,8 @@ def _app_of(name: str, function: Callable[..., None], package: str) -> typer.Typ
 
 
 def _broken(name: str, why: str) -> Any:
-    """A command that only says why it is none: in the list of commands, and to who calls it with whatever options."""
+    """A command that only reports why it cannot be loaded: in the list of commands, and to who calls it with whatever
+    options."""
 
     def fail() -> None:
         raise SetupError(why)

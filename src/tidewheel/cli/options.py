@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, how they speak, the log they work on, and the parts they name."""
+"""What all commands share: exit codes, output, the log they work on, and the parts they name."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ _PROCESSORS = {
     "events": "tidewheel.ingest.processors.events:EventProcessor",
     "json": "tidewheel.ingest.processors.json_rows:JsonProcessor",
 }
-"""Those that come with ingestion itself."""
+"""The processors that come with ingestion itself."""
 
 
 def opened_log(address: str, **options: Any) -> Log:

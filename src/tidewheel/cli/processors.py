@@ -1,4 +1,4 @@
-"""The processor that a command is told of, with its own options."""
+"""Make a processor by name, with its options."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def make_processor(name: str | None, *, own: Sequence[str] = (), **options: Any)
 
 
 def _own_options(name: str, taken: Mapping[str, inspect.Parameter], told: Sequence[str]) -> dict[str, Any]:
-    """Options of a processor from text, as it declares them; one that takes several values may be told several times.
+    """Options of a processor from text, as it declares them; one that takes several values may be given several times.
 
     >>> def tills(*, shops: Sequence[int] | None = None, closed: bool = False) -> None: ...
     >>> _own_options("tills", inspect.signature(tills, eval_str=True).parameters, ["shops=4", "shops=7", "closed=yes"])

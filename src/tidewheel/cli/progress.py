@@ -1,4 +1,4 @@
-"""Attending to work: a live line while it goes on, and an end in good order when it is told to stop."""
+"""Run work with a live status line and a graceful stop."""
 
 from __future__ import annotations
 
@@ -76,12 +76,11 @@ def run_with_progress(
     length: Duration | None = None,
     as_json: bool = False,
 ) -> _T:
-    """Do the work in a thread of its own and show meanwhile how it is doing; returns or raises what the work does.
+    """Run the work in a thread of its own and show its progress meanwhile; returns or raises what the work does.
 
-    `status` tells how it is doing, and `line` puts that in words. On a terminal one line is kept up to date, elsewhere
+    `status` gives how it is doing, and `line` puts that in words. On a terminal one line is kept up to date, elsewhere
     one is printed when it says something else, less and less often; with `as_json` every status is printed as JSON.
-    After `length` it is told to stop.
-    A status that cannot be told is no reason to end the work.
+    After `length` it is stopped. A status that fails is no reason to end the work.
     """
     done = threading.Event()
     results: list[_T] = []
@@ -124,7 +123,7 @@ def run_with_progress(
 def _told(
     status: Callable[[], Mapping[str, Any]], line: Callable[[Mapping[str, Any]], str]
 ) -> tuple[Mapping[str, Any] | None, str]:
-    """The status and its words; None if it cannot be told, and then the words say why."""
+    """The status and its words; None if it fails, and then the words say why."""
     try:
         now = status()
         return now, line(now)

@@ -1,4 +1,4 @@
-"""How many results there are, for commands that tell it while they come."""
+"""How many results there are, for commands that show it while they come."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ResultCount"]
 
 
 class ResultCount:
-    """How many results have come into topics since it was made; the marks of how far event time is are none."""
+    """Counts the results that have come into topics since it was made; markers do not count."""
 
     def __init__(self, log: Log, topics: Sequence[str]) -> None:
         self._log = log

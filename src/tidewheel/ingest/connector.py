@@ -69,7 +69,7 @@ class Connector(Protocol):
 
     @property
     def name(self) -> str:
-        """For people: in reports and errors."""
+        """Its name in reports and errors."""
 
     def run(self, deliver: Deliver, stop: threading.Event) -> None:
         """Bring messages until there are no more or `stop` is set, then deliver what was received and return."""

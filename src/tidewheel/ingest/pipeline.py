@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 _ACCOUNTS = "ingested."
 """What the names of the topics begin with that hold the totals."""
 _REASONS = 5
-"""So many of a delivery's dead letters are told."""
+"""How many of a delivery's dead letters are reported."""
 
 
 class Pipeline:
@@ -130,7 +130,7 @@ class Pipeline:
         )
 
     def _append(self, batches: Mapping[str, pa.RecordBatch], state: bytes) -> Receipt:
-        """With one sequence number for all attempts, so that it is done once however often it is tried."""
+        """Append with one sequence number for all attempts, so that it is done once however often it is tried."""
         sequence = self._sequence + 1
         deadline = time.monotonic() + self._patience
         wait = 0.05
@@ -153,7 +153,7 @@ class Pipeline:
                 return receipt
 
     def _make_certain(self) -> None:
-        """After an append that failed without telling whether it was done: the log knows."""
+        """Find out from the log whether an append that failed was done."""
         if not self._certain:
             self._load(self._log.producer(self._producer.name, fence=False))
 
@@ -166,7 +166,7 @@ class Pipeline:
         self._certain = True
 
     def _process(self, messages: Sequence[Message]) -> Processed:
-        """A processor that fails must not lose messages: they are processed one by one, and the culprits are dead."""
+        """Process messages; one by one if the processor fails, so that only the culprits become dead letters."""
         if not messages:
             return Processed()
         try:

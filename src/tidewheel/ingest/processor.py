@@ -90,7 +90,7 @@ class Replayable(Protocol):
     """A processor whose messages can be moved in time and multiplied, as a replay needs."""
 
     def event_time(self, message: Message) -> Instant | None:
-        """When it happened, if that can be told."""
+        """The message's event time, if it is known."""
 
     def moved(self, message: Message, *, by: Duration, copy: int) -> Message:
         """The message with its event time and arrival moved by so much, and (copy > 0) with its keys shifted so that

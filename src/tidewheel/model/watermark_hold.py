@@ -1,4 +1,4 @@
-"""Who holds a watermark back: the inputs whose own has not moved for a while, though others' have."""
+"""What holds a watermark back: the inputs whose own has not moved for a while, though others' have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tidewheel.model.time import Duration, Instant, approximate_duration, durati
 __all__ = ["HELD_AFTER", "IDLE_HINT", "Holder", "hold_text", "holders"]
 
 HELD_AFTER: Duration = duration("10 s")
-"""An input that has not moved for so long is told of."""
+"""An input that has not moved for so long is reported."""
 
 IDLE_HINT = (
     'if it may be silent, let it not be waited for: watermark=tw.watermarks.bounded("1 s", idle="1 min"); if it should '
@@ -42,8 +42,8 @@ class Holder:
 
 
 def holders(state: Mapping[str, Any], *, now: Instant, ahead: Duration = 0) -> tuple[Holder, ...]:
-    """Who holds the watermark of this state (see `watermarks.advance`) now; nobody if it moves. `ahead`: how far the
-    clock of the state is ahead of `now`'s."""
+    """Find the inputs that hold the watermark of this state (see `watermarks.advance`) now; none if it moves. `ahead`:
+    how far the clock of the state is ahead of `now`'s."""
     found = []
     for key in state.get("slowest", ()):
         memory = state["inputs"][key]
@@ -55,7 +55,7 @@ def holders(state: Mapping[str, Any], *, now: Instant, ahead: Duration = 0) -> t
 
 
 def hold_text(held: Sequence[Holder], *, now: Instant) -> str:
-    """Who holds it, for people; nothing if nobody does.
+    """Describe what holds the watermark; empty if nothing.
 
     >>> hold_text([Holder("input.door", 2, since=0, mark=None, fed=0)], now=60_000_000)
     'held by input.door/2 for 1 min: never an event'

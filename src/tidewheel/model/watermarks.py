@@ -206,8 +206,7 @@ class ControlTopic(Strategy):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReadAheadTopic(ControlTopic):
-    """Likewise, for topics whose word is good for all times, whenever it was said: they are read as soon as possible,
-    ahead of the events of others."""
+    """A control topic that is read ahead of the events, whenever its records came: what it says holds for all times."""
 
     kind: ClassVar[str] = "ahead"
 
@@ -219,7 +218,7 @@ class Inherited(Strategy):
     kind: ClassVar[str] = "inherited"
 
     def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
-        """None: whoever made the input knows it."""
+        """No watermark of its own: the DataFrame brings one."""
         return None
 
     def __repr__(self) -> str:

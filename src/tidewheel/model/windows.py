@@ -248,7 +248,7 @@ class Custom(Windows):
         return windows
 
     def merge(self, windows: Iterable[Window]) -> Merges:
-        """What the function says, checked: every window must be a part of exactly one result."""
+        """Merge as the function says, checked: every window must be a part of exactly one result."""
         if self.merger is None:
             return Windows.merge(self, windows)
         given = sorted(set(windows))
@@ -265,7 +265,7 @@ class Custom(Windows):
         return merged
 
     def stamp(self, window: Window, time: Instant) -> Instant:
-        """What the function says, or the time itself."""
+        """The time that the function gives, or the time itself."""
         return time if self.stamper is None else self.stamper(window, time)
 
     def _check(self, window: Window) -> None:

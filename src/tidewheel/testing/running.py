@@ -87,7 +87,7 @@ def _given(script: Script, pipelines: Sequence[Pipeline]) -> Iterator[_Given]:
 
 
 def result_of(pipeline: Pipeline, rows: Stream) -> Result:
-    """What a pipeline makes of the rows, if it is one."""
+    """Return what a pipeline makes of the rows; refuse what is none."""
     result = pipeline(rows) if callable(pipeline) else None
     if not isinstance(result, Result):
         raise DefinitionError(
@@ -215,7 +215,7 @@ def outcome_of(result: Result, found: dict[str, list[dict[str, Any]]]) -> Outcom
 
 @contextmanager
 def by_value(pipelines: Sequence[Pipeline]) -> Iterator[None]:
-    """Spark's workers cannot import a file of tests: functions of the pipelines' own modules travel as they are."""
+    """Send functions of the pipelines' own modules as they are: Spark's workers cannot import a file of tests."""
     names = {getattr(pipeline, "__module__", None) or "" for pipeline in pipelines} - {"__main__"}
     known = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
     modules = [

@@ -68,7 +68,7 @@ class Script:
     _open: int = 0  # what the last bundle has reached: 0 nothing is open, 1 a clock, 2 rows, 3 a watermark
 
     def add(self, *, at: Time | None, **columns: Any) -> Script:
-        """A row with this event time (None: it has none) and these columns."""
+        """Add a row with this event time (None: it has none) and these columns."""
         for name in columns:
             if name.startswith("_") or name in ("event_time", "ingestion_time"):
                 raise DefinitionError(f"Script.add: a column cannot be called {name!r}; the event time is given as at=")
@@ -77,7 +77,7 @@ class Script:
         return replace(base, bundles=(*base.bundles[:-1], replace(bundle, rows=rows)), _open=2)
 
     def watermark(self, time: Time) -> Script:
-        """Everything before this time was seen. It moves at the end of the bundle."""
+        """Move the watermark: everything before this time was seen. It moves at the end of the bundle."""
         mark = at_time(time, "watermark")
         before = max((bundle.watermark for bundle in self.bundles if bundle.watermark is not None), default=mark)
         if mark < before:
@@ -88,7 +88,7 @@ class Script:
         return replace(base, bundles=(*base.bundles[:-1], replace(bundle, watermark=mark)), _open=3)
 
     def clock(self, time: Time) -> Script:
-        """What the clock shows (processing time): a time, or how much it moves on, like "+1 s"."""
+        """Set what the clock shows (processing time): a time, or how much it moves on, like "+1 s"."""
         now = self._now()
         if isinstance(time, str) and time.strip().startswith("+"):
             then = now + duration(time, what="clock")
@@ -107,7 +107,7 @@ class Script:
         return replace(made, _open=0)
 
     def end(self) -> Script:
-        """The input has ended: every window is over."""
+        """End the input: every window is over."""
         return self.watermark(END_OF_TIME)
 
     def bounded(self, delay: str | timedelta) -> Script:
@@ -138,7 +138,8 @@ class Script:
         on: Literal["reference", "spark", "dataframe"] = "reference",
         spark: SparkSession | None = None,
     ) -> Outcome:
-        """What comes out of a pipeline: a function that is given the script's rows as a stream and returns a result.
+        """Run a pipeline and return what comes out: a function that is given the script's rows as a stream and returns
+        a result.
 
         The reference runs the stages one behind the other; lookups and MATCH_RECOGNIZE clauses run on Spark only. On
         "spark" the rows are in a log, and every bundle is a batch. On "dataframe" they are a streaming DataFrame: every

@@ -33,12 +33,12 @@ _PANEL = "Limits"
 
 
 def _count(help: str, default: int) -> Any:
-    """A number of `Limits`. Its default is told here and set there: that module loads more than a help text should."""
+    """A number of `Limits`. Its default is shown here and set there: that module loads more than a help text should."""
     return typer.Option(min=1, help=help, show_default=f"{default:,}", rich_help_panel=_PANEL)
 
 
 def _time(help: str, default: str) -> Any:
-    """A duration of `Limits`; its default is told here and set there, too."""
+    """A duration of `Limits`; its default is shown here and set there, too."""
     return typer.Option(
         metavar="DURATION", parser=parse_duration, help=help, show_default=default, rich_help_panel=_PANEL
     )

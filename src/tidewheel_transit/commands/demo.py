@@ -117,7 +117,7 @@ def demo(
 
 
 def _port(asked: int | None) -> int:
-    """The one that was asked for; otherwise the usual one, or if somebody else has it any."""
+    """The port that was asked for; otherwise the usual one, or any if that is taken."""
     if asked is not None:
         return asked
     with socket.socket() as probe:
@@ -178,7 +178,7 @@ class _Demo:
         self._to_open = open_page and _has_screen()
 
     def run(self, length: tw.time.Duration | None) -> bool:
-        """All of it; False if something is missing in the end."""
+        """Run the demo; False if something is missing in the end."""
         from rich.live import Live
 
         console = out()
@@ -190,7 +190,7 @@ class _Demo:
         return self._sum_up() and finished
 
     def _attend(self, length: tw.time.Duration | None) -> None:
-        """Show it until it is to end. Its time counts from the first batch on: Spark takes a while to start."""
+        """Show the demo until it is to end. Its time counts from the first batch on: Spark takes a while to start."""
         while not self._stop.wait(_LOOK_SECONDS):
             self._parts.check()
             keep_an_hour(self._log, before=self._begin)
@@ -215,7 +215,7 @@ class _Demo:
                 typer.launch(str(url))
 
     def _end(self) -> bool:
-        """The simulator first; the job when it has finished what is there."""
+        """End the simulator first, then the job when it has finished what is there."""
         self._simulator.stop()
         while self._simulator.wait(_LOOK_SECONDS) is None:
             self._show("stopping the simulator ...")
@@ -270,7 +270,7 @@ class _Demo:
 
 
 def keep_an_hour(log: tw.Log, *, before: Positions) -> None:
-    """Limit the topics that nobody has limited; those that were there before stay as they are."""
+    """Limit the topics that have no limit yet; those that were there before stay as they are."""
     theirs = {topic for topic, _ in before}
     for info in log.topics():
         if info.name not in theirs and info.retention == tw.Retention() and not info.compact:

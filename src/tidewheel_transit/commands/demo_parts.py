@@ -27,7 +27,7 @@ class Part:
 
     def __init__(self, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
         self.status: Mapping[str, Any] = {}
-        """The latest that it told."""
+        """The latest status that it reported."""
         self._said: deque[str] = deque(maxlen=20)
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tidewheel.cli", "--end-with-stdin", *arguments, "--json"],
@@ -64,7 +64,7 @@ class Part:
             self._process.send_signal(signal.SIGTERM)
 
     def wait(self, timeout: float) -> int | None:
-        """Its exit code once it has ended and all it told has been read; None if it has not ended in time."""
+        """Its exit code once it has ended and all its output has been read; None if it has not ended in time."""
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -25,7 +25,7 @@ RESULTS = "analytics.vehicle-cell"
 Partition: TypeAlias = tuple[str, int]
 """A topic, and the number of one of its partitions."""
 Positions: TypeAlias = Mapping[Partition, int]
-"""How far somebody has come in each partition."""
+"""A position in each partition."""
 _Times: TypeAlias = tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]
 _Extent: TypeAlias = Mapping[Partition, tuple[int, int]]
 _IDENTITY = ["operator", "vehicle", "event_time"]
@@ -74,7 +74,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """None is missing and none is there twice."""
+        """Whether none is missing and none is there twice."""
         return self.missing == 0 and self.twice == 0
 
 

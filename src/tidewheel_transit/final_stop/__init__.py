@@ -1,4 +1,4 @@
-"""Where journeys end: the lookup, and those who know the answers."""
+"""Where journeys end: the lookup and its providers."""
 
 from tidewheel_transit.final_stop.definition import FINAL_STOP
 from tidewheel_transit.final_stop.gtfs import GtfsFinalStops

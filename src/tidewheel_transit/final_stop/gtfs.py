@@ -60,7 +60,7 @@ class GtfsFinalStops:
         return {"final_stop": stop, "final_lat": lat, "final_lon": lon}
 
     def _runs(self, service: str, day: date) -> bool:
-        """Does it on this day? If the feed does not say, it does."""
+        """Whether a service runs on this day; without calendars every one does."""
         if self._calendar is None and self._dates is None:
             return True
         if day not in self._services:

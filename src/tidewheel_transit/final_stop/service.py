@@ -1,4 +1,4 @@
-"""A routing service to try things with: a real server, with delays and errors as told, that answers from the timetable
+"""A routing service to try things with: a real server, with delays and errors as set, that answers from the timetable
 of the simulator.
 
     python -m tidewheel_transit.final_stop.service --port 8085 --delay 0.2 --errors 0.1
@@ -61,7 +61,7 @@ class RoutingServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """The address of the service."""
         return f"http://127.0.0.1:{self.server_address[1]}/"
 
     def begin(self) -> float:
@@ -73,12 +73,12 @@ class RoutingServer(ThreadingHTTPServer):
             return self._chance.random()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that has given up is no error of ours."""
+        """Pass over clients that have given up: that is no error of the service."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
     def end(self) -> None:
-        """The question is done with."""
+        """Note that a question is done with."""
         with self._lock:
             self.at_once -= 1
 
@@ -126,7 +126,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Nothing: the counts tell enough."""
+        """Log nothing: the counts say enough."""
 
 
 def _answer(variables: dict[str, Any], faults: Faults) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from tidewheel_transit.transit_pb2 import EmergencyStop, VehiclePosition
 __all__ = ["USED", "emergency_stop"]
 
 USED: Final = (*VEHICLE, "mode", "speed", "acc", "lat", "lon")
-"""The columns that an emergency stop is found by, and told with."""
+"""The columns that an emergency stop is found by, and reported with."""
 
 
 @tw.job(

@@ -54,7 +54,7 @@ def _paired(events: pl.DataFrame, state: pl.DataFrame, clock: tw.Clock) -> tuple
 
 
 def _ordered(both: pl.DataFrame) -> pl.DataFrame:
-    """Pairs with the first vehicle first."""
+    """Order each pair, the first vehicle first."""
     one, two = (pl.col("operator"), pl.col("vehicle")), (pl.col("operator_2"), pl.col("vehicle_2"))
     first = (one[0] < two[0]) | ((one[0] == two[0]) & (one[1] < two[1]))
     apart = tw.geo.distance((pl.col("lat"), pl.col("lon")), (pl.col("lat_2"), pl.col("lon_2")))

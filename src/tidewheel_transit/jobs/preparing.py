@@ -16,12 +16,12 @@ VEHICLE: Final = ("operator", "vehicle")
 
 
 def on_journey(events: tw.Stream) -> tw.Stream:
-    """Without vehicles between journeys, which are counted as `deadrun`."""
+    """Skip vehicles between journeys, which are counted as `deadrun`."""
     return events.skip(deadrun=pl.col("journey") == "deadrun")
 
 
 def placed(events: tw.Stream) -> tw.Stream:
-    """On a journey, and with a place on earth; the others are counted as `deadrun` and `without_place`."""
+    """Keep vehicles on a journey with a place on earth; the others are counted as `deadrun` and `without_place`."""
     on_earth = pl.col("lat").is_between(-90, 90) & pl.col("lon").is_between(-180, 180)
     return on_journey(events).skip(without_place=~on_earth.fill_null(False))
 
@@ -32,16 +32,17 @@ def in_cells(events: tw.Stream, resolution: int) -> tw.Stream:
 
 
 def once(events: tw.Stream, *, behind: str | timedelta = "0 s") -> tw.Stream:
-    """Exact repeats, equal in all columns, are counted once: the others go to the output `duplicates`. Rows pass as
-    they come, up to so long behind the watermark; later ones are late."""
+    """Drop exact duplicates, equal in all columns: all but the first go to the output `duplicates`. Rows pass as they
+    come, up to so long behind the watermark; later ones are late."""
     return events.key_by(*VEHICLE).deduplicate(*events.schema, horizon=behind)
 
 
 def windowed(
     keyed: tw.KeyedStream, windows: tw.windows.Windows, *, lateness: str, early: str, mode: str
 ) -> tw.WindowedStream:
-    """Windows that give a result when the watermark passes them and one with each batch of late events within the
-    lateness; with `early`, a period such as "1 s", also so often before that, but only the window that ends next."""
+    """Cut into windows that give a result when the watermark passes them and one with each batch of late events within
+    the lateness; with `early`, a period such as "1 s", also so often before that, but only the window that ends
+    next."""
     when = tw.triggers.after_watermark(early=tw.triggers.every(early) if early else None, late=tw.triggers.each_batch())
     chosen = keyed.window(windows, lateness=lateness).trigger(when, early_windows="next" if early else "all")
     return chosen.accumulate(cast(Any, mode))  # what is none is refused by the windows

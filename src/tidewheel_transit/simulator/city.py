@@ -100,13 +100,13 @@ class Mode:
     """Between stops; None: it stops only at the places of its line."""
     lights: bool
     serving: float
-    """How probable it is that somebody gets on or off, so that it halts at a stop."""
+    """How probable it is that a passenger gets on or off, so that it halts at a stop."""
     dwell: float
     """The shortest halt at a stop with doors open; passengers come on top."""
     length: float
     """Of the vehicle, with what is kept clear in front of it."""
     headway: float
-    """Between vehicles of one line at rush hour: tells how the fleet is shared out."""
+    """Between vehicles of one line at rush hour: decides how the fleet is shared out."""
 
 
 MODES: Final[Mapping[str, Mode]] = MappingProxyType(

@@ -40,7 +40,7 @@ def pass_second(fleet: Fleet, seconds_of_day: float) -> Happenings:
 
 
 def _stand(fleet: Fleet, vehicle: Ints, seconds_of_day: float, happenings: Happenings) -> None:
-    """Vehicles have come to a stop: they will open their doors, let people on and off, and leave."""
+    """Let vehicles that have come to a stop open their doors, let people on and off, and leave."""
     rng, now = fleet.rng, fleet.now
     goal = fleet.goal[vehicle]
     happenings.add("ars", vehicle, halt=goal, journey=fleet.path[vehicle], part=0.55)
@@ -107,7 +107,7 @@ def _depart(fleet: Fleet, vehicle: Ints, happenings: Happenings) -> None:
 
 
 def _end_journeys(fleet: Fleet, vehicle: Ints, happenings: Happenings) -> None:
-    """The last stop: sign out and drive round to the next first stop, without passengers."""
+    """At the last stop, sign out and drive round to the next first stop, without passengers."""
     halt = fleet.goal[vehicle]
     happenings.add("vjout", vehicle, halt=halt, journey=fleet.path[vehicle], part=0.7)
     luck = fleet.rng.random(len(vehicle))
@@ -127,7 +127,7 @@ def _end_journeys(fleet: Fleet, vehicle: Ints, happenings: Happenings) -> None:
 
 
 def _finish_turns(fleet: Fleet, vehicle: Ints, happenings: Happenings) -> None:
-    """The first stop of the next journey: wait for its time, which may be past, or go out of service."""
+    """At the first stop of the next journey, wait for its time, which may be past, or go out of service."""
     if not vehicle.size:
         return
     here = fleet.path[vehicle] % PATHS_PER_LINE

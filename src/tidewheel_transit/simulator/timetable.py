@@ -1,4 +1,4 @@
-"""Timetables: who runs when. Blocks of journeys there and back, more of them at rush hours and few at night.
+"""Timetables: which vehicle runs when. Blocks of journeys there and back, more of them at rush hours and few at night.
 
 Each vehicle goes round on one line all day. Its departures are whole minutes that follow from its place in the round,
 so a departure is computed, never looked up. Whether it is run depends on the hour: some vehicles run from morning to

@@ -22,7 +22,7 @@ _T = TypeVar("_T")
 
 
 class _Interrupted(BackupError):
-    """Somebody has asked for an end; what was begun is cleared away on the way out."""
+    """Raised inside the work when a stop was asked for; what was begun is cleared away on the way out."""
 
 
 def backup(
@@ -81,7 +81,7 @@ def backup(
 
 
 def _verify(folder: Path, *, as_json: bool) -> None:
-    """Read a backup, and tell whether it is whole."""
+    """Read a backup, and say whether it is whole."""
     from tidewheel.engine.backup.manifest import Manifest, verify
 
     total = Manifest.read(folder).size
@@ -124,7 +124,7 @@ def _tell(made: Backup, folder: str, *, as_json: bool) -> None:
 
 
 def run_interruptibly(work: Callable[[Progress], _T], *, as_json: bool) -> _T:
-    """Do work that tells of its progress, and show it; Ctrl-C and SIGTERM end it in good order."""
+    """Run work that reports its progress, and show it; Ctrl-C and SIGTERM end it in good order."""
     told: dict[str, Any] = {"doing": "looking", "done": 0, "total": 0}
 
     with stoppable() as stop:

@@ -1,4 +1,4 @@
-"""`tidewheel doctor`: is everything here that Tidewheel needs, and how to mend what is not."""
+"""`tidewheel doctor`: check the installation and suggest fixes."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _list(log: Log, names: Sequence[str], *, everything: bool, watch: bool, as_j
 
 
 def _ignore(damaged: DamagedBlockError) -> None:
-    """The list is of what there is; who reads the records is told, and so is --verify."""
+    """Ignore damage, for the list of what there is: reading the records and --verify report it."""
 
 
 def _topic(log: Log, info: TopicInfo, at: Instant) -> _Topic:

@@ -162,7 +162,7 @@ def _make(
 def _at_one_moment(
     log: SqliteLog, copies: Sequence[CheckpointCopy], reading: ExitStack, progress: Progress
 ) -> tuple[LogSnapshot, float]:
-    """Copy the checkpoints, and begin the snapshot of the log that goes with them. Tell how long writers waited."""
+    """Copy the checkpoints, and begin the snapshot of the log that goes with them. Returns how long writers waited."""
     total, done, held = sum(copy.size for copy in copies), 0, 0.0
 
     def add(count: int) -> None:

@@ -32,7 +32,8 @@ def stamp_of(status: os.stat_result) -> Stamp:
 def copy_file(
     source: Path, target: Path, *, progress: Callable[[int], None] | None = None, durable: bool = False
 ) -> tuple[Stamp, int, str]:
-    """Copy a file with its permissions, and its folders; tell the stamp of what was read, its size and its SHA-256."""
+    """Copy a file with its permissions, and its folders; returns the stamp of what was read, its size and its
+    SHA-256."""
     target.parent.mkdir(parents=True, exist_ok=True)
     summed, size = hashlib.sha256(), 0
     with open(source, "rb") as reader, open(target, "wb") as writer:

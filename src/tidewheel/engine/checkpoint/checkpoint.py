@@ -69,7 +69,7 @@ class Checkpoint:
         return bool((read_json(self.first_file, needs=()) or {}).get(EVERY_BATCH))
 
     def begin_to_note_every_batch(self) -> None:
-        """For a run without a beginning of its own to keep: note that its batches are noted, if it has none yet."""
+        """Mark a new checkpoint as one whose batches are all noted in the log."""
         if not self.first_file.exists() and not any((self.folder / "spark" / "offsets").glob("[0-9]*")):
             write_json(self.first_file, {EVERY_BATCH: True})
 

@@ -1,4 +1,5 @@
-"""What a job is, as JSON that lasts: kept in checkpoints, compared when they are used again, and told where it differs.
+"""A job's definition as lasting JSON: kept in checkpoints, compared when they are used again, with differences in
+words.
 
 The form of a value follows from what it holds, not from how it is shown, so that a job is the same after an upgrade.
 Options that have their default are left out: one that comes to be later changes nothing. Expressions are known by our

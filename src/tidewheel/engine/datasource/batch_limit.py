@@ -10,7 +10,7 @@ if TYPE_CHECKING:  # the command line needs the limit before it needs Arrow
 __all__ = ["AT_ONCE_BYTES", "MAX_BYTES", "raw_size"]
 
 MAX_BYTES = 256 << 20
-"""Bytes of keys and values that a batch reads at most, unless told otherwise; a larger block is a batch by itself."""
+"""Bytes of keys and values that a batch reads at most, by default; a larger block is a batch by itself."""
 
 AT_ONCE_BYTES = 64 << 20
 """Bytes of records that a task decodes and works on at a time, however large the batch was planned."""

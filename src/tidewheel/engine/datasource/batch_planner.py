@@ -91,12 +91,12 @@ def plan_batch(
 
     Whole blocks are taken in the order in which they were appended, whatever their topic, so that a backlog is worked
     off evenly and no topic runs ahead of the others, as many as have at most `limit` records and `limit_bytes` bytes,
-    but at least one. A block of a topic that is aside waits for all that was appended
-    before it: what it says is for what comes after it. A topic that is ahead goes first, and the others wait until all
-    of it is read. `until` stops at these positions. Without data a batch is planned only to move the watermark, or with
-    `ticking` the clock alone, at most once every `tick`. With `by_log` the batch's clock is when the last of its blocks
-    was appended, so that history can be run again as it happened. `skip_damaged` plans over blocks whose headers are
-    damaged, as if they held records without a time.
+    but at least one. A block of a control topic waits for all that was appended before it: what it says is for what
+    comes after it. A read-ahead topic goes first, and the others wait until all of it is read. `until` stops at these
+    positions. Without data a batch is planned only to move the watermark, or with `ticking` the clock alone, at most
+    once every `tick`. With `by_log` the batch's clock is when the last of its blocks was appended, so that history can
+    be run again as it happened. `skip_damaged` plans over blocks whose headers are damaged, as if they held records
+    without a time.
 
     Times that are far ahead of `clock` were given by a clock that was wrong, and are taken for the present. Where the
     batches' own clock was set by one, it goes on from there as fast as the right one does: it never goes back, and what
@@ -200,7 +200,7 @@ def _take(
 
 
 def _believed(summary: BlockStats, present: Instant) -> BlockStats:
-    """How far event times are from a time that is wrong says nothing."""
+    """Correct an append time that is wrong; how far event times are from it says nothing."""
     return replace(summary, append_time=present, skew={}) if is_ahead(summary.append_time, present) else summary
 
 

@@ -61,7 +61,7 @@ class DecodedBatch:
 
 @runtime_checkable
 class ReaderFunction(Protocol):
-    """A function inside the reader that tells it more than a plain one can: what to decode, and what to refuse."""
+    """A function inside the reader that also says what to decode and what to refuse."""
 
     columns: Mapping[str, frozenset[str]]
     """The columns that need to be decoded, of each topic of which not all are."""

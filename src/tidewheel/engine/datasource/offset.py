@@ -1,4 +1,4 @@
-"""The offset of a batch: all time is in it.
+"""A batch's offset: positions, watermark, clock.
 
 When a batch is planned, its positions, its watermark and its clock are decided together and become one JSON object,
 which Spark checkpoints. A batch that is run again therefore sees the same records, watermark and clock.

@@ -1,4 +1,4 @@
-"""Topics that results go to: whose are they already?"""
+"""Refuse result topics that another run has written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a query computes, as far as whoever starts it must know: results are one, and so is whatever comes later."""
+"""What a query computes, as far as starting it must know; a `Result` is one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Computation(Protocol):
 
     @property
     def name(self) -> str | None:
-        """Topics and state are called after it."""
+        """The name after which topics and state are called."""
 
     @property
     def input(self) -> LogInput | DataFrameInput:

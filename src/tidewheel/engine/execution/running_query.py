@@ -113,7 +113,7 @@ class Run:
         return not self._over.is_set()
 
     def wait(self, timeout: float | None = None, *, stop_on: Collection[signal.Signals] = ()) -> bool:
-        """Until it has ended, or `timeout` seconds have passed: has it ended? `JobError` if it failed.
+        """Wait until the run ends or the timeout passes; return whether it ended. `JobError` if it failed.
 
         A signal of `stop_on` stops it meanwhile: `run.wait(stop_on={signal.SIGTERM})` finishes the batch at hand and
         returns. As everywhere in Python, only the main thread can ask for signals.
@@ -265,7 +265,7 @@ class Run:
         return bool(ended) and query is self.query
 
     def _mended(self, query: StreamingQuery, error: PySparkException) -> bool:
-        """Take out what failed; whether the rest goes on in another query."""
+        """Take out what failed; return whether the rest goes on in another query."""
         with self._mending:
             if query is not self.query:
                 return True  # somebody else has seen it before

@@ -1,4 +1,4 @@
-"""A SparkSession that just works."""
+"""Create and configure the SparkSession."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def end_spark(*, timeout: float = 30.0) -> None:
 
 @contextmanager
 def _environment(**values: str | None) -> Iterator[None]:
-    """These variables for a while: what Spark's launcher needs is nobody else's business."""
+    """Set environment variables for a block."""
     before = {name: os.environ.get(name) for name in values}
 
     def put(wanted: Mapping[str, str | None]) -> None:

@@ -13,14 +13,14 @@ __all__ = ["Watched", "watch"]
 
 
 class Watched(Protocol):
-    """What ends some time, and shows how far it has come."""
+    """A run that ends some time, and shows how far it has come."""
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until it has ended, or so many seconds have passed; whether it has ended."""
 
 
 def watch(run: Watched, every: Duration) -> None:
-    """Show it again and again until it has ended, or somebody interrupts. Raises what it failed with."""
+    """Show its progress until it has ended or is interrupted. Raises what it failed with."""
     if every <= 0:
         raise DefinitionError(f"watch: every must be more than nothing, got {format_duration(every)}")
     show = _shown_in_notebook(run) or _printed(run)
@@ -34,7 +34,7 @@ def watch(run: Watched, every: Duration) -> None:
 
 
 def _shown_in_notebook(run: Watched) -> Callable[[], None] | None:
-    """What updates one display; None if this is no notebook."""
+    """Return a function that updates one display; None outside a notebook."""
     ipython: Any = sys.modules.get("IPython")  # a notebook has imported it
     shell = None if ipython is None else ipython.get_ipython()
     if not hasattr(shell, "kernel"):

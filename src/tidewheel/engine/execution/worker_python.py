@@ -1,4 +1,4 @@
-"""The Python that runs Spark's workers: can it run what is sent to it?
+"""Check that Spark's Python workers match this program.
 
 Asked before the first batch, once for each session. Otherwise Java tells it in the middle of the query, in eighty lines
 of its own.
@@ -107,7 +107,7 @@ def _asked(spark: SparkSession, executable: str) -> None:
 
 
 def _tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a worker: import all that a query needs, and tell the version of the package."""
+    """In a worker: import all that a query needs, and return the version of the package."""
     from tidewheel.engine.execution import state_operator
 
     assert state_operator

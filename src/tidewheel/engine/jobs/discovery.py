@@ -1,4 +1,4 @@
-"""Where jobs are: in installed packages, and in files."""
+"""Find jobs in installed packages and in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows with what was looked up about their key outside the stream.
+"""Join rows with what was looked up about their key outside the stream.
 
 Nothing is asked here: a job that called a service could not be repeated. Who asks writes what became of each question
 into the lookup's topic (`tidewheel.ingest.lookup`), and a job reads that topic beside its rows. How far it has read is
@@ -150,7 +150,7 @@ class LookupJoin(Operation):
     # Where outcomes are read ---------------------------------------------------------------------------------
 
     def refusal(self, row: Mapping[str, Any]) -> str | None:
-        """Why an outcome makes no sense here, if so."""
+        """Return why an outcome does not fit the lookup; None if it does."""
         try:
             self.lookup.read_key(row["key"] or "")
             if row["answer"]:
@@ -185,11 +185,11 @@ class LookupJoin(Operation):
         return pl.DataFrame(rows, schema=columns, orient="row").with_columns(narrow).drop_nulls(self.keys)
 
     def latest(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-        """Of outcomes in the order in which they were written, what is known of each key in the end."""
+        """Reduce outcomes, in the order in which they were written, to what is known of each key in the end."""
         return self.newest(self.accepted(frames))
 
     def newest(self, outcomes: pl.DataFrame) -> pl.DataFrame:
-        """The last word on each key; but no failure takes an answer back, which stays as true as it was."""
+        """The latest outcome of each key; but no failure replaces an answer, which stays true."""
         ordered = outcomes.with_row_index(_READ).sort(_FOUND, _READ).drop(_READ)
         return ordered.unique(self.keys, keep="last", maintain_order=True)
 

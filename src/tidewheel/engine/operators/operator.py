@@ -71,7 +71,7 @@ class Store(Protocol):
     """The state of an operator in one key group: frames by name."""
 
     def names(self) -> list[str]:
-        """All names, sorted. Calls nobody, but takes time for each of them."""
+        """All names, sorted. Makes no calls, but takes time for each of them."""
 
     def get(self, name: str) -> pl.DataFrame | None:
         """The frame of this name. Where there is none, it costs nothing."""
@@ -174,7 +174,7 @@ class SideInput(Protocol):
         """Its watermark."""
 
     def refusal(self, row: Mapping[str, Any]) -> str | None:
-        """Why a message makes no sense here, if so: it becomes a dead letter."""
+        """Return why a message makes no sense here, if so: it becomes a dead letter."""
 
     def accepted(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
         """Make the rows that the operator gets of messages, in the order in which they were read."""
@@ -266,14 +266,14 @@ class Operation(ABC):
 
     @property
     def refused_in_front(self) -> str | None:
-        """Why it makes no sense in front of another stage, if so."""
+        """Why it cannot stand in front of another stage; None if it can."""
         return None
 
     # Input that has an end -----------------------------------------------------------------------------------------
 
     @property
     def refused_in_batch(self) -> str | None:
-        """Why it makes no sense over input that is read to its end at once, if so."""
+        """Why it cannot run over input that is read to its end at once; None if it can."""
         return None
 
     def answered(self, read: Callable[[Any], pl.DataFrame]) -> Operation:

@@ -12,7 +12,8 @@ __all__ = ["conform"]
 
 
 def conform(stored: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Kept rows in the columns of now: what was not known of them is null, and what nobody knows any more is gone.
+    """Convert stored rows to the current schema: new columns are null, and columns that are no longer there are
+    dropped.
 
     >>> conform(pl.DataFrame({"x": [1], "old": [2]}), {"x": pl.Int64(), "new": pl.String()}).rows()
     [(1, None)]

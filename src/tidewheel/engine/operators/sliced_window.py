@@ -38,7 +38,8 @@ _BACK = "__back"
 
 
 def can_slice(windowing: Windowing) -> bool:
-    """Does this operator answer it: aligned windows, nothing early, late events shown in the batch that they are in."""
+    """Whether this operator can compute it: aligned windows, nothing early, late events shown in the batch that they
+    are in."""
     windows = windowing.windows
     return (
         isinstance(windows, Sliding)
@@ -343,7 +344,7 @@ class _Slices:
             self._store.remove(f"s{start}.{piece}")
 
     def settle(self, start: Instant) -> None:
-        """Only late events are still to come for it: it is kept in one piece, since it may be kept for long."""
+        """Keep a slice, for which only late events are still to come, in one piece: it may be kept for long."""
         if len(self._pieces.get(start, [])) + (start in self._fresh) > 1:
             self._settled.add(start)
 

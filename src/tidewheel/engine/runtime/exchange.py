@@ -114,7 +114,7 @@ class Rows:
     whole: Callable[[pl.Series], pl.DataFrame] | None = None
 
     def completed(self, stage: Stage, late: pl.DataFrame) -> pl.DataFrame:
-        """Add all columns to late rows: whoever looks at them may ask for any."""
+        """Add all columns to late rows: their readers may need any."""
         if self.whole is None or PLACE not in late.columns:
             return late
         full = prepared(stage, self.whole(late[PLACE]))

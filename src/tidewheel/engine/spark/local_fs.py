@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 
 
 def sink_forces(spark: SparkSession) -> bool:
-    """Whether it is left to the sink to force a checkpoint's files: not if Spark's Java does it, or nobody is to."""
+    """Whether the sink has to force a checkpoint's files: not if Spark's Java does it, or if it is switched off."""
     return bool(_local(spark).getClass().getName() != _CLASS) and _wanted(spark)
 
 

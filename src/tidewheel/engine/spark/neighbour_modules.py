@@ -1,5 +1,5 @@
-"""Modules beside a job's file. They are imported as they were when the job was loaded, here and in Spark's workers: who
-edits them while a job runs does not change it, and workers need not find the folder."""
+"""Modules beside a job's file. They are imported as they were when the job was loaded, here and in Spark's workers:
+edits while a job runs do not change it, and workers need not find the folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _known: dict[str, ModuleSource] = {}
 
 
 def known_modules() -> tuple[ModuleSource, ...]:
-    """All that jobs' files have beside them and import: what workers must be told."""
+    """All that jobs' files have beside them and import: what workers must know."""
     return tuple(_known.values())
 
 
@@ -155,7 +155,7 @@ class _SourceLoader(Loader):
         exec(compile(self._source.code, self._source.path, "exec", dont_inherit=True), module.__dict__)
 
     def get_source(self, fullname: str) -> str:
-        """For tracebacks."""
+        """Return the source, for tracebacks."""
         return self._source.code
 
 

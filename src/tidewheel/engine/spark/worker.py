@@ -47,7 +47,7 @@ def shared_log(address: str, *, create: bool = False) -> Log:
 
 
 def warm_worker() -> None:
-    """What a worker does once, when it has imported all that it needs."""
+    """Prepare a worker, once, when it has imported all that it needs."""
     global _settled
     if not _settled and "pyspark" in _program():
         _settled = True
@@ -68,7 +68,7 @@ def _keep_memory() -> None:
 
 
 class CachedClosure:
-    """What a worker makes of its bytes once and not anew in each task: Spark hands the same ones to all of a query's
+    """An object that a worker unpickles once and not anew in each task: Spark hands the same ones to all of a query's
     tasks, and to read a statement of SQL again, for example, takes longer than a small batch."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -85,7 +85,7 @@ def _revived(kind: type[CachedClosure], data: bytes, modules: tuple[ModuleSource
 
 
 def _hang_up_quietly() -> None:
-    """A query that is stopped closes the pipes that its workers use, and each would print pages about it."""
+    """Print nothing when a stopped query closes the pipes of its workers: each would print pages about it."""
     print_exc, excepthook = traceback.print_exc, sys.excepthook
 
     def quiet_print_exc(*args: Any, **options: Any) -> None:
@@ -100,7 +100,7 @@ def _hang_up_quietly() -> None:
 
 
 def _program() -> str:
-    """What this process runs: Spark starts its workers as modules of PySpark."""
+    """The name of the module that this process runs: Spark starts its workers as modules of PySpark."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec.name if spec is not None else ""
 

@@ -1,4 +1,4 @@
-"""A stream whose rows are about something: what is computed for each key."""
+"""Keyed streams: what is computed for each key."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TIME = "event_time"
 
 @dataclass(frozen=True, repr=False)
 class KeyedStream:
-    """A stream whose rows are about something: results are per key.
+    """A stream that is partitioned by key: results are per key.
 
     >>> import tidewheel as tw
     >>> from tidewheel.testing import Script
@@ -67,14 +67,14 @@ class KeyedStream:
     def window(
         self, windows: Windows, *, lateness: str | timedelta = "0 s", timestamp: Timestamp = "end"
     ) -> WindowedStream:
-        """Where in event time results are computed. Rows that come up to `lateness` after the watermark has passed
-        their window still change its result; those that come later go to the output `late`. `timestamp`: the event
-        time of a result is the window's last instant, or that of its earliest or latest row."""
+        """Cut event time into windows, for which results are computed. Rows that come up to `lateness` after the
+        watermark has passed their window still change its result; those that come later go to the output `late`.
+        `timestamp`: the event time of a result is the window's last instant, or that of its earliest or latest row."""
         return WindowedStream(self, windows, duration(lateness, what="lateness"), timestamp)
 
     def each_row(self) -> Result:
-        """Every row as a result, in the batch that reads it: for what is said of each row by itself, without windows
-        or state. None is late. Rows of one key stay in their order.
+        """Emit every row as a result, without windows or state, in the batch that reads it. None is late. Rows of one
+        key stay in their order.
 
         >>> import tempfile
         >>> import tidewheel as tw
@@ -97,7 +97,7 @@ class KeyedStream:
         output: Mapping[str, DataType] | None = None,
         streams: Sequence[str] = (),
     ) -> Result:
-        """Anything else, per key and in event-time order: see `Process`.
+        """Call a function with each key's rows in event-time order, with state and timers: see `Process`.
 
         >>> from tidewheel.testing import Script
         >>> def running_total(events, state, clock):

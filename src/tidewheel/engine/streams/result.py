@@ -79,7 +79,7 @@ class Result(Stream):
     key: tuple[str, ...] = ()
     """The columns that make the key of a result in its topic; those of the last `key_by` if none are named."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    """What the job that made it was told."""
+    """The parameters of the job that made it."""
 
     def named(self, name: str) -> Result:
         """The same under a name: topics and state are called after it."""
@@ -130,7 +130,7 @@ class Result(Stream):
         return mermaid(graph) if format == "mermaid" else svg(graph)
 
     def flow(self) -> Flow:
-        """What is run."""
+        """Make the flow that is run."""
         # A result is of its window's end, which early ones are ahead of: no clock is wrong.
         results = PANE_COLUMNS.keys() <= self.input.schema().keys()
         future = None if results else self.input.watermark.future

@@ -17,7 +17,7 @@ _TIME = "event_time"
 
 
 def check_expressions(what: str, given: Iterable[Any]) -> None:
-    """Refuse what is no polars expression, in words for who knows Spark's."""
+    """Refuse what is no polars expression, in words for those who know Spark's."""
     for each in given:
         if isinstance(each, str):
             raise DefinitionError(
@@ -45,7 +45,7 @@ def named_expressions(what: str, given: Mapping[str, Any]) -> list[pl.Expr]:
 
 
 def after_ops(ops: Iterable[RowOp], schema: Mapping[str, pl.DataType]) -> dict[str, pl.DataType]:
-    """The columns after these steps; a column that is not there is told now, not when the first row comes."""
+    """The columns after these steps; a column that is not there is an error now, not when the first row comes."""
     frame = pl.DataFrame(schema=dict(schema))
     for op in ops:
         try:

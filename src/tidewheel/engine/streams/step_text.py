@@ -16,7 +16,7 @@ from tidewheel.plain_text import plain
 __all__ = ["expression_text", "step_texts"]
 
 _LONGEST = 80
-"""Letters of an expression in polars' own words; what is longer tells nobody anything."""
+"""Letters of an expression in polars' own words; what is longer is of no use to readers."""
 
 _ALIAS = re.compile(r'\.alias\("(?:[^"\\]|\\.)*"\)$')
 

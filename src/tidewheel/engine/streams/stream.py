@@ -98,7 +98,7 @@ class Stream:
         return self._with(RowOp("select", (*kept, *chosen, *named_expressions("select", named))))
 
     def key_by(self, *columns: str, **named: pl.Expr) -> KeyedStream:
-        """Say what the rows are about: columns by name, or new ones made by expressions."""
+        """Partition rows by key: columns by name, or new ones made by expressions."""
         made = self.with_columns(**named) if named else self
         keys = (*columns, *named)
         if not keys:
@@ -120,7 +120,7 @@ class Stream:
     def window(
         self, windows: Windows, *, lateness: str | timedelta = "0 s", timestamp: Timestamp = "end"
     ) -> WindowedStream:
-        """Where in event time results are computed, here over all rows together; see `KeyedStream.window`.
+        """Cut event time into windows over all rows together; see `KeyedStream.window`.
 
         >>> import tidewheel as tw
         >>> from tidewheel.testing import Script
@@ -132,7 +132,7 @@ class Stream:
         return KeyedStream(self, ()).window(windows, lateness=lateness, timestamp=timestamp)
 
     def each_row(self) -> Result:
-        """Every row as a result; see `KeyedStream.each_row`.
+        """Emit every row as a result; see `KeyedStream.each_row`.
 
         >>> from tidewheel.testing import Script
         >>> Script().add(at="12:00:01", v=3).run(lambda events: events.with_columns(twice=pl.col("v") * 2).each_row())

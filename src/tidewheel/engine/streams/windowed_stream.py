@@ -57,18 +57,18 @@ class WindowedStream:
     def trigger(
         self, trigger: Trigger, *, early_windows: EarlyWindows = "all", allow_loss: bool = False
     ) -> WindowedStream:
-        """When results come: see `triggers`. With `early_windows="next"` only the open window that ends next gives
+        """Say when results come: see `triggers`. With `early_windows="next"` only the open window that ends next gives
         early results. A trigger that would lose rows is refused unless `allow_loss`."""
         return replace(self, when=trigger, early_windows=early_windows, allow_loss=allow_loss)
 
     def accumulate(self, mode: Mode | Literal["discarding", "accumulating"]) -> WindowedStream:
-        """How results of one window relate: each is what came since the last (`delta`), or everything (`value`), or
-        everything, after the last one was retracted (`retracting`). Beam's words for the first two are `discarding`
-        and `accumulating`; they are understood."""
+        """Say how results of one window relate: each is what came since the last (`delta`), or everything (`value`), or
+        everything, after the last one was retracted (`retracting`). Beam's words for the first two are `discarding` and
+        `accumulating`; they are understood."""
         return replace(self, mode=_BEAM_MODES.get(mode, mode))
 
     def aggregate(self, **aggregates: Aggregate) -> Result:
-        """What is computed: a column for each.
+        """Compute aggregates: a column for each.
 
         >>> import tempfile
         >>> import tidewheel as tw
@@ -130,7 +130,7 @@ class WindowedStream:
 
 
 def unretracted(source: Stream) -> str:
-    """How to have rows none of which is retracted."""
+    """Say how to have rows none of which is retracted."""
     advice = next(filter(None, (stage.operation.unretracted for stage in source.stages)), None)
     if advice is not None:
         return f"in the stage before it, {advice}"

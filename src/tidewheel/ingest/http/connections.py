@@ -1,4 +1,4 @@
-"""Connections of an HTTP server: how many there may be, and who leaves when there are more.
+"""Connections of an HTTP server: how many there may be, and which are closed when there are more.
 
 A connection that has not sent a whole request (silent, half a header, half a body, or idle between two requests) gives
 way to a newcomer; one that is being answered never does. So whoever holds connections without asking anything cannot
@@ -35,7 +35,7 @@ class ConnectionLimits:
     connections: int = 1_000
     """At a time, in all."""
     per_address: int | None = None
-    """At a time, of one address; half of all unless told."""
+    """At a time, of one address; half of all by default."""
     reserve: int = 32
     """Beyond these, for requests for the server's health."""
     header_seconds: float = 10.0
@@ -104,7 +104,7 @@ class Connections:
         return self._count
 
     def admit(self, address: str, drop: Callable[[], object]) -> Ticket:
-        """A new connection; `drop` ends it at once."""
+        """Admit a new connection; `drop` ends it at once."""
         ticket = Ticket(address, drop)
         most = min(self.limits.of_address, self.most)
         if len(self._open.get(address, ())) >= most and not self._make_room(address):
@@ -123,7 +123,7 @@ class Connections:
         return ticket
 
     def asked(self, ticket: Ticket) -> None:
-        """It has sent a whole request."""
+        """Note that a connection has sent a whole request."""
         _take(self._waiting, ticket)
 
     def waits(self, ticket: Ticket) -> None:
@@ -138,7 +138,7 @@ class Connections:
         self._count -= _take(self._open, ticket)
 
     def _make_room(self, address: str | None = None) -> bool:
-        """One gives way: the oldest of those who wait, of this address, or of the one that has most of them."""
+        """Close one connection: the oldest of those that wait, of this address, or of the one that has most of them."""
         if address is None:
             address = max(self._waiting, key=lambda each: len(self._waiting[each]), default="")
         waiting = self._waiting.get(address)

@@ -115,7 +115,7 @@ class HttpConnector:
         max_producers: Producers whose last request is remembered.
         producer_expiry: One that has not written for so long may make room for another.
         max_connections: Connections at a time; see `http_connections` for what becomes of more.
-        max_per_address: Those of one address; half of them unless told.
+        max_per_address: Those of one address; half of them by default.
         header_timeout: Within which the headers of a request must have come.
         body_timeout: Within which its body must have come.
         unhealthy_after: `/healthz` is unhealthy when a delivery takes longer.
@@ -266,7 +266,7 @@ class _Run:
         job.answer.set_result(answer)
 
     def _refuse_until_end(self, thread: threading.Thread) -> None:
-        """Nobody shall wait for an answer that does not come."""
+        """Refuse what comes until the thread ends, so that no client waits for an answer that does not come."""
         while thread.is_alive():
             try:
                 job = self._jobs.get(timeout=_POLL_SECONDS)
@@ -276,7 +276,7 @@ class _Run:
                 job.answer.set_result(refusal_response(RefusedError(503, "this server stops", retry_after=5)))
 
     def _answer(self, job: _Job) -> JSONResponse:
-        """All that takes long is done here, in a thread of its own: the server goes on answering."""
+        """Do all that takes long, in a thread of its own: the server goes on answering."""
         connector = self._connector
         try:
             body = decompress(job.body, limit=connector.max_body) if job.packed else job.body

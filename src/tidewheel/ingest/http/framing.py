@@ -31,7 +31,7 @@ _ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
 _ANY = msgspec.json.Decoder(msgspec.Raw)
 _STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]')
 MAX_MESSAGES = 20_000
-"""Messages in a body, unless told: an empty one takes a byte there, and a thousand as a dead letter."""
+"""Messages in a body, by default: an empty one takes a byte there, and a thousand as a dead letter."""
 
 
 class TooLargeError(MalformedError):

@@ -1,4 +1,4 @@
-"""Who may talk to an HTTP server: a token if there is one, no strange origins, no strange names for this machine."""
+"""Access to an HTTP server: a token if there is one, no foreign origins, no foreign names for this machine."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Refusal:
 
 
 class Guard:
-    """Judges requests by their headers and query.
+    """Checks requests by their headers and query.
 
-    Whoever asks for a path that begins with one of `guarded` must bring the token, in a header, or with `query` in the
+    Requests for a path that begins with one of `guarded` must bring the token, in a header, or with `query` in the
     query as well. `health` is for those who watch over the process: they need none.
 
     >>> guard = Guard(token="secret", guarded=["/api/"], health="/api/health")
@@ -147,7 +147,7 @@ class GuardedApp:
         self._headers = headers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or one WebSocket."""
+        """Answer one request, or serve one WebSocket, unless the guard refuses it."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return

@@ -49,7 +49,7 @@ class Turn:
 
     @classmethod
     def of(cls, name: str, sequence: int, body: bytes, content_type: str) -> Turn:
-        """With the digest of what it holds."""
+        """Make it with the digest of what it holds."""
         return cls(name, sequence, hashlib.blake2b(body, digest_size=16, key=content_type.encode()).digest())
 
 
@@ -101,7 +101,7 @@ class Producers:
         self.known = True
 
     def forget(self) -> None:
-        """What the log has is no longer known."""
+        """Note that what the log has is no longer known."""
         self.known = False
 
     def counts(self) -> dict[str, int]:
@@ -140,7 +140,7 @@ class Producers:
         return last.outcome if last is not None and last.HasField("outcome") else None
 
     def note(self, turn: Turn, outcome: HttpState.Outcome) -> bytes:
-        """The state for the log when it has this request, of which this became."""
+        """Return the state for the log once it has this request, with its outcome."""
         if turn.name not in self._clients and len(self._clients) >= self._most:  # as `is_repeated` has allowed
             oldest = next(iter(self._clients))
             del self._clients[oldest]

@@ -100,7 +100,7 @@ class HttpProtocol(H11Protocol):
 
     admission: Connections
     health: str
-    """The path that tells the server's health."""
+    """The path of the server's health."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -142,13 +142,13 @@ class HttpProtocol(H11Protocol):
         self._follow()
 
     def on_response_complete(self) -> None:
-        """A request was answered; the next may come."""
+        """Go on to the next request when one was answered."""
         super().on_response_complete()
         self._watch_writing()
         self._follow()
 
     def pause_writing(self) -> None:
-        """The client takes less than it is sent."""
+        """Note that the client takes less than it is sent."""
         super().pause_writing()
         self._watch_writing()
 
@@ -160,7 +160,7 @@ class HttpProtocol(H11Protocol):
             self.transport.close()
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """From here on it is a WebSocket."""
+        """Hand the connection over to a WebSocket."""
         # Nobody here looks at cookies, and those of a whole domain are more than the WebSocket library reads.
         self.headers = [(name, value) for name, value in self.headers if name != b"cookie"]
         sizes = [len(event.target), *(len(name) + len(value) for name, value in self.headers)]
@@ -182,13 +182,13 @@ class HttpProtocol(H11Protocol):
             socket.watch_writing(max(self._limits.stall_seconds, self.config.ws_ping_timeout or 0))
 
     def send_400_response(self, msg: str) -> None:
-        """A request that cannot be understood."""
+        """Answer a request that cannot be understood."""
         error = getattr(self.conn, "error", None)
         status = 400 if error is None else error.error_status_hint
         self._refuse(status, msg if error is None else f"{msg.rstrip('.')}: {error}")
 
     def _follow(self) -> None:
-        """See to the deadline of what is to come next."""
+        """Set the deadline of what is to come next."""
         if self._done or self.transport.is_closing() or self._ticket is None:
             return
         state = self.conn.their_state
@@ -256,7 +256,7 @@ class HttpProtocol(H11Protocol):
         self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client takes again what it is sent."""
+        """Note that the client takes again what it is sent."""
         super().resume_writing()
         if self._stall is not None:
             self._stall.cancel()
@@ -303,7 +303,7 @@ class LiveSocket(WebSocketsSansIOProtocol):
             self.on_lost()
 
     def handle_parser_exception(self) -> None:
-        """What came cannot be understood: a handshake is answered as HTTP."""
+        """Refuse what cannot be understood: a handshake is answered as HTTP."""
         if self.handshake_initiated:
             super().handle_parser_exception()
             return
@@ -314,7 +314,7 @@ class LiveSocket(WebSocketsSansIOProtocol):
 
 
 class _OnlyHealth:
-    """Answers nothing but how the server is, and ends the connection."""
+    """Answers only requests for the server's health, and ends the connection."""
 
     def __init__(self, app: ASGIApp, health: str, status: int, reason: str) -> None:
         self._app = app
@@ -342,5 +342,5 @@ class _OnlyHealth:
 
 
 def http_protocol(connections: Connections, *, health: str) -> type[HttpProtocol]:
-    """The protocol of a server with these connections, whose health is told at that path."""
+    """The protocol of a server with these connections, whose health is at that path."""
     return type("HttpProtocol", (HttpProtocol,), {"admission": connections, "health": health})

@@ -53,14 +53,14 @@ def check_url(url: str) -> SplitResult:
 
 @lru_cache(maxsize=1)
 def _trust(process: int) -> ssl.SSLContext:
-    """Whom a process trusts. To read the certificates takes longer than a question: each would hold up all others. One
-    that was forked reads them itself, as the library's state is not made to be shared."""
+    """The certificates that a process trusts. To read them takes longer than a request: each would hold up all others.
+    A process that was forked reads them itself, as the library's state is not made to be shared."""
     return ssl.create_default_context()
 
 
 async def post(url: str, body: bytes, *, headers: Mapping[str, str], most: int = 1 << 20) -> HttpResponse:
     """Post a body; the answer may have at most so many bytes. Raises `OSError` if the server cannot be reached, and
-    `http.client.HTTPException` if what it sends is no answer. Whoever calls limits the time."""
+    `http.client.HTTPException` if what it sends is no answer. The caller limits the time."""
     parts = check_url(url)
     secure = parts.scheme == "https"
     assert parts.hostname is not None

@@ -1,4 +1,4 @@
-"""What is answered to whoever posts messages: what became of them, or why nothing did."""
+"""The answers to posted messages: what became of them, or why they were refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the HTTP servers of ingestion and of the live map have in common: how they listen, and whom they let in."""
+"""What the HTTP servers of ingestion and of the live map have in common: how they listen, and what they admit."""
 
 from __future__ import annotations
 

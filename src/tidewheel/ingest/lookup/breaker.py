@@ -12,8 +12,8 @@ _LONGEST = 12
 
 
 class Breaker:
-    """Closed, all may ask. After too many failures in a row it opens: nobody may, for a pause. Then one may try; if
-    that works it closes, if not the next pause is twice as long.
+    """Closed, every request is allowed. After too many failures in a row it opens: none is, for a pause. Then one may
+    try; if that works it closes, if not the next pause is twice as long.
 
     >>> time = [0.0]
     >>> breaker = Breaker(Limits(breaker_failures=2, breaker_pause="5 s"), clock=lambda: time[0])
@@ -53,7 +53,7 @@ class Breaker:
         self._failures, self._pauses, self._until = 0, 0, None
 
     def failed(self) -> None:
-        """The service did not answer, or with a fault of its own."""
+        """Note that the service did not answer, or with a fault of its own."""
         if self._until is not None:
             return  # what was under way when the breaker opened says nothing new
         self._failures += 1

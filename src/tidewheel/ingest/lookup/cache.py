@@ -1,4 +1,4 @@
-"""What need not be asked, because it was lately."""
+"""A cache of the keys that were asked for lately."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Cache:
             self._entries.popitem(last=False)
 
     def is_settled(self, key: Key, *, now: Instant, seen: Instant) -> bool:
-        """Whether there is nothing to ask."""
+        """Whether a key need not be asked for."""
         entry = self._entries.get(key)
         if entry is None:
             return False

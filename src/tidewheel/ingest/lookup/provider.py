@@ -1,4 +1,4 @@
-"""Who knows the answers."""
+"""The interface of what answers lookups."""
 
 from __future__ import annotations
 

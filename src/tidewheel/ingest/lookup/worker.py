@@ -271,7 +271,7 @@ class LookupWorker:
         del self._open[raised.key]
 
     def _settled_until(self, positions: Mapping[Partition, int]) -> dict[Partition, int]:
-        """Where all that comes before is settled."""
+        """The positions before which everything is settled."""
         found = dict(positions)
         for raised in self._open.values():
             for part, first in raised.before.items():

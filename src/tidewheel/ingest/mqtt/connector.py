@@ -129,7 +129,7 @@ class _Memory:
             del self._packets[next(iter(self._packets))]
 
     def confirm(self, request: int) -> None:
-        """The broker has read the acknowledgements up to this request's."""
+        """Note that the broker has read the acknowledgements up to this request's."""
         if any(number <= request for number in self._with_new):
             # What is sent again comes before what is new, so there is no more of it.
             self._packets.pop(0, None)
@@ -190,7 +190,7 @@ class _Run:
             self._client.disconnect()
 
     def _recall(self) -> None:
-        """What the log knows of this session."""
+        """Recall what the log knows of this session."""
         kept = MqttState.FromString(self._deliver.state)
         self._memory = _Memory(kept.logged)
         self._left_subscriptions = sorted(set(kept.subscriptions) - set(self._connector.subscriptions))
@@ -267,7 +267,7 @@ class _Run:
                 self._requests[number] = self._request
 
     def _wait_for_confirmation(self) -> None:
-        """Until the acknowledgements have been read, so that the next start gets nothing again."""
+        """Wait until the acknowledgements have been read, so that the next start gets nothing again."""
         self._leaving = True
         deadline = time.monotonic() + _GOODBYE_SECONDS
         while self._requests and time.monotonic() < deadline and self._client.loop(_STOP_SECONDS) == 0:

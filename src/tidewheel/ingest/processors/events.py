@@ -70,7 +70,7 @@ class EventProcessor:
         registry.register(*self.types)
 
     def attach(self, log: Log) -> None:
-        """Know the types that the log keeps, besides those of this program."""
+        """Load the types that the log keeps, besides those of this program."""
         if self._log is None or self._log.identity != log.identity:
             known = TypeRegistry()
             known.register(*(self._registry.message_class(name) for name in self._registry.names()))
@@ -78,14 +78,14 @@ class EventProcessor:
             self._load()
 
     def _load(self) -> None:
-        """Others may have written definitions meanwhile."""
+        """Load definitions that others have written meanwhile."""
         if self._log is not None and self._loaded != (version := type_version(self._log)):
             load_types(self._log, self._registry)
             self._loaded = version
 
     def process(self, messages: Sequence[Message]) -> Processed:
-        """Each event to its topic; kinds of dead letters: `bad-event` (no envelope, or one without time or details),
-        `bad-details` (not what their type says), `bad-topic` (no topic for it)."""
+        """Send each event to its topic; kinds of dead letters: `bad-event` (no envelope, or one without time or
+        details), `bad-details` (not what their type says), `bad-topic` (no topic for it)."""
         self._load()
         refused: dict[int, tuple[str, str]] = {}
         values = pa.array([self._binary(place, each, refused) for place, each in enumerate(messages)], pa.binary())
@@ -167,7 +167,8 @@ class EventProcessor:
 
 
 def _stamped(value: bytes, ingestion_time: Instant | None, message: Message) -> bytes:
-    """With the time of arrival as its ingestion time if it has none: a field appended to a message is a field of it."""
+    """Give an event the time of arrival as its ingestion time if it has none: a field appended to a message is a field
+    of it."""
     if ingestion_time is not None:
         return value
     return value + Event(ingestion_time=codec.timestamp(message.received_at)).SerializeToString()

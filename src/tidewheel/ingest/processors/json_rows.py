@@ -55,7 +55,7 @@ class JsonProcessor:
         key: The field, or fields, whose values are the record's key.
         fields: Types of fields, which otherwise follow from the first value: bool, int, double, string or timestamp. A
             whole number is an int: say double where fractions may follow.
-        subscriptions: What to subscribe to, as MQTT topic filters; `tidewheel/<topic>` unless told.
+        subscriptions: What to subscribe to, as MQTT topic filters; `tidewheel/<topic>` by default.
         max_fields: The topic gets no more columns than that, those within objects counted: whoever may send must not be
             able to make the type grow without end.
 
@@ -101,9 +101,9 @@ class JsonProcessor:
             self._kind = grow_row_type(log, self.topic, declared)
 
     def process(self, messages: Sequence[Message]) -> Processed:
-        """Each object to the topic; kinds of dead letters: `bad-json` (no object), `bad-time` (missing, without a zone,
-        of an unknown unit), `bad-type` (not of its column's type), `bad-field` (a name or a value that cannot be a
-        column, or one too many)."""
+        """Send each object to the topic; kinds of dead letters: `bad-json` (no object), `bad-time` (missing, without a
+        zone, of an unknown unit), `bad-type` (not of its column's type), `bad-field` (a name or a value that cannot be
+        a column, or one too many)."""
         if self._log is None:
             raise DefinitionError("the JSON processor keeps types in the log: use it in a Pipeline, or attach(log) it")
         dead: list[Dead] = []

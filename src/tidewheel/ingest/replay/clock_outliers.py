@@ -1,4 +1,4 @@
-"""Times that fit in with those around them: one wrong clock must not hold up a whole recording."""
+"""Plausible times: one wrong clock must not hold up a whole recording."""
 
 from __future__ import annotations
 

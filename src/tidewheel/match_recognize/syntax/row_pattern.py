@@ -56,7 +56,7 @@ class Sequence:
 
 @dataclass(frozen=True, slots=True)
 class Alternatives:
-    """One of them, the first that leads to a match."""
+    """One of its parts, the first that leads to a match."""
 
     stable_name: ClassVar[str] = "match_recognize.alternatives/1"
 
@@ -65,7 +65,7 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class Permute:
-    """All of them in any order; orders that begin with earlier parts are preferred."""
+    """All of its parts in any order; orders that begin with earlier parts are preferred."""
 
     stable_name: ClassVar[str] = "match_recognize.permute/1"
 

@@ -32,8 +32,8 @@ _SMALL = (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32, pl.Boolea
 
 
 def retractable(aggregate: Aggregate, schema: Mapping[str, pl.DataType], *, instead: str = "") -> Aggregate:
-    """The same aggregate over rows of this schema that also have a column `__weight`. `instead`: what whoever asked for
-    a sketch can do to have rows that are not retracted.
+    """The same aggregate over rows of this schema that also have a column `__weight`. `instead`: how to have rows that
+    are not retracted, for errors about a sketch.
 
     >>> from tidewheel.model import aggregates
     >>> total = retractable(aggregates.sum("n"), pl.Schema({"n": pl.Int64()}))
@@ -152,7 +152,7 @@ class Totals(_Retractable):
 
 @dataclass(frozen=True, repr=False)
 class KeptRows(_Retractable):
-    """Any other: a retraction cancels the latest equal row that is still there."""
+    """Keeps the rows, for any other aggregate: a retraction cancels the latest equal row that is still there."""
 
     stable_name: ClassVar[str] = "agg.kept_rows/1"
 

@@ -290,7 +290,7 @@ def _digest(data: bytes) -> str:
 
 
 def _plugin_options(data: list[int]) -> dict[str, Any]:
-    """What a plugin is told: a dictionary, pickled by polars in this process."""
+    """The arguments of a plugin: a dictionary, pickled by polars in this process."""
     if not data:
         return {}
     try:

@@ -64,7 +64,7 @@ class BoundProcess:
 
 
 def bind(process: Process, schema: Mapping[str, DataType]) -> BoundProcess:
-    """Bind a process to the columns of its input; what does not fit is told here, before any event came."""
+    """Bind a process to the columns of its input; what does not fit is an error here, before any event came."""
     known = {name: kind() if isinstance(kind, type) else kind for name, kind in schema.items()}
     for key in process.key_columns:
         if key not in known:

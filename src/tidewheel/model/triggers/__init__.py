@@ -53,7 +53,7 @@ def __dir__() -> list[str]:
 
 
 def never() -> Never:
-    """Only when the window closes.
+    """Fire only when the window closes.
 
     >>> never().fires_early, never().fires_on_time
     (False, False)
@@ -62,7 +62,7 @@ def never() -> Never:
 
 
 def each_batch() -> EachBatch:
-    """Whenever elements came, once a batch.
+    """Fire whenever elements came, once a batch.
 
     >>> after_watermark(early=each_batch())
     after_watermark(early=each_batch())
@@ -71,7 +71,7 @@ def each_batch() -> EachBatch:
 
 
 def after_count(count: int) -> AfterCount:
-    """Once, when so many elements have come.
+    """Fire once, when so many elements have come.
 
     >>> after_count(100)
     after_count(100)
@@ -86,7 +86,7 @@ def after_processing_time(
     offset: str | timedelta = "0 s",
     unchanged: bool = False,
 ) -> AfterProcessingTime:
-    """Once, so long after the first element of a pane, or at the next time of a grid.
+    """Fire once, so long after the first element of a pane, or at the next time of a grid.
 
     >>> after_processing_time("10 s"), after_processing_time(period="1 min", offset="5 s")
     (after_processing_time(delay='10 s'), after_processing_time(period='1 min', offset='5 s'))
@@ -100,7 +100,7 @@ def after_processing_time(
 
 
 def completeness(percent: float, *, expected: int | str) -> Completeness:
-    """Once, when so many per cent of the expected elements have come; a column may tell how many are expected.
+    """Fire once, when so many per cent of the expected elements have come; a column may tell how many are expected.
 
     >>> completeness(90, expected="vehicles")
     completeness(90, expected='vehicles')
@@ -111,7 +111,7 @@ def completeness(percent: float, *, expected: int | str) -> Completeness:
 
 
 def after_watermark(*, early: Trigger | None = None, late: Trigger | None = None) -> AfterWatermark:
-    """When the watermark passes the window, with early and late panes if triggers for them are given.
+    """Fire when the watermark passes the window, with early and late panes if triggers for them are given.
 
     >>> after_watermark(early=after_count(10), late=each_batch())
     after_watermark(early=after_count(10), late=each_batch())
@@ -120,7 +120,7 @@ def after_watermark(*, early: Trigger | None = None, late: Trigger | None = None
 
 
 def repeatedly(trigger: Trigger) -> Repeatedly:
-    """Again and again: the trigger begins anew when it finishes.
+    """Restart a trigger whenever it finishes.
 
     >>> repeatedly(after_count(10))
     repeatedly(after_count(10))
@@ -129,7 +129,7 @@ def repeatedly(trigger: Trigger) -> Repeatedly:
 
 
 def default() -> Repeatedly:
-    """When the watermark passes the window, and with each batch that comes later.
+    """Fire when the watermark passes the window, and with each batch that comes later.
 
     >>> repeatedly(after_watermark())
     default()
@@ -138,7 +138,7 @@ def default() -> Repeatedly:
 
 
 def every(period: str | timedelta, *, aligned: bool = False, unchanged: bool = False) -> Repeatedly:
-    """So long after the first new element, again and again; aligned: at the multiples of the period.
+    """Fire so long after the first new element, again and again; aligned: at the multiples of the period.
 
     >>> every("1 s", aligned=True)
     repeatedly(after_processing_time(period='1 s'))
@@ -150,7 +150,7 @@ def every(period: str | timedelta, *, aligned: bool = False, unchanged: bool = F
 
 
 def any_of(*triggers: Trigger) -> AnyOf:
-    """Once, when one of them fires.
+    """Fire once, when one of these triggers fires.
 
     >>> any_of(after_count(10), after_processing_time("1 s"))
     any_of(after_count(10), after_processing_time(delay='1 s'))
@@ -159,7 +159,7 @@ def any_of(*triggers: Trigger) -> AnyOf:
 
 
 def all_of(*triggers: Trigger) -> AllOf:
-    """Once, when all of them would fire at the same time.
+    """Fire once, when all of these triggers would fire at the same time.
 
     >>> repeatedly(all_of(after_count(10), after_processing_time("1 s")))
     repeatedly(all_of(after_count(10), after_processing_time(delay='1 s')))
@@ -177,7 +177,7 @@ def in_order(*triggers: Trigger) -> InOrder:
 
 
 def or_finally(main: Trigger, last: Trigger) -> OrFinally:
-    """`main` again and again, until `last` fires.
+    """Repeat `main` until `last` fires.
 
     >>> or_finally(every("10 s"), after_watermark())
     or_finally(repeatedly(after_processing_time(delay='10 s')), after_watermark())

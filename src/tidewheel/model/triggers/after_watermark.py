@@ -28,7 +28,7 @@ class AfterWatermark(Trigger):
 
     @property
     def fires_early(self) -> bool:
-        """If its early trigger does."""
+        """Whether there is an early trigger that can fire early."""
         return self.early is not None and self.early.fires_early
 
     @property
@@ -37,17 +37,17 @@ class AfterWatermark(Trigger):
 
     @property
     def fires_late(self) -> bool:
-        """If its late trigger can fire at all."""
+        """Whether there is a late trigger that can fire at all."""
         return self.late is not None and (self.late.fires_early or self.late.fires_late)
 
     @property
     def finishes(self) -> bool:
-        """With the pane for the watermark, if there is no late trigger."""
+        """Whether it finishes with the pane for the watermark: only if there is no late trigger."""
         return self.late is None
 
     @property
     def may_finish(self) -> bool:
-        """Never before the watermark."""
+        """Whether it can finish before the watermark: never."""
         return False
 
     @property
@@ -59,7 +59,7 @@ class AfterWatermark(Trigger):
         return self._phase(late=False)
 
     def restart(self, clock: Instant) -> State:
-        """Before the watermark, after a pane."""
+        """The memory before the watermark, after a pane."""
         return {"late": False, "child": None if self.early is None else self.early.restart(clock)}
 
     def _phase(self, *, late: bool) -> State:
@@ -70,18 +70,18 @@ class AfterWatermark(Trigger):
         return self.late if state["late"] else self.early
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
-        """For the trigger whose phase it is."""
+        """Pass the elements on to the current phase's trigger."""
         child = self._child(state)
         if child is not None:
             child.on_elements(state["child"], count, clock, expected)
 
     def deadline(self, state: State) -> Instant | None:
-        """That of the trigger whose phase it is."""
+        """The deadline of the current phase's trigger."""
         child = self._child(state)
         return None if child is None else child.deadline(state["child"])
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """If the watermark has passed and there was no pane for that, or if the trigger whose phase it is fires."""
+        """Fire if the watermark has passed and there was no pane for that, or if the current phase's trigger fires."""
         if passed and not state["late"]:
             return True
         child = self._child(state)

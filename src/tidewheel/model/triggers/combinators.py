@@ -35,7 +35,7 @@ class Repeatedly(Trigger):
 
     @property
     def fires_late(self) -> bool:
-        """If its trigger finishes, and so begins again, or fires late by itself."""
+        """Whether its trigger finishes, and so begins again, or fires late by itself."""
         return self.trigger.finishes or self.trigger.fires_late
 
     @property
@@ -58,7 +58,7 @@ class Repeatedly(Trigger):
         return self.trigger.should_fire(state, passed=passed, clock=clock, touched=touched)
 
     def on_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """Its trigger begins again if that was its end."""
+        """Begin again with its trigger if that has finished."""
         if self.trigger.on_fire(state, passed=passed, clock=clock, touched=touched):
             again = self.trigger.restart(clock)
             state.clear()
@@ -77,7 +77,7 @@ _DEFAULT = Repeatedly(AfterWatermark())
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Parallel(Trigger):
-    """Several triggers, all of which are told of all elements; finished when it fires."""
+    """Several triggers that all see all elements; finished when it fires."""
 
     triggers: tuple[Trigger, ...]
 
@@ -167,7 +167,7 @@ class AllOf(_Parallel):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InOrder(Trigger):
-    """One trigger after the other: elements count only for the one whose turn it is."""
+    """One trigger after the other: elements count only for the active one."""
 
     stable_name: ClassVar[str] = "triggers.in_order/1"
 
@@ -183,12 +183,12 @@ class InOrder(Trigger):
 
     @property
     def fires_on_time(self) -> bool:
-        """If all do: nobody knows whose turn it is."""
+        """Whether all of its triggers fire on time."""
         return all(trigger.fires_on_time for trigger in self.triggers)
 
     @property
     def fires_late(self) -> bool:
-        """If one does, or follows one that fires for the watermark."""
+        """Whether one can fire late, or follows one that fires for the watermark."""
         return len(self.triggers) > 1 or self.triggers[0].fires_late
 
     @property
@@ -210,27 +210,27 @@ class InOrder(Trigger):
         return self._turn(0)
 
     def restart(self, clock: Instant) -> State:
-        """The first one's turn again."""
+        """Begin again with the first trigger."""
         return {"turn": 0, "child": self.triggers[0].restart(clock)}
 
     def _turn(self, turn: int) -> State:
         return {"turn": turn, "child": self.triggers[turn].start()}
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
-        """For the one whose turn it is."""
+        """Pass the elements on to the active trigger."""
         self.triggers[state["turn"]].on_elements(state["child"], count, clock, expected)
 
     def deadline(self, state: State) -> Instant | None:
-        """That of the one whose turn it is."""
+        """The deadline of the active trigger."""
         return self.triggers[state["turn"]].deadline(state["child"])
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """If the one whose turn it is fires."""
+        """Fire when the active trigger fires."""
         child = self.triggers[state["turn"]]
         return child.should_fire(state["child"], passed=passed, clock=clock, touched=touched)
 
     def on_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """If that was the end of one, it is the next one's turn; the last one's end is the end."""
+        """When the active trigger finishes, the next one becomes active; with the last one it finishes itself."""
         child = self.triggers[state["turn"]]
         if child.on_fire(state["child"], passed=passed, clock=clock, touched=touched):
             if state["turn"] + 1 == len(self.triggers):
@@ -239,7 +239,7 @@ class InOrder(Trigger):
         return False
 
     def merge(self, states: Sequence[State], *, passed: bool) -> State:
-        """The furthest turn; memories of earlier ones do not count."""
+        """Go on with the furthest trigger; memories of earlier ones do not count."""
         turn = max((state["turn"] for state in states), default=0)
         same = [state["child"] for state in states if state["turn"] == turn]
         return {"turn": turn, "child": self.triggers[turn].merge(same, passed=passed)}
@@ -305,7 +305,7 @@ class OrFinally(Trigger):
         ) or self.last.should_fire(state["last"], passed=passed, clock=clock, touched=touched)
 
     def on_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """Finished if last fires; otherwise main begins again if that was its end."""
+        """Finish if `last` fires; otherwise `main` begins again if it has finished."""
         if self.last.should_fire(state["last"], passed=passed, clock=clock, touched=touched):
             return True
         if self.main.on_fire(state["main"], passed=passed, clock=clock, touched=touched):

@@ -1,8 +1,8 @@
 """The interface of a trigger, and the triggers that are not made of others.
 
 A trigger is a description that never changes. What it must remember of a window is a small dict that can be written as
-JSON: `start()` makes it, the trigger's methods read and change it. A bundle of elements is told to the trigger at once,
-then the trigger is asked once.
+JSON: `start()` makes it, the trigger's methods read and change it. A bundle of elements is given to the trigger at
+once, then the trigger is asked once.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Trigger:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns whose highest values it wants to be told."""
+        """The columns whose highest values it needs."""
         return ()
 
     def start(self) -> State:
@@ -207,7 +207,7 @@ class AfterProcessingTime(_Once):
         return {"deadline": None}
 
     def restart(self, clock: Instant) -> State:
-        """Armed at once if panes are wanted without new elements too."""
+        """Arm it at once if panes are wanted without new elements, too."""
         return {"deadline": self.deadline_of(clock) if self.unchanged else None}
 
     def deadline_of(self, clock: Instant) -> Instant:
@@ -221,7 +221,7 @@ class AfterProcessingTime(_Once):
         return ((clock - self.offset) // self.period + 1) * self.period + self.offset + self.delay
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
-        """The first of a pane arms it."""
+        """Arm it with the first element of a pane."""
         if state["deadline"] is None:
             state["deadline"] = self.deadline_of(clock)
 
@@ -273,14 +273,14 @@ class Completeness(_Once):
         return {"count": 0, "expected": self.expected if isinstance(self.expected, int) else None}
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
-        """They are counted, and the highest expectation is kept."""
+        """Count the elements, and keep the highest expectation."""
         state["count"] += count
         told = expected.get(self.expected) if isinstance(self.expected, str) else None
         if told is not None and (state["expected"] is None or told > state["expected"]):
             state["expected"] = told
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
-        """If enough of the expected have come."""
+        """Fire if enough of the expected elements have come."""
         return state["expected"] is not None and bool(state["count"] * 100 >= self.percent * state["expected"])
 
     def merge(self, states: Sequence[State], *, passed: bool) -> State:
@@ -294,7 +294,7 @@ class Completeness(_Once):
 
 
 def least(deadlines: Iterable[Instant | None]) -> Instant | None:
-    """The earliest of those that there are."""
+    """The earliest of the deadlines; None if there is none."""
     return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
 
@@ -305,5 +305,5 @@ def check_trigger(what: str, trigger: object) -> None:
 
 
 def all_inputs(triggers: Iterable[Trigger | None]) -> tuple[str, ...]:
-    """The inputs of all of them."""
+    """The inputs of all these triggers."""
     return tuple(sorted({name for trigger in triggers if trigger is not None for name in trigger.inputs}))

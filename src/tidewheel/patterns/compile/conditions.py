@@ -119,7 +119,7 @@ class Conditions:
         check_rowwise(expression, what="condition")
 
     def _start(self, program: Program, edge: Edge) -> int:
-        """With nothing taken yet, references are known, so a start is a question to the event alone."""
+        """The condition of a start: with nothing taken yet references are known, so it depends on the event alone."""
         test = program.tests[edge.test]
         parts = [] if test.condition is None else [test.condition.expression]
         for one in edge.untils:
@@ -147,7 +147,7 @@ class Conditions:
         return self._query(expression, readers)
 
     def _query(self, expression: pl.Expr, readers: Mapping[str, Callable[[Taken], Any]]) -> Function:
-        """By polars, where the expression is not understood here."""
+        """Evaluate an expression by polars, where it is not understood here."""
         names = list(dict.fromkeys(expression.meta.root_names()))
         types = {name: _wide(self._types.get(name) or self._schema[name]) for name in names}
         columns = self.memory.columns

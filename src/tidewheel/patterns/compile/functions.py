@@ -18,7 +18,7 @@ __all__ = ["Function", "function_of", "kind_of"]
 
 Value = Any
 Function = Callable[[int, tuple[Any, ...]], Value]
-"""Of the number of an event and the memory of a partial match."""
+"""A function of the number of an event and the memory of a partial match."""
 
 
 def kind_of(node: Node, kinds: Mapping[str, str]) -> str | None:

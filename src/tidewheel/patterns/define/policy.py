@@ -1,4 +1,5 @@
-"""What a match means for the others: where to go on after it, which of several to give, and who may use an event."""
+"""What a match means for the others: where to go on after it, which of several to give, and whether they may share
+events."""
 
 from __future__ import annotations
 

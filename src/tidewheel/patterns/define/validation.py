@@ -1,4 +1,4 @@
-"""Malformed patterns are refused here, when they are defined."""
+"""Refuse malformed patterns when they are defined."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LOOPS_ONLY = {
 
 
 def check_name(name: Any) -> str:
-    """A stage's name is text that can be told from a column's in "stage.column"."""
+    """Check that a stage's name is text without dots and brackets, so that "stage.column" can name it."""
     if not isinstance(name, str) or not name.strip():
         raise DefinitionError(f'a stage needs a name, like pattern("fast", ...), got {name!r}')
     if any(sign in name for sign in ".()"):
@@ -47,7 +47,7 @@ def check_word(what: str, given: Any, words: Sequence[str]) -> None:
 
 
 def check_times(name: str, least: Any, most: Any) -> None:
-    """How often: whole numbers from 1 on, in order."""
+    """Check how often a part comes: whole numbers from 1 on, in order."""
     for number in (least, most):
         if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
             raise DefinitionError(f"{name} takes whole numbers, got {number!r}")
@@ -58,7 +58,7 @@ def check_times(name: str, least: Any, most: Any) -> None:
 
 
 def check_change(name: str, part: Part) -> None:
-    """Whether a quantifier makes sense on this part."""
+    """Check that a quantifier makes sense on this part."""
     if isinstance(part, Stage) and part.forbids:
         raise DefinitionError(
             f"{name}: stage {part.name!r} says what must not come, so it takes no events and has no quantifier. "
@@ -79,13 +79,13 @@ def check_change(name: str, part: Part) -> None:
 
 
 def check_loop_limit(name: str, limit: Duration | None, part: Part) -> None:
-    """A limit between the events of a loop is for a stage's."""
+    """Refuse a limit between the events of a loop of a group."""
     if limit is not None and isinstance(part, Group):
         raise DefinitionError(f"{name}: within= is for a stage, not for a group; put it on the stages inside")
 
 
 def check_parts(parts: tuple[Part, ...]) -> None:
-    """What holds for every pattern, also while it is being built."""
+    """Check what holds for every pattern, also while it is being built."""
     if not parts:
         return
     first = parts[0]
@@ -99,7 +99,8 @@ def check_parts(parts: tuple[Part, ...]) -> None:
 
 
 def _check_references(parts: tuple[Part, ...], before: list[str], own: set[str] | None = None) -> None:
-    """Conditions speak of their own stage and those before. own: the names that are not left for others to know."""
+    """Check that conditions speak of their own stage and those before. own: the names that are not left for others to
+    know."""
     for part in parts:
         if isinstance(part, Group):
             # A loop comes back to its beginning, and what comes in any order has no before.
@@ -125,7 +126,7 @@ def _check_condition(condition: Condition | None, known: list[str], own: set[str
 
 
 def check_choice(kind: str, patterns: tuple[Any, ...]) -> None:
-    """Alternatives, or parts in any order."""
+    """Check alternatives, or parts in any order."""
     if kind == "all_of" and len(patterns) > MOST_IN_ANY_ORDER:
         raise DefinitionError(
             f"all_of takes up to {MOST_IN_ANY_ORDER} patterns (their orders are many), got {len(patterns)}"
@@ -138,7 +139,7 @@ def check_choice(kind: str, patterns: tuple[Any, ...]) -> None:
 
 
 def check_group(where: str, window: Duration | None, gap: Duration | None, policy: Policy) -> None:
-    """A pattern that is to be a part of another one."""
+    """Check a pattern that is to be a part of another one."""
     if window is not None or gap is not None or policy != ALL:
         raise DefinitionError(
             f"{where}: within, after_match and select are for the whole pattern, not for a group in it"
@@ -154,7 +155,7 @@ def _check_end(where: str, parts: tuple[Part, ...]) -> None:
 
 
 def check_after_match(parts: tuple[Part, ...], skip: AfterMatch, stage: str | None, missing: Missing) -> None:
-    """A skip to a stage needs one that takes events."""
+    """Check that a skip to a stage names one that takes events."""
     check_word("after_match", skip, SKIPS)
     check_word("after_match: missing", missing, ("ignore", "fail"))
     if skip not in ("skip to first", "skip to last"):
@@ -176,7 +177,7 @@ def check_after_match(parts: tuple[Part, ...], skip: AfterMatch, stage: str | No
 
 
 def check_overlap(overlap: Any, policy: Policy) -> None:
-    """Matches that do not overlap leave no choice of where to go on."""
+    """Refuse to choose where to go on if matches do not overlap."""
     if not isinstance(overlap, bool):
         raise DefinitionError(f"select: overlap must be True or False, got {overlap!r}")
     if not overlap and policy.after_match not in ("skip none", "skip past last"):
@@ -187,13 +188,13 @@ def check_overlap(overlap: Any, policy: Policy) -> None:
 
 
 def check_policy(policy: Policy) -> None:
-    """Options are what they should be."""
+    """Check the options of a policy."""
     if not isinstance(policy.reuse, bool):
         raise DefinitionError(f"select: reuse must be True or False, got {policy.reuse!r}")
 
 
 def check_whole(parts: tuple[Part, ...], window: Duration | None) -> None:
-    """What a pattern needs before events come."""
+    """Check what a pattern needs before events come."""
     if not parts:
         raise DefinitionError('a pattern needs a stage; begin with pattern("name", condition)')
     _check_references(parts, [])
@@ -230,7 +231,7 @@ def check_whole(parts: tuple[Part, ...], window: Duration | None) -> None:
 
 
 def check_measure(name: Any, measure: Any, stages: tuple[str, ...]) -> None:
-    """A measure is an expression over the events taken."""
+    """Check that a measure is an expression over the events taken."""
     what = f"measure {name!r}"
     if not isinstance(name, str) or not name or name.startswith("__"):
         raise DefinitionError(f"{what}: a name must be text that does not begin with __")

@@ -43,11 +43,11 @@ class Harness:
         self._count = 0
 
     def add(self, event: Mapping[str, Any], *, time: Instant) -> None:
-        """The next event, in the order of time."""
+        """Add the next event, in the order of time."""
         self.add_all([(time, event)])
 
     def add_all(self, events: Sequence[tuple[Instant, Mapping[str, Any]]]) -> None:
-        """The next events with their times, in order."""
+        """Add the next events with their times, in order."""
         new = pl.DataFrame([dict(event) for _, event in events], schema=self._frame.schema)
         bits = self._machine.conditions.bits(new).tolist()
         self._frame = self._frame.vstack(new)
@@ -58,7 +58,7 @@ class Harness:
             self._count += 1
 
     def advance(self, watermark: Instant) -> None:
-        """All events before this time have come."""
+        """Move time: all events before this time have come."""
         self._nfa.advance(watermark)
 
     @property

@@ -31,7 +31,7 @@ class NFA:
     """The runs of one key. Events have rising numbers; what they satisfy is asked of the machine's conditions.
 
     limit: how much partial matches and matches held back may weigh; beyond it, those partial matches that began
-    earliest are dropped, and told. What is held back is so only while there are partial matches: so all is bounded.
+    earliest are dropped, and reported. What is held back is so only while there are partial matches: so all is bounded.
     """
 
     machine: BoundProgram
@@ -51,7 +51,7 @@ class NFA:
     # What happens -------------------------------------------------------------------------------------------
 
     def event(self, event: int, time: Instant, bits: int, starts: int = -1) -> None:
-        """The next event of the key. bits: the conditions that hold for it; starts: which starts to consider."""
+        """Take the next event of the key. bits: the conditions that hold for it; starts: which starts to consider."""
         if time >= self._wake and not self._independent:
             self.advance(time)  # otherwise it is enough that each run looks at the time when it is looked at
         machine = self.machine
@@ -73,7 +73,7 @@ class NFA:
             self._bound(time)
 
     def pass_over(self, time: Instant) -> None:
-        """An event came that satisfies nothing anyone asks: what waits for the next event only waits no longer."""
+        """Note an event that satisfies no condition: what waits only for the next event waits no longer."""
         if time >= self._wake:
             self.advance(time)
         died = False
@@ -90,7 +90,7 @@ class NFA:
             self._release()
 
     def advance(self, time: Instant) -> None:
-        """All events before this time have come."""
+        """Move time: all events before this time have come."""
         if time < self._wake:
             return
         due = sorted((run for run in self if run.due <= time), key=lambda run: (run.due, run.start))
@@ -126,7 +126,7 @@ class NFA:
         yield from self._fresh
 
     def add(self, run: PartialMatch) -> None:
-        """A run that was kept from before."""
+        """Add a run that was kept from before."""
         self._weight += weight(run.size)
         self._schedule(run)
         if run.fresh:
@@ -135,7 +135,7 @@ class NFA:
             self._runs.setdefault(run.position, []).append(run)
 
     def hold(self, matches: list[Match]) -> None:
-        """Matches that were held back before."""
+        """Add matches that were held back before."""
         self.held = sorted(matches, key=_order)
         self._weight += sum(weight(match.size) for match in matches)
 
@@ -231,7 +231,7 @@ class NFA:
             self._fresh.append(new)
 
     def _schedule(self, run: PartialMatch) -> None:
-        """When time alone does something to the run."""
+        """Schedule when time alone does something to the run."""
         due = run.start_time + self.machine.window
         wait = self.machine.wait(run.position, run.open)
         if wait < NEVER and run.last_time + wait < due:

@@ -108,7 +108,7 @@ class PatternReference:
 
 
 class _OneKey:
-    """The events of a key, its NFA, and how much of what that gave was told."""
+    """The events of a key, its NFA, and how much of its output was given."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness

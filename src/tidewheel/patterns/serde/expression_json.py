@@ -96,7 +96,7 @@ def expression_from_json(given: Any, *, what: str = "expression") -> pl.Expr:
 
 
 def _operator(expression: pl.Expr, inputs: list[pl.Expr]) -> tuple[str, list[pl.Expr]] | None:
-    """Each guess of what an expression is made of is proven by building it again."""
+    """Find what an expression is made of: each guess is proven by building it again."""
     for parts in itertools.permutations(inputs) if len(inputs) in _OPERATORS else ():
         for name, build in _OPERATORS[len(inputs)].items():
             try:

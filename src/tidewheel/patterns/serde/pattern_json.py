@@ -147,7 +147,7 @@ def _whole(fields: Mapping[str, Any]) -> Pattern:
 
 
 class _Budget:
-    """How many parts there may be yet."""
+    """How many more parts there may be."""
 
     def __init__(self, left: int) -> None:
         self.left = left

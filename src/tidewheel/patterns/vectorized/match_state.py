@@ -58,7 +58,7 @@ class Layout:
         self._shape = hashlib.sha256(repr(shape).encode()).hexdigest()[:16]
 
     def read(self, frames: Mapping[str, pl.DataFrame] | None) -> MatchState:
-        """What was kept; nothing if there are no frames."""
+        """Read what was kept; nothing if there are no frames."""
         if not frames:
             return MatchState(pl.DataFrame(schema=self.runs), pl.DataFrame(schema=self.held), self.none, 0)
         meta = frames["meta"].row(0, named=True)

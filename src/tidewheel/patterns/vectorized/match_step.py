@@ -205,7 +205,7 @@ class _Telling:
     kept: MatchState
 
     def of(self, given: list[pl.DataFrame], time: str, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-        """Ordered by time, then key, then the start, then as they were given."""
+        """Make the rows, ordered by time, then key, then the start, then as they were given."""
         some = [_as(frame, PATHS) for frame in given if frame.height]
         if not some:
             return pl.DataFrame(schema=schema)

@@ -1,7 +1,7 @@
 """Patterns on columns: all keys of a key group at once, with state as frames.
 
 Conditions are evaluated as columns. A partial match that no event of the batch can do anything to stays a row: it is
-kept, or is over, or its time has run out, all told by columns. Python runs the NFA only for keys where something
+kept, or is over, or its time has run out, all decided by columns. Python runs the NFA only for keys where something
 happens, and there only on the events that matter.
 """
 
@@ -36,7 +36,7 @@ class Matcher:
 
     keys: the columns by which events belong together. measures: expressions over the events of a match. limit: how many
     partial matches and matches held back a key may have, where one with more than a hundred events counts for every
-    hundred; beyond it, those partial matches that began earliest are dropped and told.
+    hundred; beyond it, those partial matches that began earliest are dropped and reported.
 
     >>> from tidewheel.patterns.define.builder import pattern
     >>> from tidewheel.patterns.define.references import last

@@ -36,14 +36,14 @@ class NewMatches:
 
     @property
     def dies(self) -> Truths:
-        """Those that are over within this batch, without a trace."""
+        """The partial matches that are over within this batch, without a trace."""
         found = ~self.active
         found[self.left.origin] = False
         return found
 
     def holding_back(self, left_out: Truths, starts: Numbers, completed: Numbers) -> Truths:
         """Which matches any of these would hold back: it began no later, and was there when the match was complete.
-        Matches are told by the rows of the events that began and completed them."""
+        Matches are given by the rows of the events that began and completed them."""
         order = np.flatnonzero(left_out)[np.argsort(self.row[left_out], kind="stable")]
         rows = self.row[order]
         # Keys come one after the other: what began with one of them ended before the events of the next.
@@ -77,12 +77,12 @@ class Left:
     over_time: Truths
 
     def without(self, taken: Truths) -> Left:
-        """But for those that Python has run."""
+        """Without those that Python has run."""
         keep = ~taken[self.origin]
         return Left(**{name: getattr(self, name)[keep] for name in Left.__dataclass_fields__})
 
     def rows(self, keys: pl.DataFrame, next_id: int) -> pl.DataFrame:
-        """Those that stay, as rows of the state."""
+        """The partial matches that stay, as rows of the state."""
         stays = ~self.over_time
         frame = self._paths(stays, next_id).with_columns(
             pl.Series("__position", self.position[stays]),
@@ -115,7 +115,7 @@ class Left:
 
 
 def new_matches_of(machine: BoundProgram, batch: EventBatch, mark: Instant) -> NewMatches:
-    """What this batch means for the partial matches that it begins."""
+    """Find what this batch does to the partial matches that it begins."""
     parts = [_starts(machine, batch, mark, number) for number in range(len(machine.starts))]
     if len(parts) == 1:
         return parts[0]
@@ -177,7 +177,7 @@ def _followed(
 def _waiting(
     machine: BoundProgram, batch: EventBatch, row: Numbers, position: int, mark: Instant
 ) -> tuple[Truths, Numbers, Numbers, Left]:
-    """Those that have their first event only, and wait for more than the next one."""
+    """The partial matches that have their first event only, and wait for more than the next one."""
     key, time = batch.keys[row], batch.times[row]
     # The edges that may be open: all, or those that the next event leaves, by how long after the first one it comes.
     everything = machine.everything[position]

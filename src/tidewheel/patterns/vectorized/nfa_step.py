@@ -27,7 +27,7 @@ PATHS = {
     EVENTS: pl.List(pl.Int64()),
     POSITIONS: pl.List(pl.Int32()),
 }
-"""What is told of a match or a partial match: its key, when, the identity of its first event, and its path."""
+"""What is reported of a match or a partial match: its key, when, the identity of its first event, and its path."""
 
 
 @dataclass
@@ -242,11 +242,11 @@ class _Collected:
 
     @staticmethod
     def _completed(match: Match) -> int:
-        """The event that completed it; if time did, its last one."""
+        """The event that completed a match; if time did, its last one."""
         return match.path[1] if match.completed_by == BY_TIME else match.completed_by
 
     def _row(self, event: int) -> int:
-        """In the batch; what came before it is -1 at most."""
+        """The row in the batch; of what came before it, -1 at most."""
         return self._ids[event] - self._next_id if event >= 0 else -1
 
     def _by(self, event: int) -> int:
@@ -260,7 +260,7 @@ def _moment(match: Match) -> tuple[int, Instant, int]:
 
 
 def _frame(rows: list[tuple[Any, ...]], schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    """Lists are made of all their values at once: polars takes its time for one list after the other."""
+    """Make a frame, its lists of all their values at once: polars takes its time for one list after the other."""
     if not rows:
         return pl.DataFrame(schema=schema)
     columns = dict(zip(schema, zip(*rows, strict=True), strict=True))

@@ -71,11 +71,11 @@ class Continued:
     over_time: Truths
 
     def without(self, taken: Truths) -> Continued:
-        """But for those that Python has run."""
+        """Without those that Python has run."""
         return self._only(~taken[self.origin])
 
     def rows(self, runs: pl.DataFrame, next_id: int) -> pl.DataFrame:
-        """Those that go on, as rows of the state."""
+        """The partial matches that go on, as rows of the state."""
         some = self._only(~self.over_time)
         stands = some.positions[np.arange(len(some.origin)), some.length - 1]
         everything = np.array(self.machine.everything, dtype=np.int64)
@@ -86,7 +86,7 @@ class Continued:
         )
 
     def timed_out(self, runs: pl.DataFrame, next_id: int) -> pl.DataFrame:
-        """Those whose time ran out, with what they had taken by then."""
+        """The partial matches whose time ran out, with what they had taken by then."""
         return self._only(self.over_time)._paths(runs, next_id)
 
     def _paths(self, runs: pl.DataFrame, next_id: int) -> pl.DataFrame:
@@ -125,7 +125,7 @@ class Continued:
 def pending_matches_of(
     machine: BoundProgram, runs: pl.DataFrame, keys: Numbers, batch: EventBatch, mark: Instant
 ) -> PendingMatches:
-    """What this batch means for the partial matches of the state."""
+    """Find what this batch does to the partial matches of the state."""
     position = runs["__position"].to_numpy()
     due = runs["__due"].to_numpy()
     fresh = runs["__fresh"].to_numpy().copy()

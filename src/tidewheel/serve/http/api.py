@@ -85,7 +85,7 @@ class _Budget:
 
     @contextmanager
     def of(self, size: int) -> Iterator[None]:
-        """So many are on their way until the block ends."""
+        """Count so many bytes as on their way until the block ends."""
         self._taken += size
         try:
             yield
@@ -142,7 +142,7 @@ class Api:
         return json_response({"layers": [layer.description() for layer in self._feed.layers.values()]})
 
     async def view(self, request: Request) -> Response:
-        """What they show now, or showed then."""
+        """Answer what the layers show now, or showed at a moment."""
         names = parse_names(request.query_params.get("layers")) or list(self._feed.layers)
         for name in names:
             self._layer(name)
@@ -153,7 +153,7 @@ class Api:
         return await self._view(request, [self._layer(request.path_params["name"]).name])
 
     async def geojson(self, request: Request) -> Response:
-        """The same of one layer as a FeatureCollection."""
+        """Answer the same of one layer as a FeatureCollection."""
         layer = self._layer(request.path_params["name"])
         now, at, find = self._finder(request, [layer.name])
 
@@ -170,7 +170,7 @@ class Api:
         return await self._made(make, "application/geo+json")
 
     async def history(self, request: Request) -> Response:
-        """The results of a key in the last hour."""
+        """Answer the results of a key in the last hour."""
         layer = self._layer(request.path_params["name"])
         key = request.query_params.get("key")
         if key is None:
@@ -191,7 +191,7 @@ class Api:
         return await self._made(make)
 
     async def alerts(self, request: Request) -> Response:
-        """The alerts of the last hour, newest first."""
+        """Answer the alerts of the last hour, newest first."""
         since = parse_millis(request.query_params.get("since"), what="since")
         chosen = [layer for layer in self._feed.layers.values() if layer.show == "alerts"]
 
@@ -232,7 +232,7 @@ class Api:
         return json_response({"topics": await run_in_threadpool(read)})
 
     async def background(self, _: Request) -> Response:
-        """What lies under the layers."""
+        """Answer what lies under the layers."""
         return json_response(self._background)
 
     async def health(self, request: Request) -> Response:
@@ -268,7 +268,7 @@ class Api:
         return await self._made(make)
 
     async def _made(self, make: Callable[[], bytes], media_type: str = "application/json") -> Response:
-        """An answer that takes a while, made beside the event loop."""
+        """Make an answer that takes a while, beside the event loop."""
         if self._in_line >= _IN_LINE:
             raise HTTPException(503, f"{self._in_line} answers are being made already; try again", {"retry-after": "2"})
         self._in_line += 1
@@ -281,7 +281,7 @@ class Api:
         return _Pieces(body, media_type, self._budget)
 
     def _finder(self, request: Request, names: Sequence[str]) -> tuple[Instant, Instant, Callable[[], _Found]]:
-        """By the server's clock when it is asked, the moment that is asked for, and what finds the items."""
+        """The time of the request by the server's clock, the moment that it asks for, and what finds the items."""
         query = request.query_params
         subscription = parse_query(query, query.getlist("filter"), layers=names, limits=self._limits)
         at = parse_millis(query.get("at"), what="at")

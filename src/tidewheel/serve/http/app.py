@@ -28,7 +28,7 @@ _logger = logging.getLogger(__name__)
 
 
 def make_app(routes: list[BaseRoute], *, hub: Hub, guard: Guard, page: Page, tiles: str | None) -> ASGIApp:
-    """The whole of it as an ASGI application."""
+    """Make the ASGI application."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

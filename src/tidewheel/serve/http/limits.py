@@ -1,4 +1,4 @@
-"""What a server allows: nobody who connects to it can make it grow without bounds."""
+"""The limits of a server: no client can make it grow without bounds."""
 
 from __future__ import annotations
 

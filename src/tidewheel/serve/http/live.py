@@ -47,11 +47,11 @@ class Live:
         ]
 
     async def no_socket(self, _: Request) -> Response:
-        """A WebSocket is wanted there."""
+        """Refuse a plain request: a WebSocket is wanted there."""
         raise HTTPException(426, "this is a WebSocket; without one use /api/live/events", {"upgrade": "websocket"})
 
     async def socket(self, socket: WebSocket) -> None:
-        """A client from its coming to its going."""
+        """Serve a client's WebSocket from its beginning to its end."""
         if self._hub.full:
             await socket.send_denial_response(Response(_TOO_MANY, 503, {"retry-after": "10"}))
             return
@@ -119,7 +119,7 @@ class Live:
         return f"there is no layer {shown} yet; there are: {', '.join(self._feed.layers) or 'none'}"
 
     async def events(self, request: Request) -> Response:
-        """The stream as server-sent events; the query is the subscription."""
+        """Serve the stream as server-sent events; the query is the subscription."""
         query = request.query_params
         names = parse_names(query.get("layers")) or [name for name, layer in self._feed.layers.items() if layer.on]
         subscription = parse_query(query, query.getlist("filter"), layers=names, limits=self._limits)
@@ -133,7 +133,7 @@ class Live:
         return StreamingResponse(self._stream(subscription), headers=headers, media_type="text/event-stream")
 
     async def _stream(self, subscription: Subscription) -> AsyncIterator[bytes]:
-        """One frame waits at most: who is slower than that is behind, as on a WebSocket."""
+        """The events of a client. One frame waits at most: a client that is slower is behind, as on a WebSocket."""
         waiting: asyncio.Queue[Frame | None] = asyncio.Queue()
 
         async def send(frame: Frame) -> None:

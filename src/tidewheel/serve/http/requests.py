@@ -1,4 +1,4 @@
-"""What clients ask for: messages of a WebSocket, and queries. Whatever comes, it is understood or refused in words."""
+"""What clients ask for: messages of a WebSocket, and queries. What is malformed is refused with a reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SHOWN = 80
 
 
 class Subscribe(msgspec.Struct, frozen=True, tag_field="type", tag="subscribe"):
-    """Show me this, instead of what you showed me before."""
+    """A client's subscription, in place of the one before."""
 
     layers: list[str]
     id: int | str | None = None

@@ -1,4 +1,4 @@
-"""Layers for topics that nobody described: from the fields of their results."""
+"""Layers for topics without a description: from the fields of their results."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def _geometry(fields: list[str]) -> tuple[Geometry, Show]:
 
 
 def _key(sample: pl.DataFrame, fields: list[str]) -> list[str]:
-    """The fields that the records' keys in the log are made of; none if that cannot be told (yet), for the key itself
-    is an identity too."""
+    """The fields that the records' keys in the log are made of; none if that is not known (yet), for the key itself is
+    an identity too."""
     parts = [key.decode("utf-8", "replace").split("/") for key in sample["@key"].to_list()]
     count = len(parts[0])
     if any(len(part) != count for part in parts):

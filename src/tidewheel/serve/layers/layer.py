@@ -33,7 +33,7 @@ EXPIRY = 30_000
 
 KEPT = 3_600_000
 """For so many milliseconds at least a result without a place is shown, if nothing else is known: it is in nobody's way,
-and its row tells its time."""
+and its row shows its time."""
 
 LONGEST = 24 * 3_600_000
 """No result is shown for more milliseconds."""
@@ -48,7 +48,7 @@ Show: TypeAlias = Literal["cells", "vehicles", "points", "arrows", "alerts", "ta
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Immutable, and nothing but the fields it knows."""
+    """A part of a layer: immutable, without unknown fields."""
 
 
 def _freeze(part: _Part, **fields: Iterable[Any]) -> None:
@@ -57,13 +57,13 @@ def _freeze(part: _Part, **fields: Iterable[Any]) -> None:
 
 
 class Cell(_Part, frozen=True, tag_field="kind", tag="cell"):
-    """In the H3 cell of this field: its index as a number, or as text in hexadecimal."""
+    """The H3 cell in this field: its index as a number, or as text in hexadecimal."""
 
     cell: Field = "cell"
 
 
 class Point(_Part, frozen=True, tag_field="kind", tag="point"):
-    """At a latitude and longitude in degrees, facing a heading if there is one."""
+    """A point at a latitude and longitude in degrees, facing a heading if there is one."""
 
     lat: Field = "lat"
     lon: Field = "lon"
@@ -71,7 +71,7 @@ class Point(_Part, frozen=True, tag_field="kind", tag="point"):
 
 
 class Edge(_Part, frozen=True, tag_field="kind", tag="edge", rename={"source": "from", "target": "to"}):
-    """From one H3 cell to another."""
+    """An edge from one H3 cell to another."""
 
     source: Field = "cell"
     target: Field = "neighbour"

@@ -28,7 +28,8 @@ class Activity:
         """When something last came, by the server's clock; None if nothing ever did."""
 
     def look(self, infos: Iterable[TopicInfo], *, now: Instant) -> None:
-        """What has come since the last look came now; of what was there at the first, the log knows when."""
+        """Look at the log: what has come since the last look came now; of what was there at the first, the log knows
+        when."""
         for part, first, end in _parts(infos):
             known = self._ends.get(part, first if self._looked else None)
             if known is not None and first <= known <= end:

@@ -224,7 +224,7 @@ def _identity(layer: Layer, frame: pl.DataFrame) -> pl.Expr:
 
 
 def shown_early(layer: Layer, frame: pl.DataFrame, watermark: Instant | None) -> pl.DataFrame:
-    """Without early panes of windows that end later than the next one does."""
+    """Drop early panes of windows that end later than the next one does."""
     # They are not kept for when their turn comes. An event is in all these windows at once, so what has an early pane
     # of the next window has one of the window after it too. Shown when the watermark passes, that would be newer than
     # the on-time pane which comes at that moment, and nothing would ever become firm; and as it expires by its own

@@ -49,7 +49,7 @@ class _Following:
     backlog: list[Iterator[Batch]] = field(default_factory=list)
     watermarks: dict[int, Instant] = field(default_factory=dict)
     before: dict[int, Instant] = field(default_factory=dict)
-    """The watermarks before those that were told last: what is behind them came late."""
+    """The watermarks before those that were reported last: what is behind them came late."""
 
     @property
     def results(self) -> bool:
@@ -58,7 +58,7 @@ class _Following:
 
 
 class Feed:
-    """Reads on until it is stopped. Whoever looks at the view or the history holds `lock`.
+    """Reads on until it is stopped. Readers of the view or the history hold `lock`.
 
     It starts as far back as results are still shown. What is in the log of the hour before that is read afterwards,
     bit by bit, into the history.
@@ -175,7 +175,7 @@ class Feed:
             self.caught_up.set()
 
     def _look(self, now: Instant) -> Sequence[TopicInfo]:
-        """What topics and layers are there."""
+        """Look which topics and layers are there."""
         infos = self._log.topics()
         self.activity.look(infos, now=now)
         self.catalogue.refresh(infos)
@@ -233,7 +233,7 @@ class Feed:
             each.at[number] = end
 
     def pass_over(self, damaged: DamagedBlockError) -> None:
-        """Show what else there is: it is told once, and for as long as this one runs."""
+        """Go on without a damaged block, and report it once, for as long as this feed runs."""
         told = str(damaged).partition(". ")[0]
         if told not in self._damaged:
             self._damaged = [*self._damaged, told][-_DAMAGED_TOLD:]
@@ -248,7 +248,7 @@ class Feed:
             stats.watermarks, stats.reported_at = each.watermarks, self._clock()
 
     def _fill_in(self, each: _Following) -> None:
-        """A piece of the hour before the beginning."""
+        """Read a piece of the hour before the beginning."""
         try:
             batch = next(each.backlog[0], None)
         except LogError:  # it left by retention, or the topic was made anew
@@ -290,8 +290,8 @@ class Feed:
                 self._account(each, number, rows, now)
 
     def _account(self, each: _Following, number: int, rows: pl.DataFrame, now: Instant) -> None:
-        """How far event time is, and how long results take. Those of late events would tell how late these were, and
-        those of before the beginning how long nobody followed them."""
+        """Note how far event time is, and how long results take. Those of late events would show how late these were,
+        and those of before the beginning how long they were not followed."""
         due = rows.filter((pl.col("@timing").is_null() | (pl.col("@timing") == "ON_TIME")) & ~pl.col("@back"))
         if due.height:
             latest = int(due["@t"].to_numpy().max())

@@ -1,4 +1,4 @@
-"""Frames: messages to clients, each put together once, whoever gets it."""
+"""Frames: messages to clients, each encoded once for all of them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def status(
 
 
 def snapshot_body(layers: Mapping[str, Sequence[Item]], *, now: Instant) -> bytes:
-    """All that a subscription shows, without the id that tells whose it is."""
+    """All that a subscription shows, without the subscription's id."""
     return b'"now":%d,"layers":%s}' % (now // 1_000, joined(layers))
 
 

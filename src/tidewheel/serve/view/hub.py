@@ -69,7 +69,7 @@ class Client:
         self.fresh = False
         """Wants a snapshot: it has just subscribed, or is behind."""
         self.version = 0
-        """Of the layers that it was told of."""
+        """The version of the layers that it has seen."""
         self.busy = False
         self.closed = False
 
@@ -142,12 +142,12 @@ class Hub:
         return sum(client.fresh and client.answered.is_set() for client in self.clients)
 
     def hello(self) -> Frame:
-        """The first word to a client, and a later one when the layers have changed."""
+        """The frame that greets a client, and comes again when the layers have changed."""
         layers = [layer.description() for layer in self._feed.layers.values()]
         return frames.hello(layers, now=self._clock(), speed=self._feed.view.speed, limits=self._limits.for_clients())
 
     def add(self, client: Client, version: int) -> None:
-        """Somebody has come, who has been told hello when the layers were of this version."""
+        """Register a client that has seen this version of the layers."""
         client.version = version
         self._clients.add(client)
 
@@ -158,7 +158,7 @@ class Hub:
         self._clients.discard(client)
 
     def subscribe(self, client: Client, subscription: Subscription, id: int | str | None = None) -> list[str]:
-        """In place of what the client has subscribed to. Returns the names of layers that are not there.
+        """Replace what the client has subscribed to. Returns the names of layers that are not there.
 
         `CrowdedError` if nobody else has this subscription, and the server takes no more different ones: then the
         client keeps the one that it has.
@@ -171,7 +171,7 @@ class Hub:
         return [name for name in subscription.layers if name not in self._feed.layers]
 
     def check_room(self, subscription: Subscription, client: Client | None = None) -> None:
-        """`CrowdedError` if this client, or a new one, cannot have this subscription."""
+        """Raise `CrowdedError` if this client, or a new one, cannot have this subscription."""
         before = None if client is None else client.subscription
         alone = before is not None and len(self._groups[before]) == 1
         if subscription not in self._groups and len(self._groups) - alone >= self._limits.subscriptions:
@@ -241,8 +241,8 @@ class Hub:
         return _Tick(now, renewed, bodies, updates)
 
     def _hand_out(self, tick: _Tick) -> None:
-        """Offer frames to all clients that can take them. Who has subscribed meanwhile, to what nobody had asked for,
-        waits for the next."""
+        """Offer frames to all clients that can take them. A client that has subscribed meanwhile, to what no other had
+        asked for, waits for the next tick."""
         self._renew(tick.renewed)
         bodies, updates = tick.bodies, tick.updates
         version = self._feed.version
@@ -272,7 +272,7 @@ class Hub:
                 client.offer(outbox)
 
     def _renew(self, layers: AbstractSet[str]) -> None:
-        """Those who look at one of these layers get a fresh snapshot."""
+        """Give clients that see one of these layers a fresh snapshot."""
         for subscription, clients in self._groups.items():
             if not layers.isdisjoint(subscription.layers):
                 for client in clients:
@@ -288,7 +288,8 @@ class Hub:
     def _snapshots(
         self, subscriptions: list[Subscription]
     ) -> list[tuple[Subscription, Callable[[], dict[str, list[Item]]]]]:
-        """What makes the items of each, later: only the items that there are now are taken while the lock is held."""
+        """Functions that make the items of each, later: only the items that there are now are taken while the lock is
+        held."""
         pools: dict[str, Pool] = {}
         views = {name for each in subscriptions for name in each.layers}
         layers = {name: view.layer for name, view in self._feed.view.chosen(views).items()}
@@ -303,7 +304,8 @@ class Hub:
         return [(each, partial(items, each)) for each in subscriptions]
 
     def chosen(self, subscription: Subscription) -> Callable[[], dict[str, list[Item]]]:
-        """What makes the items that a subscription shows now; the feed's lock is held, and not needed for that."""
+        """A function that makes the items that a subscription shows now; the feed's lock is held, and not needed for
+        that."""
         ((_, items),) = self._snapshots([subscription])
         return items
 

@@ -34,13 +34,14 @@ class Latencies:
         """When they were measured, the milliseconds, and how many results took each."""
 
     def result(self, event_times: Numbers, *, had: Instant) -> None:
-        """Results of these event times came then: how long they took is known when the inputs were looked at."""
+        """Note that results of these event times came then: how long they took is known when the inputs were looked
+        at."""
         self._waiting.append((*np.unique(event_times, return_counts=True), had))
 
     def measure(self, reached: Sequence[Instant], when: Sequence[Instant], *, now: Instant) -> None:
-        """Of what came since the last time, by the event times that the inputs have reached, rising, and when they did.
-        A result of the future (an early one) has no such moment; one whose moment was before the first is not measured
-        either."""
+        """Measure what came since the last time, by the event times that the inputs have reached, rising, and when they
+        did. A result of the future (an early one) has no such moment; one whose moment was before the first is not
+        measured either."""
         marks, moments = np.array(reached, np.int64), np.array(when, np.int64)
         found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         waiting, self._waiting = self._waiting, []
@@ -57,7 +58,7 @@ class Latencies:
             self._measured.popleft()
 
     def percentiles(self) -> dict[str, int] | None:
-        """In milliseconds, by nearest rank; None if nothing was measured."""
+        """The percentiles in milliseconds, by nearest rank; None if nothing was measured."""
         taken = np.concatenate([np.empty(0, np.int64), *(taken for _, taken, _ in self._measured)])
         if not len(taken):
             return None

@@ -141,7 +141,7 @@ class Pool:
         return mask & self.there
 
     def having(self, position: int, values: frozenset[str]) -> Mask:
-        """Whose filter of this number finds one of the values in any of its fields."""
+        """Which have one of the values in any field of the filter of this number."""
         if position not in self._places:
             self._places[position] = self._index(position)
         places = self._places[position]
@@ -152,7 +152,7 @@ class Pool:
         return mask
 
     def _index(self, position: int) -> dict[str, npt.NDArray[np.int64]]:
-        """Once for all subscriptions: each would otherwise look at every item."""
+        """Index the items once for all subscriptions: each would otherwise look at every item."""
         found: dict[str, list[int]] = {}
         for place, item in enumerate(self.items):
             if item is not None:

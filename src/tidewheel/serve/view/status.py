@@ -1,4 +1,4 @@
-"""How the whole pipeline is doing, told from what the log knows: rates, event time, watermarks, lag, latency."""
+"""How the whole pipeline is doing, by what the log knows: rates, event time, watermarks, lag, latency."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class Status:
         return round(self._rates.setdefault(name, Rate())(total, now / 1e6), 1)
 
     def _look_at_inputs(self, infos: Sequence[TopicInfo], now: Instant) -> None:
-        """From the headers of blocks alone: how far event time was when."""
+        """Note how far event time was when, from the headers of blocks alone."""
         news: list[tuple[Instant, Instant]] = []
         for info in infos:
             if not info.name.startswith(INPUT):

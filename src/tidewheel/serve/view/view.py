@@ -1,4 +1,4 @@
-"""The current view: what is shown now of each layer, and what has changed since somebody last asked.
+"""The current view: what is shown now of each layer, and what has changed since the last time.
 
 A result with the same or a newer event time replaces the one shown for its key; an older one is ignored. A result
 expires so long after its arrival. A retraction removes the result it retracts if that is still shown. Of more keys
@@ -93,7 +93,7 @@ class LayerView:
         return [(old, new) for old, new in pairs if old is not new]
 
     def _show(self, rows: pl.DataFrame) -> None:
-        """Rows of different keys: those that are not older than what is shown."""
+        """Show rows of different keys: those that are not older than what is shown."""
         shown = self.items
         keys, times = rows["@k"].to_list(), rows["@t"].to_list()
         newer = [n for n, (k, t) in enumerate(zip(keys, times, strict=True)) if k not in shown or t >= shown[k].t]
@@ -103,7 +103,7 @@ class LayerView:
             self._set(item.k, item)
 
     def _fitting(self, rows: pl.DataFrame, places: list[int]) -> list[int]:
-        """Those for which there is room; the others are hidden."""
+        """The rows for which there is room; the others are hidden."""
         keys, arrivals = rows["@k"].to_list(), rows["@arrival"].to_list()
         if isinstance(self.layer.geometry, Nowhere):
             times = rows["@t"].to_list()
@@ -186,7 +186,7 @@ class View:
         self._renewed: set[str] = set()
 
     def add(self, layer: Layer) -> LayerView:
-        """A layer, which takes the place of another of its name: what that showed is no change, but gone."""
+        """Add a layer, in place of another of its name: what that one showed is gone, which is no change."""
         if layer.name in self._layers:
             self._renewed.add(layer.name)
         self._layers[layer.name] = LayerView(layer, speed=self.speed, most=self.most)
@@ -230,10 +230,10 @@ class View:
 
 
 def _latest(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of each key the newest, of equally new ones the last."""
+    """Keep of each key the newest row, of equally new ones the last."""
     return rows.sort("@t", maintain_order=True).unique("@k", keep="last", maintain_order=True)
 
 
 def _taken_back_by(t: Instant, start: Instant | None, end: Instant | None) -> object:
-    """What tells the result that a retraction means: its window, or without one its event time."""
+    """What identifies the result that a retraction means: its window, or without one its event time."""
     return t if start is None and end is None else (start, end)

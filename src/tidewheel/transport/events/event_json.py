@@ -53,7 +53,8 @@ def to_json(event: Event, registry: TypeRegistry) -> dict[str, Any]:
 
 
 def from_json(value: bytes, registry: TypeRegistry) -> Event:
-    """The event of a text that `to_json` made, or that somebody wrote; `MalformedError` says what is wrong with it."""
+    """The event of a text that `to_json` made, or that was written by hand; `MalformedError` says what is wrong with
+    it."""
     try:
         fields = json.loads(value)
         # Half a surrogate pair is no text: protobuf breaks down on it instead of refusing it.

@@ -107,7 +107,7 @@ class TypeRegistry:
             self._definitions[name] = file_descriptor_set
 
     def register_broken(self, name: str, error: DefinitionError) -> None:
-        """Note that a type's definition cannot be loaded: who asks for the type is told so."""
+        """Note that a type's definition cannot be loaded: asking for the type is an error that says so."""
         with self._lock:
             self._broken[name] = str(error)
 
@@ -208,5 +208,5 @@ def _collect(file: Any, into: dict[str, FileDescriptorProto]) -> None:
 
 
 types = TypeRegistry(entry_point_group="tidewheel.types")
-"""The registry that everything uses unless told otherwise."""
+"""The registry that everything uses by default."""
 types.register(event_pb2)

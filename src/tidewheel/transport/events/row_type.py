@@ -95,7 +95,7 @@ def grow_row_type(log: Log, topic: str, schema: pa.Schema) -> RowType:
 
 
 def _filled(found: RowType, topic: str, schema: pa.Schema) -> RowType:
-    """A type that somebody defined has the fields that it has."""
+    """Refuse columns that a type defined by hand has no fields for."""
     fields = found.schema.names
     strange = [name for name in schema.names if name not in fields]
     if strange:
@@ -107,7 +107,7 @@ def _filled(found: RowType, topic: str, schema: pa.Schema) -> RowType:
 
 
 def _registry(log: Log, name: str) -> TypeRegistry:
-    """One that knows the type: what was made of columns is the log's own."""
+    """A registry that knows the type: what was made of columns is the log's own."""
     if name in types and not name.startswith(MADE):
         return types
     found = TypeRegistry()

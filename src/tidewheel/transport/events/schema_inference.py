@@ -1,4 +1,4 @@
-"""Message types made from columns: results get a type of their own without anybody writing a .proto file."""
+"""Message types made from columns: results get a type of their own without a .proto file."""
 
 from __future__ import annotations
 

@@ -19,13 +19,13 @@ _DISCOVERY_SECONDS = 0.1
 class Consumer:
     """Reads topics of a log in the order of each partition; works with every implementation of `Log`.
 
-    It begins where its `group` last committed, and elsewhere at `start`, which is looked up when the consumer is
-    made. A topic that is not there yet is read from its beginning once it appears. `partitions` restricts it to
-    these numbers, for several consumers that share a topic; nobody shares the partitions out by itself. Records that
-    left by retention before they were read are a `DataLossError`; with `skip_lost` they are passed over and counted.
-    So is a topic that was deleted and made anew while it was read; with `skip_lost` it is read from its beginning.
-    A damaged block is a `DamagedBlockError`, unless `on_damage` takes it: it is told each, and what follows is read.
-    A consumer belongs to one thread.
+    It begins where its `group` last committed, and elsewhere at `start`, which is looked up when the consumer is made.
+    A topic that is not there yet is read from its beginning once it appears. `partitions` restricts it to these
+    numbers, for several consumers that share a topic; nobody shares the partitions out by itself. Records that left by
+    retention before they were read are a `DataLossError`; with `skip_lost` they are passed over and counted. So is a
+    topic that was deleted and made anew while it was read; with `skip_lost` it is read from its beginning. A damaged
+    block is a `DamagedBlockError`, unless `on_damage` takes it: it is called with each, and what follows is read. A
+    consumer belongs to one thread.
 
     >>> import tempfile
     >>> from tidewheel.transport.open_log import open_log
@@ -72,7 +72,8 @@ class Consumer:
         return dict(self._positions)
 
     def poll(self, timeout: float, *, limit: int = 10_000) -> list[Batch]:
-        """What has come, at most `limit` records of each partition; waits up to `timeout` seconds if nothing has."""
+        """Return what has come, at most `limit` records of each partition; waits up to `timeout` seconds if nothing
+        has."""
         if limit < 1:
             raise DefinitionError(f"limit must be at least 1, got {limit}")
         if not self._wait(timeout):
@@ -114,7 +115,7 @@ class Consumer:
         self._reach((damaged.topic, damaged.partition), damaged.next_offset)
 
     def _kept(self, part: Partition, position: int) -> int:
-        """From where on there is something to read."""
+        """The first offset, from the position on, at which there is something to read."""
         first = self.log.position(*part, "earliest") if self._skip_lost else position
         if first > position:
             self.lost += first - position
@@ -149,7 +150,7 @@ class Consumer:
                 return False
 
     def _check_topics(self) -> None:
-        """Positions are of a topic, not of its name: they mean nothing in another one of the same name."""
+        """Check that the topics are the same: positions mean nothing in another one of the same name."""
         for topic, known in list(self._ids.items()):
             try:
                 info = self.log.topic_info(topic)
@@ -171,7 +172,7 @@ class Consumer:
             self._awaited += awaited
 
     def _check_ends(self, info: TopicInfo) -> None:
-        """Nothing comes at a position beyond the end before others have taken the offsets up to there."""
+        """Check that no position is beyond its partition's end."""
         for number, end in enumerate(info.next_offsets):
             position = self._positions.get((info.name, number), 0)
             if position > end:

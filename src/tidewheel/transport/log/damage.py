@@ -16,11 +16,11 @@ __all__ = ["DamageCount", "note_damage", "pass_over"]
 
 
 def pass_over(damaged: DamagedBlockError) -> None:
-    """For those who look at headers only: whoever reads the records tells of them."""
+    """Ignore damage, where only headers are looked at: reading the records reports it."""
 
 
 def note_damage(log: Log, group: str, damaged: DamagedBlockError, *, clock: Instant) -> None:
-    """Write the dead letter of a damaged stretch to `dead.<group>`, whoever and how often comes to it."""
+    """Write the dead letter of a damaged stretch to `dead.<group>`, whatever reader comes to it, and how often."""
     topic = dead(group)
     letter = DeadLetter(
         source=group,

@@ -177,7 +177,7 @@ class Log(ABC):
         """The blocks that hold records from offset `start` on (and before `end`), as many as hold at most `limit` of
         them but at least one. `DataLossError` if records from `start` on have left by retention.
 
-        Of a block whose header is damaged `on_damage` is told, and it is among the blocks with a summary that knows
+        For a block whose header is damaged `on_damage` is called, and it is among the blocks with a summary that knows
         only how many offsets it takes and about when it was appended. Without `on_damage` it is raised."""
 
     @abstractmethod
@@ -192,7 +192,7 @@ class Log(ABC):
         on_damage: OnDamage | None = None,
     ) -> Iterator[Batch]:
         """The records from offset `start` on (and before `end`, at most `limit`), a block at a time. Of a block that is
-        damaged `on_damage` is told, and it is passed over. Without `on_damage` it is raised."""
+        damaged `on_damage` is called, and it is passed over. Without `on_damage` it is raised."""
 
     @abstractmethod
     def fingerprints(self, positions: Positions) -> dict[Partition, str | None]:
@@ -244,7 +244,7 @@ class Log(ABC):
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """Append the rows of a table as events, all or nothing; nobody needs to define a message type.
+        """Append the rows of a table as events, all or nothing; a message type need not be defined.
 
         Their type is made of the columns and kept by the log. A column that is new becomes a field of it (null in older
         rows), one that is missing is null; where a type changes, numbers are widened if nothing is lost, and all else
@@ -270,7 +270,7 @@ class Log(ABC):
         return append_rows(self, topic, rows, time=time, key=key, producer=producer, sequence=sequence)
 
     def topic(self, name: str) -> Topic:
-        """A topic by name, there or not: what jobs are told to write to."""
+        """A topic by name, there or not: what jobs are given to write to."""
         return Topic(self, name)
 
     def __enter__(self) -> Log:

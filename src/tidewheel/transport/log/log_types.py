@@ -58,7 +58,7 @@ Positions: TypeAlias = Mapping[Partition, int]
 """For each partition the offset of the next record to read."""
 
 OnDamage: TypeAlias = Callable[[DamagedBlockError], None]
-"""What is told of a block that cannot be read and is passed over."""
+"""What is called with each block that cannot be read and is passed over."""
 
 Start: TypeAlias = Literal["earliest", "latest"] | datetime | int
 """Where to begin: an end of the topic, an offset (int), or the first record appended at or after a time (datetime)."""

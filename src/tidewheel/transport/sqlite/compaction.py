@@ -9,7 +9,7 @@ A changed block keeps its place and its append time, and its header goes on to t
 appended (only the count is what is left). A block of which nothing is left goes, and the header of the next one tells
 the extent of its times and its last marker. So the watermark of a reader does not depend on when compaction ran.
 
-What is damaged stays as it is, for whoever reads it to be told, and is neither compared nor changed.
+What is damaged stays as it is, so that reading it reports it, and is neither compared nor changed.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _rewrite(
     records: pa.RecordBatch,
     keep: pa.BooleanArray,
 ) -> bool:
-    """Put a smaller block in the place of this one; False if it was changed by somebody else meanwhile."""
+    """Put a smaller block in the place of this one; False if it was changed meanwhile."""
     kept = records.filter(keep)
     data = encode_payload(kept.column("key"), kept.column("value"), kept.column("offset"))
     raw_size = kept.column("key").nbytes + kept.column("value").nbytes
@@ -162,7 +162,7 @@ def _rewrite(
 
 
 def _hand_on(connection: sqlite3.Connection, topic: int, partition: int, block: StoredBlock) -> bool:
-    """Let the block after one that is to be removed tell its times, and that there is nothing between it and the block
+    """Let the block after one that is to be removed carry its times, and that there is nothing between it and the block
     before; False if it cannot, since it is damaged. There is one: the newest is never changed."""
     try:
         following = find_block(connection, topic, partition, after=block.first_offset)

@@ -105,7 +105,7 @@ class Database:
 
     @contextmanager
     def standstill(self) -> Iterator[None]:
-        """Let nobody write until the block ends; the log stays as it is. Keep it short: appends wait."""
+        """Keep others from writing until the block ends; the log stays as it is. Keep it short: appends wait."""
         if self.read_only is not None:  # it stands still, as far as this process can tell
             yield
             return
@@ -146,7 +146,7 @@ class Database:
             self._checkpoint(connection)
 
     def _empty_journal(self) -> None:
-        """So that the next transactions write over it, and need no further room."""
+        """Empty the journal, so that the next transactions write over it and need no further room."""
         with self._writer, self._connection() as connection:
             self._checkpoint(connection, always=True)
 
@@ -164,7 +164,7 @@ class Database:
             _close_all(self._idle)
 
     def _establish(self) -> str:
-        """Make the log or recognize it, and tell its identity."""
+        """Make the log or recognize it; returns its identity."""
         if not self.path.parent.is_dir():
             raise LogError(f"{self.path}: the folder {self.path.parent} does not exist; make it first")
         if self.path.is_dir():
@@ -261,7 +261,8 @@ class Database:
         return connection
 
     def _check_place(self) -> None:
-        """Whoever writes to a file that has no name any more loses it all, without an error of SQLite's."""
+        """Refuse a database file that was deleted or replaced: what is written to it is lost, without an error of
+        SQLite's."""
         try:
             if self._place() != self._file:
                 raise LogError(self._replaced)

@@ -220,7 +220,7 @@ class SqliteLog(Log):
         self._maintenance.run(self._clock() if now is None else now)
 
     def wait(self, positions: Positions, timeout: float) -> bool:
-        """Until some partition has records at or beyond its position, or `timeout` seconds have passed."""
+        """Wait until a partition has records at or beyond its position, or `timeout` seconds have passed."""
         deadline = time.monotonic() + timeout
         pause, longest = _POLL_SECONDS
         while not self._readable(positions):
@@ -239,7 +239,7 @@ class SqliteLog(Log):
             )
 
     def standstill(self) -> AbstractContextManager[None]:
-        """Let nobody write to the log until the block ends: appends wait, of all processes. Keep it short."""
+        """Keep all processes from writing to the log until the block ends: appends wait. Keep it short."""
         return self._database.standstill()
 
     def snapshot(self) -> AbstractContextManager[LogSnapshot]:

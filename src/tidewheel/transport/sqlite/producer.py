@@ -29,7 +29,7 @@ __all__ = ["Appender", "SqliteProducer"]
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
-    """An append under a producer's name; no epoch: whoever knows the name may append."""
+    """An append under a producer's name; no epoch: every process may append under the name."""
 
     name: str
     epoch: int | None
@@ -166,7 +166,7 @@ class Appender:
     @staticmethod
     def _before(connection: sqlite3.Connection, topic: int, partition: int, offset: int) -> tuple[int, int]:
         """Where the block before the one at this offset ends, and the fingerprint of all up to there; 0 if that is not
-        known: whoever reads what is damaged is told, and what is appended need not be lost for it."""
+        known: reading what is damaged reports it, and what is appended need not be lost for it."""
         try:
             newest = last_block(connection, topic, partition)
         except MalformedError:

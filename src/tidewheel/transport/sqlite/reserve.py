@@ -103,7 +103,7 @@ class Reserve:
             os.close(file)
 
     def _warn(self) -> None:
-        """Once, and again whenever half of what was left is gone."""
+        """Warn once, and again whenever half of what was left is gone."""
         room = room_beside(self._log)
         if not room.low:
             self._warned_at = None

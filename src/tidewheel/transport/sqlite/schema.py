@@ -92,7 +92,7 @@ _COLUMNS = {
 }
 """What the checksum of a row is made of."""
 _MANY = ("producer", "cursor")
-"""Tables of which nobody looks through all rows when a log is opened."""
+"""Tables whose rows are not all looked through when a log is opened."""
 _KEYS = {
     "property": ("name",),
     "topic": ("id",),
@@ -177,8 +177,8 @@ def sound_rows(
 
 
 def check_names(connection: sqlite3.Connection, table: str) -> None:
-    """For who finds no row under a name: `DamagedLogError` if one is there under a name that is not its own any more.
-    Looks through the whole table."""
+    """Raise `DamagedLogError` if there is a row under a name that is not its own any more: it would not be found. Looks
+    through the whole table."""
     sound_rows(connection, table, f"checksum <> row_checksum({', '.join(_COLUMNS[table])})")
 
 

@@ -27,7 +27,7 @@ class PartitionRow(NamedTuple):
 def insert_topic(
     connection: sqlite3.Connection, name: str, *, partitions: int, retention: Retention, compact: bool
 ) -> int:
-    """Make a topic and tell its number."""
+    """Make a topic and return its number."""
     number = connection.execute(
         "INSERT INTO topic (name, partitions, retention_age, retention_size, compact) VALUES (?, ?, ?, ?, ?)",
         (name, partitions, retention.age, retention.size, compact),

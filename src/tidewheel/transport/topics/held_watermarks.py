@@ -1,4 +1,4 @@
-"""Which running jobs' watermarks are held, and by whom: what jobs tell, for those who look at the log."""
+"""The held watermarks of running jobs, and what holds them, as jobs report it in the log."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ HOLDS_TOPIC = "__held"
 """A compacted topic of JSON objects, keyed by the job's name."""
 
 _AGAIN: Duration = duration("30 s")
-"""How often a job repeats what it told, so that others know that it is still there."""
+"""How often a job repeats its record, so that readers know that it is still there."""
 _STALE: Duration = 3 * _AGAIN
 _FIELDS = ("topic", "partition", "since", "mark", "fed")
 
 
 class HeldWatermarks:
-    """What jobs told of who holds their watermarks. Holds its place: asked again, it reads only what is new.
+    """The inputs that hold back running jobs' watermarks. Holds its place: asked again, it reads only what is new.
 
     >>> import tempfile
     >>> from tidewheel.transport.open_log import open_log
@@ -43,7 +43,7 @@ class HeldWatermarks:
         self._found: dict[str, tuple[Instant, tuple[Holder, ...]]] = {}
 
     def tell(self, job: str, held: Sequence[Holder], *, now: Instant) -> None:
-        """Write down who holds a job's watermark, if that is news or was told long ago; nobody: it moves."""
+        """Record what holds a job's watermark, if that is new or was recorded long ago; nothing: it moves."""
         same = [(each.place, each.since) for each in held] == [(each.place, each.since) for each in self._told]
         if same and (not held or abs(now - self._told_at) < _AGAIN):
             return
@@ -53,7 +53,7 @@ class HeldWatermarks:
         self._told, self._told_at = tuple(held), now
 
     def all(self, *, now: Instant) -> Mapping[str, Sequence[Holder]]:
-        """By job, who holds its watermark; only of jobs that were at work a short time ago."""
+        """By job, what holds its watermark; only of jobs that were at work a short time ago."""
         with suppress(TopicNotFoundError, DataLossError):
             info = self._log.topic_info(HOLDS_TOPIC)
             if info.id != self._topic:

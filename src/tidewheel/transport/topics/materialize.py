@@ -153,7 +153,7 @@ def _of_rows(one: pl.DataFrame, two: pl.DataFrame) -> Comparison:
 
 
 def _unlike(left: pl.DataFrame, right: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Of rows that are not equal those that differ in more than the last digits of fractions."""
+    """The rows that differ in more than the last digits of fractions."""
     fractions = [name for name in left.columns if left.schema[name].is_float() or right.schema[name].is_float()]
     if not fractions or not left.height or not right.height:
         return left, right
@@ -196,7 +196,7 @@ def _latest(frame: pl.DataFrame, *, nested: bool) -> pl.DataFrame:
 
 
 def _until(log: Log, topic: str, on_damage: OnDamage | None) -> Instant | None:
-    """The watermark that the topic was told of last; of several partitions the least."""
+    """The last watermark in the topic; of several partitions the least."""
     found: list[Instant | None] = []
     for partition, first in enumerate(log.topic_info(topic).first_offsets):
         blocks = log.blocks(topic, partition, first, on_damage=on_damage)

@@ -1,4 +1,4 @@
-"""Which runs of jobs are starting: what they tell, for those who look at the log meanwhile."""
+"""The runs of jobs that are starting, as they report it in the log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RunState:
 
 
 class RunStates:
-    """What runs told of how they are doing. Holds its place: asked again, it reads only what is new.
+    """The states that runs have reported. Holds its place: asked again, it reads only what is new.
 
     >>> import tempfile
     >>> from tidewheel.transport.open_log import open_log
@@ -59,7 +59,7 @@ class RunStates:
         self._found: dict[str, RunState] = {}
 
     def tell(self, run: str, state: RunState) -> None:
-        """Write it down, if it is news."""
+        """Record the state of a run, if it is new."""
         if self._told.get(run) == state:
             return
         self._log.ensure_topic(RUNS_TOPIC, compact=True)

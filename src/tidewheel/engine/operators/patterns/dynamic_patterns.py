@@ -77,7 +77,7 @@ class DynamicPatterns(Recognizer):
 
     @property
     def columns(self) -> Sequence[str]:
-        """All columns: nobody knows what the next pattern will ask for."""
+        """All columns: what the next pattern will need is not known."""
         return [name for name in self.schema if not name.startswith("__")]
 
     def schemas(self) -> dict[str, Schema]:
@@ -106,7 +106,8 @@ class DynamicPatterns(Recognizer):
     # Where definitions are read ------------------------------------------------------------------------------
 
     def refusal(self, row: Mapping[str, Any]) -> str | None:
-        """Why a definition makes no sense here, if so. It depends on nothing but the row and the stream's columns."""
+        """Return why a definition makes no sense here, if so. It depends on nothing but the row and the stream's
+        columns."""
         name, version, text = row["name"] or "", row["version"] or 0, row["definition"] or ""
         if (fault := name_fault(name)) is not None:
             return fault
@@ -148,7 +149,7 @@ class DynamicPatterns(Recognizer):
     # In a key group ---------------------------------------------------------------------------------------------
 
     def change(self, state: Frames, definitions: pl.DataFrame, at: Instant) -> tuple[Frames, Frames]:
-        """Rows by stream, and the state after these definitions came, in this order. at: the time to tell."""
+        """Rows by stream, and the state after these definitions came, in this order. at: the time to report."""
         entries = _read(state)
         after = dict(state)
         dropped: list[pl.DataFrame] = []

@@ -22,7 +22,7 @@ from tidewheel.model.time import Instant
 __all__ = ["LIMIT", "ROW_TIME", "MatchRecognize", "time_of"]
 
 LIMIT = 100_000
-"""How many rows an attempt to match may take on a stream, unless told otherwise."""
+"""How many rows an attempt to match may take on a stream, by default."""
 ROW_TIME = "row_time"
 """What a clause's own column `event_time` is called in results: theirs is the time of the match."""
 _INSTANT = pl.Datetime("us", "UTC")

@@ -156,7 +156,7 @@ def merged(windows: Windows, frame: pl.DataFrame, keys: Sequence[str]) -> pl.Dat
 
 
 def _clipped(end: pl.Expr) -> pl.Expr:
-    """No window ends after time does."""
+    """Clip windows at the end of time."""
     return end.clip(upper_bound=END_OF_TIME)
 
 

@@ -34,7 +34,8 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What a trigger may look at: has the watermark passed each window, the clock, did the batch touch each window."""
+    """What a trigger may look at: whether the watermark has passed each window, the clock, whether the batch touched
+    each window."""
 
     passed: Mask
     clock: Instant
@@ -73,12 +74,12 @@ class VectorizedTrigger(ABC):
         self.rearm(state, where, clock)
 
     def rearm(self, state: Arrays, where: Mask, clock: Instant) -> None:
-        """After a reset by firing: those that need no element to start do so."""
+        """Start again, after a reset by firing, those that need no element to start."""
         for child in self.children():
             child.rearm(state, where, clock)
 
     def settle(self, state: Arrays, merged: Mask, passed: Mask) -> None:
-        """Windows of the mask have just merged; `passed`: the watermark was past their new ends."""
+        """Settle windows of the mask, which have just merged; `passed`: the watermark was past their new ends."""
         for child in self.children():
             child.settle(state, merged, passed)
 

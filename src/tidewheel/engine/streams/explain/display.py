@@ -49,7 +49,8 @@ def stream_html(
     schema: Mapping[str, pl.DataType],
     more: Sequence[str] = (),
 ) -> str:
-    """A stream in a notebook: its steps so far and its columns. more: what was said since the last step."""
+    """A stream in a notebook: its steps so far and its columns. more: what was added since the last step, such as keys
+    and windows."""
     return fragment(
         heading(kind, f"over {source_text(source)}; nothing runs yet"),
         svg(graph_of(source, flow, more=more)),

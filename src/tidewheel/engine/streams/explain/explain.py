@@ -38,7 +38,7 @@ def explain(source: LogInput | DataFrameInput, flow: Flow, outputs: Sequence[str
 
 
 def source_text(source: LogInput | DataFrameInput) -> str:
-    """What is read. Where a log's file is, is nobody's business that reads this."""
+    """Describe the source, without the log's path."""
     if isinstance(source, LogInput):
         return f"{', '.join(source.topics)} of the log {Path(source.log.address).name}"
     return f"a {source!r}"

@@ -93,7 +93,7 @@ def _stage(flow: Flow, depth: int, stage: Stage, outputs: tuple[str, ...]) -> St
 
 
 def _reader(source: LogInput | DataFrameInput) -> tuple[str, str, str]:
-    """What Spark reads with."""
+    """The operator that Spark reads with."""
     if isinstance(source, LogInput):
         cores = os.cpu_count() or 1
         return "Spark: the log's reader", f"up to {counted(cores, 'task')} for a large batch, 1 for a small one", ""
@@ -101,7 +101,7 @@ def _reader(source: LogInput | DataFrameInput) -> tuple[str, str, str]:
 
 
 def _keeper(source: LogInput | DataFrameInput, flow: Flow, depth: int) -> tuple[str, str, str]:
-    """What Spark runs a stage in."""
+    """The operator that Spark runs a stage in: its title, its details, and how rows come to it."""
     number = f" {depth + 1}" if len(flow.stages) > 1 else ""
     known = _key_groups(source)
     count = "one task for each key group" if known is None else f"{counted(known, 'key group')}, a task each"
@@ -113,7 +113,7 @@ def _keeper(source: LogInput | DataFrameInput, flow: Flow, depth: int) -> tuple[
 
 
 def _key_groups(source: LogInput | DataFrameInput) -> int | None:
-    """How many there will be unless told otherwise; None if that cannot be known before there is a session."""
+    """The default number of key groups; None if that cannot be known before there is a session."""
     spark = source.spark if isinstance(source, DataFrameInput) else SparkSession.getActiveSession()
     if spark is None:
         return None

@@ -192,7 +192,7 @@ def _lines(text: str, width: float, *, bold: bool) -> Iterator[str]:
 
 
 def _width(text: str, *, bold: bool = False) -> float:
-    """About how wide the text is, rather too much than too little: nobody knows the page's letters here."""
+    """About how wide the text is, rather too much than too little: the page's font is not known here."""
     return sum(map(_letter, text)) * (_TITLE * 1.08 if bold else _LINE)
 
 
