@@ -35,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--events",
         type=int,
         help=f"how many events (foundation: {foundation.EVENTS:,}, windows: {windows.EVENTS:,}, "
-        f"patterns: {patterns.EVENTS:,} unless told)",
+        f"patterns: {patterns.EVENTS:,} by default)",
     )
     parser.add_argument(
         "--minutes", type=float, default=transit.MINUTES, help="how long the jobs of transit run (default: %(default)g)"

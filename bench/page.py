@@ -56,16 +56,16 @@ def measure_page(say: Callable[[str], object], *, frames: int = FRAMES) -> list[
             page.evaluate("() => window.tidewheel.stats.reset()")
             say(f"{frames} frames ...")
             page.wait_for_function("count => window.tidewheel.stats.frames >= count", arg=frames)
-            told: dict[str, Any] = page.evaluate(_TOLD)
+            measured: dict[str, Any] = page.evaluate(_MEASURED)
         finally:
             browser.close()
     group = f"The page with {CELLS:,} hexagons and {VEHICLES:,} vehicles that report every second: main thread"
     return [
-        with_aim(group, "own work per frame, p50", told["frame50"], "ms", most=8),
-        with_aim(group, "own work per frame, p99", told["frame99"], "ms", most=16.7),
-        Figure(group, "own work per message (ten a second), p50", told["message50"], "ms"),
-        Figure(group, "own work per message, p99", told["message99"], "ms"),
-        Figure(group, "frames that were measured", told["frames"], ""),
+        with_aim(group, "own work per frame, p50", measured["frame50"], "ms", most=8),
+        with_aim(group, "own work per frame, p99", measured["frame99"], "ms", most=16.7),
+        Figure(group, "own work per message (ten a second), p50", measured["message50"], "ms"),
+        Figure(group, "own work per message, p99", measured["message99"], "ms"),
+        Figure(group, "frames that were measured", measured["frames"], ""),
     ]
 
 
@@ -73,7 +73,7 @@ _ALL_DRAWN = """([cells, movers]) => {
     const drawn = window.tidewheel?.drawn() ?? {};
     return drawn.cells === cells && drawn.movers === movers && window.tidewheel.stats.frames > 3;
 }"""
-_TOLD = """() => {
+_MEASURED = """() => {
     const {stats} = window.tidewheel;
     const [frame50, frame99] = [stats.frame.quantile(0.5), stats.frame.quantile(0.99)];
     const [message50, message99] = [stats.message.quantile(0.5), stats.message.quantile(0.99)];

@@ -86,15 +86,15 @@ def _apart(bench: Bench) -> list[Figure]:
     return _figures(group, _stream(bench, bench.clients, "own"))
 
 
-def _figures(group: str, told: dict[str, float]) -> list[Figure]:
+def _figures(group: str, report: dict[str, float]) -> list[Figure]:
     return [
-        with_aim(group, "append to message, p50", told["p50"], "ms", most=250),
-        with_aim(group, "append to message, p99", told["p99"], "ms", most=1_000),
-        Figure(group, "frames a client", told["frames"], "/s"),
-        Figure(group, "bytes a client", told["bytes"] / 1_000, "kB/s"),
-        Figure(group, "snapshots for clients that were behind", told["snapshots"], ""),
-        Figure(group, "processor of the server", told["server"], "% of a core"),
-        Figure(group, "processor of the clients", told["cpu"], "% of a core"),
+        with_aim(group, "append to message, p50", report["p50"], "ms", most=250),
+        with_aim(group, "append to message, p99", report["p99"], "ms", most=1_000),
+        Figure(group, "frames a client", report["frames"], "/s"),
+        Figure(group, "bytes a client", report["bytes"] / 1_000, "kB/s"),
+        Figure(group, "snapshots for clients that were behind", report["snapshots"], ""),
+        Figure(group, "processor of the server", report["server"], "% of a core"),
+        Figure(group, "processor of the clients", report["cpu"], "% of a core"),
     ]
 
 
@@ -118,8 +118,8 @@ def _stream(bench: Bench, count: int, kind: str) -> dict[str, float]:
             _write(log, bench.seconds)
             took, seconds = _cpu(server.pid) - before, time.monotonic() - began
             _tell(clients)
-            told: dict[str, float] = json.loads(_line(clients))
-            return {**told, "server": 100 * took / seconds}
+            report: dict[str, float] = json.loads(_line(clients))
+            return {**report, "server": 100 * took / seconds}
         finally:
             for process in (clients, server):
                 if process is not None:
@@ -206,7 +206,7 @@ def _line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
-        raise RuntimeError(f"{process.args!r} ended before it told anything")
+        raise RuntimeError(f"{process.args!r} ended before it reported anything")
     return line
 
 

@@ -66,7 +66,7 @@ async def _run(url: str, count: int, kind: str, expiry: int) -> None:
     seconds = time.monotonic() - began
     latencies = [latency for each in clients for latency in each.latencies]
     p50, p99 = percentiles(latencies)
-    told = {
+    report = {
         "p50": p50,
         "p99": p99,
         "frames": sum(each.frames for each in clients) / count / seconds,
@@ -74,7 +74,7 @@ async def _run(url: str, count: int, kind: str, expiry: int) -> None:
         "snapshots": sum(each.snapshots for each in clients),
         "cpu": 100 * (time.process_time() - cpu) / seconds,
     }
-    print(json.dumps(told), flush=True)
+    print(json.dumps(report), flush=True)
 
 
 def main(arguments: list[str]) -> None:

@@ -100,7 +100,7 @@ def _batches(
         found: dict[int, dict[str, Any]] = {}
         try:
             while len(found) < needed:
-                # Of the last batch alone: to be told of all of them again and again would slow down what is measured.
+                # Of the last batch alone: to report all of them again and again would slow down what is measured.
                 report = last_batch(run.query)
                 if report is not None and report["batchId"] not in found:
                     found[report["batchId"]] = {**report, "durable": report["batchId"] % 2 == 0}

@@ -136,7 +136,7 @@ def keeps_up(found: Stretch) -> bool:
     """Does the lag of a short run not grow, at a rate that was reached?
 
     It must not grow from the second third on, nor be much higher in the end than when it began: what grows in steps of
-    long batches has no slope that could be told from so few.
+    long batches has no slope that could be found from so few.
     """
     grows = found.slope(lambda sample: sample.lag) > _SHORT_LAG_GROWTH * found.rate
     left = found.third(2, lambda sample: sample.lag) - found.samples[0].lag

@@ -38,8 +38,8 @@ class Account:
     @property
     def missing(self) -> int:
         """Events that nothing is known of, or that were counted more than once; results that are lost or too many."""
-        told = self.accepted + self.late + self.skipped
-        return abs(self.came - told) + abs(self.results - self.written) + abs(self.late - self.late_written)
+        counted = self.accepted + self.late + self.skipped
+        return abs(self.came - counted) + abs(self.results - self.written) + abs(self.late - self.late_written)
 
     @property
     def holds(self) -> bool:
@@ -89,7 +89,7 @@ def _results(log: Log, topic: str) -> tuple[int, int]:
     """How many results there are, and how many of them are repeats of another."""
     seen: list[pl.Series] = []
     for frame in frames_of(log, topic):
-        told = _PANE if "pane_index" in frame.columns else [name for name in frame.columns if name != "ingestion_time"]
-        seen.append(frame.select(told).hash_rows(seed=1))
+        own = _PANE if "pane_index" in frame.columns else [name for name in frame.columns if name != "ingestion_time"]
+        seen.append(frame.select(own).hash_rows(seed=1))
     found = pl.concat(seen) if seen else pl.Series([], dtype=pl.UInt64)
     return len(found), len(found) - found.n_unique()

@@ -130,7 +130,7 @@ class JobsProcess:
 
     def _receive(self) -> Sample | None:
         if not self._pipe.poll(_SILENCE_SECONDS):
-            raise RuntimeError(f"the jobs have told nothing for {_SILENCE_SECONDS:.0f} s")
+            raise RuntimeError(f"the jobs have reported nothing for {_SILENCE_SECONDS:.0f} s")
         try:
             found = self._pipe.recv()
         except EOFError:

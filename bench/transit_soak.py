@@ -119,12 +119,12 @@ class Soak:
         if self._worker.wait(_END_SECONDS) != 0:
             raise RuntimeError(f"the lookup worker did not end in good order: {self._worker.said}")
         self._say("accounting for every event")
-        told, topics = self._worker.status, self._log.topics()
+        status, topics = self._worker.status, self._log.topics()
         return Outcome(
             came=self._came(),
             accounts=accounts(self._log, JOBS),
             dead=sum(info.count for info in topics if info.name in (f"dead.{RUN}", "dead.simulator")),
-            unanswered=int(told["unknown"]) + int(told["failed"]) + int(told["open"]),
+            unanswered=int(status["unknown"]) + int(status["failed"]) + int(status["open"]),
         )
 
     def _watch(self, seconds: float, rate: float) -> None:

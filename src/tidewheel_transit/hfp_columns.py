@@ -35,15 +35,15 @@ class Row(NamedTuple):
 def to_records(message: type[ProtobufMessage], rows: Sequence[Row]) -> pa.RecordBatch:
     """Records of the rows, in their order, each as an event with this message."""
     infos, bodies, extras, received = zip(*rows, strict=True)
-    told = dict(zip(TopicInfo._fields, zip(*infos, strict=True), strict=True))
+    topics = dict(zip(TopicInfo._fields, zip(*infos, strict=True), strict=True))
     event_time = _instants(
         [body.tst - _EPOCH if body.tst is not None else timedelta(seconds=body.tsi) for body in bodies]
     )
     columns: dict[str, Sequence[Any] | pa.Array] = {
-        **{name: told[name] for name in _FROM_TOPIC},
-        "route": [topic or body.route for topic, body in zip(told["route"], bodies, strict=True)],
-        "direction": [topic or _DIRECTIONS[body.dir] for topic, body in zip(told["direction"], bodies, strict=True)],
-        "start": [topic or body.start for topic, body in zip(told["start"], bodies, strict=True)],
+        **{name: topics[name] for name in _FROM_TOPIC},
+        "route": [topic or body.route for topic, body in zip(topics["route"], bodies, strict=True)],
+        "direction": [topic or _DIRECTIONS[body.dir] for topic, body in zip(topics["direction"], bodies, strict=True)],
+        "start": [topic or body.start for topic, body in zip(topics["start"], bodies, strict=True)],
         "lat": [body.lat for body in bodies],
         "lon": [body.long for body in bodies],
         "speed": [body.spd for body in bodies],
@@ -59,8 +59,8 @@ def to_records(message: type[ProtobufMessage], rows: Sequence[Row]) -> pa.Record
         "doors": [body.drst for body in bodies],
         "location_source": [body.loc for body in bodies],
         "occupancy": [body.occu for body in bodies],
-        "reported_operator": _others([body.oper for body in bodies], told["operator"]),
-        "reported_vehicle": _others([body.veh for body in bodies], told["vehicle"]),
+        "reported_operator": _others([body.oper for body in bodies], topics["operator"]),
+        "reported_vehicle": _others([body.veh for body in bodies], topics["vehicle"]),
         "extra": _extra(infos, bodies, extras, event_time),
     }
     schema = tw.types.schema(message)
@@ -73,7 +73,7 @@ def to_records(message: type[ProtobufMessage], rows: Sequence[Row]) -> pa.Record
     values = tw.codec.encode_columns(
         message, batch, event_time=event_time, ingestion_time=pa.array(received, pa.int64())
     )
-    return tw.records(values, keys=told["key"], event_times=event_time, type=message.DESCRIPTOR.full_name)
+    return tw.records(values, keys=topics["key"], event_times=event_time, type=message.DESCRIPTOR.full_name)
 
 
 def _others(reported: Sequence[int | None], known: Sequence[int]) -> list[int | None]:

@@ -25,8 +25,8 @@ _POSITION = 10_000
 _JOURNEY = 300_000
 
 
-def _figures(*told: tuple[str, str, str]) -> list[Figure]:
-    return [Figure(field=field, label=label, unit=unit) for field, label, unit in told]
+def _figures(*rows: tuple[str, str, str]) -> list[Figure]:
+    return [Figure(field=field, label=label, unit=unit) for field, label, unit in rows]
 
 
 def _stops(topic: str, title: str, about: str, *, on: bool) -> Layer:

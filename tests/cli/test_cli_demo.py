@@ -166,9 +166,9 @@ def test_the_first_position_and_the_first_result_are_told_from_the_address_on(tm
         assert before <= vehicles == again <= results <= now()
         assert watch.firsts() == (vehicles, results), "the first ones stay the first"
     assert first_of_all(vehicles, [vehicles, vehicles + 15_500_000]) == (
-        "start:      first vehicles at once, first results 15.5 s after the address of the map was told"
+        "start:      first vehicles at once, first results 15.5 s after the address of the map was shown"
     )
-    assert first_of_all(0, [None, None]) == "start:      nothing came after the address of the map was told"
+    assert first_of_all(0, [None, None]) == "start:      nothing came after the address of the map was shown"
 
 
 def test_while_spark_starts_a_line_tells_only_what_there_is(tmp_path):

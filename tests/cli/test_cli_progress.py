@@ -48,7 +48,7 @@ def test_a_status_that_fails_is_told(capfd, monkeypatch):
         raise LogError("records have left")
 
     run_with_progress(lambda: asked.wait(60), stop=Stop(), status=status, line=str)
-    assert "how it is doing cannot be told: records have left" in capfd.readouterr().err
+    assert "how it is doing is not known: records have left" in capfd.readouterr().err
 
 
 def test_elsewhere_a_line_is_printed_when_it_says_something_else(capfd, monkeypatch):

@@ -129,7 +129,7 @@ MALFORMED = {
     "times of a half": (lambda: pattern("a").times(1.5), "whole numbers"),
     "times of a truth": (lambda: pattern("a").times(True), "whole numbers"),
     "at least none": (lambda: pattern("a").at_least(0), "must be 1 or more"),
-    "two quantifiers": (lambda: pattern("a").one_or_more().times(2), "has been told already"),
+    "two quantifiers": (lambda: pattern("a").one_or_more().times(2), "says already how often it comes"),
     "greedy on one event": (lambda: pattern("a").greedy(), "takes one event"),
     "until on one event": (lambda: pattern("a").until("x"), "takes one event"),
     "until nothing": (lambda: pattern("a").one_or_more().until(None), "expected a condition"),

@@ -73,12 +73,12 @@ def _other_python(name: str, chosen: str, ours: str) -> Finding:
     what = f"Python of {name}"
     program = "import sys, tidewheel; print(sys.version.split()[0], tidewheel.__version__)"
     try:
-        told = subprocess.run([chosen, "-c", program], capture_output=True, text=True, timeout=60, check=True).stdout
+        output = subprocess.run([chosen, "-c", program], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
         mend = f"unset {name}, or set it to {sys.executable}: Spark's workers run Tidewheel, too"
         return Finding("problem", what, f"{chosen} does not run Tidewheel: {said}", mend)
-    python, package = told.split()
+    python, package = output.split()
     found = f"{python} ({chosen}), tidewheel {package}"
     if (python.split(".")[:2], package) == (sys.version.split()[0].split(".")[:2], __version__):
         return Finding("ok", what, found)
@@ -216,14 +216,14 @@ def check_spark_starts(_: Path) -> list[Finding]:
             job = Path(folder) / "doctor_job.py"
             job.write_text(_JOB, encoding="utf-8")
             _fill(log)
-            told = _command("run", str(job), "--log", log, "--available-now")
+            output = _command("run", str(job), "--log", log, "--available-now")
         except subprocess.TimeoutExpired:
             mend = "look at what the machine is doing; then: tidewheel --debug doctor"
             return [Finding("problem", "Spark", f"no answer within {_SPARK_SECONDS} s", mend)]
         except subprocess.CalledProcessError as error:
             said = str(error.stderr).strip().splitlines() or [str(error)]
             return [Finding("problem", "Spark", f"the job failed: {said[-1]}", "all of it: tidewheel --debug run JOB")]
-    status = json.loads(told.splitlines()[-1])
+    status = json.loads(output.splitlines()[-1])
     found = f"{status['results']} results of {status['events']} events, after {time.monotonic() - began:.0f} s"
     if not status["results"]:
         return [Finding("problem", "Spark", found, "it runs and gives nothing; that is a mistake of Tidewheel's")]

@@ -51,7 +51,7 @@ def make_processor(name: str | None, *, own: Sequence[str] = (), **options: Any)
     return processor
 
 
-def _own_options(name: str, taken: Mapping[str, inspect.Parameter], told: Sequence[str]) -> dict[str, Any]:
+def _own_options(name: str, taken: Mapping[str, inspect.Parameter], given: Sequence[str]) -> dict[str, Any]:
     """Options of a processor from text, as it declares them; one that takes several values may be given several times.
 
     >>> def tills(*, shops: Sequence[int] | None = None, closed: bool = False) -> None: ...
@@ -60,7 +60,7 @@ def _own_options(name: str, taken: Mapping[str, inspect.Parameter], told: Sequen
     """
     kinds = {option: kind for option, each in taken.items() if (kind := _kind(each.annotation)) is not None}
     found: dict[str, Any] = {}
-    for text in told:
+    for text in given:
         option, equals, value = text.partition("=")
         if not equals or not option:
             raise DefinitionError(f"--option needs a name and a value, such as part=north, got {text!r}")

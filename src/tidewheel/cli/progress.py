@@ -98,14 +98,16 @@ def run_with_progress(
     threading.Thread(target=do, name="work", daemon=True).start()
     console = out(stderr=True)
     live = console.is_terminal and not as_json
-    display: AbstractContextManager[Any] = console.status(_one_line(_told(status, line)[1])) if live else nullcontext()
+    display: AbstractContextManager[Any] = (
+        console.status(_one_line(_status_text(status, line)[1])) if live else nullcontext()
+    )
     with display as shown:
         began = printed = time.monotonic()
         pause, said = _PLAIN_REFRESH, ""
         while not done.wait(_REFRESH):
             if length is not None and time.monotonic() - began >= length / 1_000_000:
                 stop.set()
-            now, text = _told(status, line)
+            now, text = _status_text(status, line)
             if as_json:
                 if now is not None:
                     print_json(now)
@@ -120,7 +122,7 @@ def run_with_progress(
     return results[0]
 
 
-def _told(
+def _status_text(
     status: Callable[[], Mapping[str, Any]], line: Callable[[Mapping[str, Any]], str]
 ) -> tuple[Mapping[str, Any] | None, str]:
     """The status and its words; None if it fails, and then the words say why."""
@@ -128,7 +130,7 @@ def _told(
         now = status()
         return now, line(now)
     except Exception as error:
-        return None, f"how it is doing cannot be told: {error}"
+        return None, f"how it is doing is not known: {error}"
 
 
 def print_json(value: Any) -> None:

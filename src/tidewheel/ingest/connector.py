@@ -107,8 +107,8 @@ def run_all(
                 return
             if time.monotonic() - began > _LONGEST_WAIT:
                 wait = _FIRST_WAIT
-            told = "connector %s stopped: %s; it is started again in %g s"
-            _logger.error(told, connector.name, reason_of(failure), wait, exc_info=failure)
+            message = "connector %s stopped: %s; it is started again in %g s"
+            _logger.error(message, connector.name, reason_of(failure), wait, exc_info=failure)
             if stop.wait(wait):
                 return
             wait = min(2 * wait, _LONGEST_WAIT)

@@ -80,5 +80,7 @@ def plain_row(values: Mapping[str, Any]) -> Row:
     hidden = (*_OURS, "event_time")
     kept = {name: value for name, value in values.items() if name not in hidden and not name.startswith("__")}
     if "at" in kept:
-        raise DefinitionError("Script.run: a column 'at' cannot be told from the time of a row; call it otherwise")
+        raise DefinitionError(
+            "Script.run: a column 'at' cannot be distinguished from the time of a row; give it another name"
+        )
     return row(at=micros(values["event_time"]), **kept)

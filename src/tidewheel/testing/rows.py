@@ -85,8 +85,8 @@ class Row:
             awkward = {name[len(_AGGREGATE) :]: shown.pop(name) for name in self._fields if name.startswith(_AGGREGATE)}
             if awkward:
                 shown["aggregates"] = awkward
-        told = [f"{name}={_told(name, value)!r}" for name, value in shown.items()]
-        return f"{self._kind}({', '.join([*leading, *told])})"
+        fields = [f"{name}={_shown(name, value)!r}" for name, value in shown.items()]
+        return f"{self._kind}({', '.join([*leading, *fields])})"
 
     def _repr_html_(self) -> str:
         return fragment(_table([self]))
@@ -200,14 +200,14 @@ def _cell(of: Row, name: str) -> Any:
     value = of._fields.get(name)
     if of._kind == "pane" and name in ("start", "end"):
         return _bound(value)
-    return _told(name, value)
+    return _shown(name, value)
 
 
 def _bound(time: Instant | None) -> str | None:
     return None if time is None else as_text(time)
 
 
-def _told(name: str, value: Any) -> Any:
+def _shown(name: str, value: Any) -> Any:
     if name in ("at", "event_time", *_ENDS) and isinstance(value, int):
         return as_text(value)
     if name == "late_by" and isinstance(value, int):

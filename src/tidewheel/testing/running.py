@@ -101,11 +101,11 @@ def columns_of(script: Script) -> dict[str, pl.DataType]:
     """The columns of a script's rows, and their types."""
     given = [values for bundle in script.bundles for _, values in bundle.rows]
     names = dict.fromkeys(name for values in given for name in values)
-    told = {name: kind() if isinstance(kind, type) else kind for name, kind in (script.columns or {}).items()}
+    declared = {name: kind() if isinstance(kind, type) else kind for name, kind in (script.columns or {}).items()}
     found: dict[str, pl.DataType] = {}
-    for name in names | told:
-        if name in told:
-            found[name] = told[name]
+    for name in names | declared:
+        if name in declared:
+            found[name] = declared[name]
             continue
         try:
             kind = pl.Series(name, [values.get(name) for values in given], strict=True).dtype

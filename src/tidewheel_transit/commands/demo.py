@@ -261,10 +261,10 @@ class _Demo:
             check = self._watch.check()
         latency = self._watch.latency(ingested_since=self._ready or tw.time.now())
         reports = self._watch.reports()
-        told = summary(self._job.status, self._watch.results, reports, latency, check)
+        text = summary(self._job.status, self._watch.results, reports, latency, check)
         if self._addressed is not None:
-            told += f"\n{first_of_all(self._addressed, self._watch.firsts())}"
-        console.print(told, soft_wrap=not console.is_terminal)
+            text += f"\n{first_of_all(self._addressed, self._watch.firsts())}"
+        console.print(text, soft_wrap=not console.is_terminal)
         console.print(f"The log stays until the next demo: tidewheel topics --log {self._log.address}", style="dim")
         return check.passed and all(adds_up(report) for report in reports)
 

@@ -94,26 +94,26 @@ class Dashboard:
 
 def plain(now: Snapshot) -> str:
     """The same in one line, where there is no terminal."""
-    told = f"{now.seconds:4.0f} s: in {now.received:,.0f} events/s"
+    line = f"{now.seconds:4.0f} s: in {now.received:,.0f} events/s"
     if now.job.get("batches"):
-        told += f", processed {now.processed:,.0f} positions/s, lag {now.lag:,}, results {now.results:,}"
+        line += f", processed {now.processed:,.0f} positions/s, lag {now.lag:,}, results {now.results:,}"
     if now.latency:
-        told += f", latency {now.latency.p50:.2f} s p50, {now.latency.p99:.2f} s p99"
-    return told + (f", watermark {_clock(now.job['watermark'])}" if now.job.get("watermark") else "")
+        line += f", latency {now.latency.p50:.2f} s p50, {now.latency.p99:.2f} s p99"
+    return line + (f", watermark {_clock(now.job['watermark'])}" if now.job.get("watermark") else "")
 
 
 def first_of_all(address: tw.time.Instant, firsts: Sequence[tw.time.Instant | None]) -> str:
-    """How long after its address was told the map had something to show.
+    """How long after its address was shown the map had something to show.
 
     >>> first_of_all(5_000_000, [3_000_000, 20_500_000])
-    'start:      first vehicles at once, first results 15.5 s after the address of the map was told'
+    'start:      first vehicles at once, first results 15.5 s after the address of the map was shown'
     """
-    told = [
+    parts = [
         f"first {what} " + ("at once" if first <= address else f"{(first - address) / 1e6:.1f} s")
         for what, first in zip(("vehicles", "results"), firsts, strict=True)
         if first is not None
     ]
-    return f"start:      {', '.join(told) or 'nothing came'} after the address of the map was told"
+    return f"start:      {', '.join(parts) or 'nothing came'} after the address of the map was shown"
 
 
 def summary(
@@ -131,8 +131,8 @@ def summary(
             f"in:         {report.received:,} events = {topics:,} in topics + {filtered:,} filtered "
             f"+ {dead:,} dead letters  {_mark(adds_up(report), 'does not add up')}"
         )
-    told = f"{job.get('events', 0):,} events in {job.get('batches', 0):,} batches, {job.get('results', 0):,} results"
-    lines.append(f"processed:  {told}")
+    done = f"{job.get('events', 0):,} events in {job.get('batches', 0):,} batches, {job.get('results', 0):,} results"
+    lines.append(f"processed:  {done}")
     wrong = f"{check.missing:,} missing, {check.twice:,} too many"
     span = "" if check.whole else " that are still in the log,"
     lines.append(

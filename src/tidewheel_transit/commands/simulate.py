@@ -152,9 +152,9 @@ def _head_start(speed: float | None, length: tw.time.Duration | None) -> tw.time
     if speed is not None and speed <= 1:
         return 0
     if length is None:
-        told = "max" if speed is None else f"{speed:g}"
+        shown = "max" if speed is None else f"{speed:g}"
         raise tw.errors.DefinitionError(
-            f"at speed {told} the simulation overtakes the clock, and its events are refused as from the future; say "
+            f"at speed {shown} the simulation overtakes the clock, and its events are refused as from the future; say "
             "how long (--for 1h: it then ends now), or when it begins (--start)"
         )
     return length if speed is None else length - round(length / speed)

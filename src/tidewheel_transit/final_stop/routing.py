@@ -61,10 +61,10 @@ class RoutingService:
 
     def _answer(self, body: bytes) -> Mapping[str, Any] | None:
         try:
-            told = json.loads(body)
-            if told.get("errors"):
-                raise ProviderError(f"the service reports: {str(told['errors'][0]['message'])[:200]}")
-            trip = told["data"]["fuzzyTrip"]
+            answer = json.loads(body)
+            if answer.get("errors"):
+                raise ProviderError(f"the service reports: {str(answer['errors'][0]['message'])[:200]}")
+            trip = answer["data"]["fuzzyTrip"]
             if trip is None or not trip["stops"]:
                 return None
             last = trip["stops"][-1]

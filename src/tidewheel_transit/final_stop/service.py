@@ -104,14 +104,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.end()
 
     def do_PUT(self) -> None:
-        told: dict[str, Any] = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
+        changes: dict[str, Any] = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
         known = {each.name for each in fields(Faults)}
-        if set(told) - known:
+        if set(changes) - known:
             self._send(400, f"faults are {', '.join(sorted(known))}".encode())
             return
-        if "unknown" in told:
-            told["unknown"] = tuple(told["unknown"])
-        self.server.faults = replace(self.server.faults, **told)
+        if "unknown" in changes:
+            changes["unknown"] = tuple(changes["unknown"])
+        self.server.faults = replace(self.server.faults, **changes)
         self._send(200, b"{}")
 
     def do_GET(self) -> None:

@@ -23,15 +23,15 @@ def journeys(
 
     A journey is a session of one vehicle with one operating day, departure time, route and direction: it is over when
     nothing came for the `gap`. Stops are served where the doors were open. Distance is by the odometer; what no
-    position told (speed, odometer) is missing. Positions that do not say which journey they are on are skipped, and
+    position gave (speed, odometer) is missing. Positions that do not say which journey they are on are skipped, and
     counted as `without_journey`.
     """
     known = pl.all_horizontal(pl.col(name).is_not_null() for name in _JOURNEY)
-    told = on_journey(positions).skip(without_journey=~known).select(
+    given = on_journey(positions).skip(without_journey=~known).select(
         *_JOURNEY, "speed", "odometer", served=pl.when(pl.col("doors") == 1).then(pl.col("stop"))
     )  # fmt: skip
     # An event is accepted as long as a session of it alone would be.
-    single = once(told, behind=timedelta(microseconds=tw.time.duration(gap) + tw.time.duration(lateness)))
+    single = once(given, behind=timedelta(microseconds=tw.time.duration(gap) + tw.time.duration(lateness)))
     return windowed(
         single.key_by(*_JOURNEY), tw.windows.session(gap=gap), lateness=lateness, early=early, mode=mode
     ).aggregate(

@@ -178,7 +178,7 @@ class Reporter:
         rows["next_stop"] = np.where(signed, onward, NOTHING)
         rows["delay"] = np.where(signed, fleet.delay[vehicle], NO_DELAY)
         rows["upcoming"] = False
-        told = _AT_STOP[event] & ~self._unscheduled[vehicle]
-        rows["scheduled"] = np.where(told, fleet.scheduled(vehicle, halt) * _SECOND, NOTHING)
+        has_time = _AT_STOP[event] & ~self._unscheduled[vehicle]
+        rows["scheduled"] = np.where(has_time, fleet.scheduled(vehicle, halt) * _SECOND, NOTHING)
         rows["extra"] = halt
         return rows

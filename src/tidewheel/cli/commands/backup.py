@@ -108,8 +108,8 @@ def _tell(made: Backup, folder: str, *, as_json: bool) -> None:
     if as_json:
         waited = round(made.held_seconds * 1_000)
         missing = list(made.without_checkpoint)
-        told = {"waited_ms": waited, "without_checkpoint": missing, "damaged": list(made.damaged)}
-        print_json({**_fields(made.manifest), **told})
+        facts = {"waited_ms": waited, "without_checkpoint": missing, "damaged": list(made.damaged)}
+        print_json({**_fields(made.manifest), **facts})
     else:
         out().print(f"{folder}: {_words(made.manifest)}", markup=False)
         say(f"writers had to wait for {made.held_seconds * 1_000:,.0f} ms")
@@ -125,12 +125,12 @@ def _tell(made: Backup, folder: str, *, as_json: bool) -> None:
 
 def run_interruptibly(work: Callable[[Progress], _T], *, as_json: bool) -> _T:
     """Run work that reports its progress, and show it; Ctrl-C and SIGTERM end it in good order."""
-    told: dict[str, Any] = {"doing": "looking", "done": 0, "total": 0}
+    state: dict[str, Any] = {"doing": "looking", "done": 0, "total": 0}
 
     with stoppable() as stop:
 
         def progress(what: str, done: int, total: int) -> None:
-            told.update(doing=what, done=done, total=total)
+            state.update(doing=what, done=done, total=total)
             if stop.is_set():
                 raise _Interrupted("stopped")
 
@@ -138,7 +138,7 @@ def run_interruptibly(work: Callable[[Progress], _T], *, as_json: bool) -> _T:
             return run_with_progress(
                 lambda: work(progress),
                 stop=stop,
-                status=lambda: {**told, "stopping": stop.is_set()},
+                status=lambda: {**state, "stopping": stop.is_set()},
                 line=_line,
                 as_json=as_json,
             )

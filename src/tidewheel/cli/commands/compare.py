@@ -114,8 +114,8 @@ def _show(found: Comparison, first: str, second: str, examples: int) -> None:
                 for name in row
                 if not name.endswith("_other") and others.get(name, row[name]) == row[name]
             }
-            told = ", ".join(f"{name} {row[name]} → {other}" for name, other in others.items() if row[name] != other)
-            tell(f"  {_words(same)}: {told}")
+            changes = ", ".join(f"{name} {row[name]} → {other}" for name, other in others.items() if row[name] != other)
+            tell(f"  {_words(same)}: {changes}")
     if found.columns:
         tell(f"not compared, since only one of them has it: {', '.join(found.columns)}")
     if found.open:

@@ -40,7 +40,7 @@ def run() -> None:
     A job reads topics of the log and writes its results to the topic analytics.JOB, each exactly once: it notes in its
     checkpoint how far it has come and goes on there when it is started again, whatever happened in between. Ctrl-C and
     SIGTERM let it finish the batch at hand. Several jobs run together as one query, which reads each topic once; one
-    that fails is taken out and told, and the others go on. A job is named by its name, or by the Python file that
+    that fails is taken out and reported, and the others go on. A job is named by its name, or by the Python file that
     defines it. Each has parameters of its own: tidewheel run JOB --help. A file in TOML can set them, too.
 
         tidewheel run my_job.py
@@ -88,8 +88,8 @@ def _command(jobs: Sequence[Job]) -> Any:
     parameters = _parameters(jobs)
 
     def command(**given: Any) -> None:
-        told = {name: value for name in parameters if (value := given.pop(name)) is not None}
-        _run(jobs, RunOptions(**given), told)
+        chosen = {name: value for name in parameters if (value := given.pop(name)) is not None}
+        _run(jobs, RunOptions(**given), chosen)
 
     common = option_parameters(RunOptions)
     own = {}
@@ -106,10 +106,10 @@ def _command(jobs: Sequence[Job]) -> Any:
     command.__signature__ = inspect.Signature(list(everything.values()))  # type: ignore[attr-defined]
     command.__annotations__ = {name: parameter.annotation for name, parameter in everything.items()}
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    told = [f"{taught(job.function)}\n\nReads {', '.join(job.reads)}, writes {job.topic}." for job in jobs]
+    texts = [f"{taught(job.function)}\n\nReads {', '.join(job.reads)}, writes {job.topic}." for job in jobs]
     if len(jobs) > 1:
-        told = [f"{job.name}: {text}" for job, text in zip(jobs, told, strict=True)]
-    app.command(" ".join(job.name for job in jobs), rich_help_panel="Jobs", help="\n\n".join(told))(command)
+        texts = [f"{job.name}: {text}" for job, text in zip(jobs, texts, strict=True)]
+    app.command(" ".join(job.name for job in jobs), rich_help_panel="Jobs", help="\n\n".join(texts))(command)
     return get_command(app)
 
 
@@ -123,8 +123,8 @@ def _parameters(jobs: Sequence[Job]) -> dict[str, tuple[Parameter, str]]:
     for name, having in found.items():
         kinds = {parameter.type for _, parameter in having}
         if len(kinds) > 1:
-            told = ", ".join(f"{parameter.type.__name__} for {job.name}" for job, parameter in having)
-            raise DefinitionError(f"the parameter {name} is {told}; run these jobs apart")
+            types = ", ".join(f"{parameter.type.__name__} for {job.name}" for job, parameter in having)
+            raise DefinitionError(f"the parameter {name} is {types}; run these jobs apart")
         defaults = {str(parameter.default) for _, parameter in having}
         words = (
             defaults.pop() if len(defaults) == 1 else ", ".join(f"{job.name}: {each.default}" for job, each in having)
@@ -133,13 +133,13 @@ def _parameters(jobs: Sequence[Job]) -> dict[str, tuple[Parameter, str]]:
     return shown
 
 
-def _run(jobs: Sequence[Job], options: RunOptions, told: Mapping[str, Any]) -> None:
+def _run(jobs: Sequence[Job], options: RunOptions, given: Mapping[str, Any]) -> None:
     options.check(jobs=len(jobs))
     version = options.version
     if options.batch and version is None and options.results is None:
         version = "batch"  # beside what the stream writes, to be compared with it
     over = Given.of(options.sources or [], options.processor)
-    parameters = _configured(jobs, options.config, told)
+    parameters = _configured(jobs, options.config, given)
     names = [_name(job, version, options.results) for job in jobs]
     called = options.name or (names[0] if len(names) == 1 else _SHARED + (f".{version}" if version else ""))
     topics = [analytics(each) for each in names]
@@ -197,7 +197,7 @@ def _stream(
         stop.unfinished()
 
 
-def _configured(jobs: Sequence[Job], config: str | None, told: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _configured(jobs: Sequence[Job], config: str | None, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """The parameters of each job: from the file, and over them from the command line."""
     from tidewheel.engine.jobs.configuration import read_config
     from tidewheel.engine.jobs.discovery import installed_jobs
@@ -207,7 +207,7 @@ def _configured(jobs: Sequence[Job], config: str | None, told: Mapping[str, Any]
     found = {}
     for job in jobs:
         own = {parameter.name for parameter in job.parameters}
-        found[job.name] = {**written.get(job.name, {}), **{name: told[name] for name in told if name in own}}
+        found[job.name] = {**written.get(job.name, {}), **{name: given[name] for name in given if name in own}}
     return found
 
 

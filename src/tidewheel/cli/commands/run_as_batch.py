@@ -50,7 +50,7 @@ class Given:
             )
         check_recordings(files)
         if files:
-            make_processor(processor)  # one that is not there, or not named, is told before the log is opened
+            make_processor(processor)  # one that is not there, or not named, is refused before the log is opened
         return cls(None if files or not paths else paths[0], files, processor)
 
     def __str__(self) -> str:

@@ -143,7 +143,7 @@ def _make(
 
     files = [BackupFile(LOG_FILE, *digest(target / LOG_FILE, progress=add))]
     for each, copy in zip(saved, copies, strict=True):
-        files += [BackupFile(each.prefix + name, *told) for name, told in sorted(copy.files.items())]
+        files += [BackupFile(each.prefix + name, *facts) for name, facts in sorted(copy.files.items())]
     sync_tree(target)
     manifest = Manifest(
         made=format_instant(made),

@@ -85,7 +85,7 @@ class Manifest:
         path = folder / _NAME
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
-            told = fields.pop("sha256")
+            noted = fields.pop("sha256")
             version = fields.pop("version")
         except FileNotFoundError:
             raise BackupError(
@@ -99,7 +99,7 @@ class Manifest:
                 f"{folder} is a backup of version {version}, this Tidewheel reads version {_VERSION}; use the one that "
                 f"made it ({fields.get('tidewheel')})"
             )
-        if told != _sum({"version": version, **fields}):
+        if noted != _sum({"version": version, **fields}):
             raise BackupError(f"{path} is damaged: it does not have the SHA-256 that it tells; use another backup")
         checkpoints = tuple(SavedCheckpoint(**each) for each in fields.pop("checkpoints"))
         files = tuple(BackupFile(**each) for each in fields.pop("files"))
@@ -112,17 +112,17 @@ class Manifest:
 def verify(folder: Path, *, progress: Callable[[int], None] | None = None) -> Manifest:
     """Read a whole backup, and refuse it if any file is missing or not what it was."""
     manifest = Manifest.read(folder)
-    wrong = [told for file in manifest.files if (told := _wrong(folder, file, progress)) is not None]
+    wrong = [problem for file in manifest.files if (problem := _wrong(folder, file, progress)) is not None]
     refuse(folder, wrong)
     return manifest
 
 
 def refuse(folder: Path, wrong: Iterable[str]) -> None:
     """Say what is wrong with a backup, if anything is."""
-    told = list(wrong)
-    if told:
-        more = f" and {len(told) - 3} more" if len(told) > 3 else ""
-        raise BackupError(f"the backup {folder} is damaged: {'; '.join(told[:3])}{more}. Use another backup")
+    problems = list(wrong)
+    if problems:
+        more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
+        raise BackupError(f"the backup {folder} is damaged: {'; '.join(problems[:3])}{more}. Use another backup")
 
 
 def _wrong(folder: Path, file: BackupFile, progress: Callable[[int], None] | None) -> str | None:

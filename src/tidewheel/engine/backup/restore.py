@@ -115,9 +115,9 @@ def finish(log: str | Path) -> Restored | None:
         return _carry_out(target)
 
 
-def _places(manifest: Manifest, target: Path, beside: Path, told: Mapping[str, str | Path]) -> dict[str, Path]:
+def _places(manifest: Manifest, target: Path, beside: Path, given: Mapping[str, str | Path]) -> dict[str, Path]:
     known = {each.name for each in manifest.checkpoints}
-    for name in told:
+    for name in given:
         if name not in known:
             raise DefinitionError(
                 f"the backup has no checkpoint {name!r}; it has {', '.join(sorted(known)) or 'none at all'}"
@@ -125,8 +125,8 @@ def _places(manifest: Manifest, target: Path, beside: Path, told: Mapping[str, s
     back = target == Path(manifest.address).resolve()
 
     def place(each: SavedCheckpoint) -> Path:
-        if each.name in told:
-            return Path(told[each.name]).resolve()
+        if each.name in given:
+            return Path(given[each.name]).resolve()
         if back and not each.beside_log:
             return Path(each.folder).resolve()
         return beside / each.name

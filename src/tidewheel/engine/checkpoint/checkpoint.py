@@ -234,7 +234,7 @@ class Checkpoint:
             when = "an earlier" if found["version"] < _VERSION else "a later"
             raise CheckpointError(
                 f"checkpoint {self.folder} was written by {when} Tidewheel (its format is {found['version']}, and this "
-                f"one reads {_VERSION}): what its state was made for cannot be told. Go on with the Tidewheel that "
+                f"one reads {_VERSION}): what its state was made for is not known. Go on with the Tidewheel that "
                 f"wrote it, or start with a new checkpoint. {_BESIDE}"
             )
         return found
@@ -278,26 +278,26 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs, and in which job."""
     from tidewheel.engine.checkpoint.definition import differences
 
-    told = []
+    changes = []
     if before.get("job") != now.get("job"):
-        told.append(f"it is that of the run {before.get('job')!r}, and this one is {now.get('job')!r}")
+        changes.append(f"it is that of the run {before.get('job')!r}, and this one is {now.get('job')!r}")
     if before.get("log") != now.get("log"):
-        told.append(
+        changes.append(
             f"it was made on another log (whose identity is {before.get('log')}; this one's is {now.get('log')})"
         )
     if before.get("key_groups") != now.get("key_groups"):
         had = before.get("key_groups")
-        told.append(f"key groups: {had} → {now.get('key_groups')} (say key_groups={had})")
+        changes.append(f"key groups: {had} → {now.get('key_groups')} (say key_groups={had})")
     known = ("job", "log", "key_groups", "flows")
     old, new = ({name: some[name] for name in some if name not in known} for some in (before, now))
-    told += differences(old, new)
+    changes += differences(old, new)
     flows, others = before.get("flows") or {}, now.get("flows") or {}
     for name in dict.fromkeys([*flows, *others]):
         if name not in flows or name not in others:
-            told.append(f"job {name} is {'new' if name in others else 'gone'}")
+            changes.append(f"job {name} is {'new' if name in others else 'gone'}")
         else:
-            told += [f"{name}: {change}" for change in differences(flows[name], others[name])]
-    return told
+            changes += [f"{name}: {change}" for change in differences(flows[name], others[name])]
+    return changes
 
 
 def _started(pid: int) -> str | None:

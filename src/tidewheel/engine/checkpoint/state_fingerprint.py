@@ -18,8 +18,8 @@ _FORMAT = 3  # 2 knew steps by the names of classes; 1, which was not noted, kne
 
 @dataclass(frozen=True)
 class StateFingerprint:
-    """State means nothing to another number of key groups, nor to other steps, of which it has a digest; what they were
-    is kept once, to be told. Without steps nothing is kept that depends on them.
+    """What state was made for: it means nothing to another number of key groups, nor to other steps, of which this has
+    a digest; what they were is kept once, for messages. Without steps nothing is kept that depends on them.
 
     >>> fingerprint = StateFingerprint.of(8, {"result": {"keys": ["a"]}})
     >>> StateFingerprint.of(8, {"result": {"keys": ["a"]}}).check(fingerprint.to_json())
@@ -31,7 +31,7 @@ class StateFingerprint:
 
     @classmethod
     def of(cls, key_groups: int, definition: Mapping[str, Any]) -> StateFingerprint:
-        """For the steps of this definition, which JSON can hold."""
+        """Make the fingerprint of the steps of this definition, which JSON can hold."""
         text = json.dumps(without_texts(definition), sort_keys=True)
         return cls(key_groups, hashlib.blake2b(text.encode(), digest_size=8).hexdigest(), definition)
 
@@ -46,7 +46,7 @@ class StateFingerprint:
         if noted.get("format", 1) != _FORMAT:
             when = "an earlier" if noted.get("format", 1) < _FORMAT else "a later"
             raise CheckpointError(
-                f"the checkpoint's state was written by {when} Tidewheel, and what it was made for cannot be told; go "
+                f"the checkpoint's state was written by {when} Tidewheel, and what it was made for is not known; go "
                 "on with the Tidewheel that wrote it, or start with a new checkpoint"
             )
         before = noted["key_groups"]
@@ -58,8 +58,8 @@ class StateFingerprint:
             )
         if noted["steps"] != self.steps:
             old, new = definition(), self.definition
-            told = differences(old, new) if old and new else ["steps that keep state became others that keep none"]
+            changes = differences(old, new) if old and new else ["steps that keep state became others that keep none"]
             raise CheckpointError(
-                f"the checkpoint's state was made by other steps: {'; '.join(told)}. State cannot go on with others: "
-                "use the steps of before, or start with a new checkpoint"
+                f"the checkpoint's state was made by other steps: {'; '.join(changes)}. State cannot go on with "
+                "others: use the steps of before, or start with a new checkpoint"
             )

@@ -112,7 +112,7 @@ class ReadOptions:
     | `tick` | how often at most an idle stream moves its watermark | 1 s |
     | `ticking` | `true`: an idle stream also has batches that only move the clock, for what waits for it | `false` |
     | `malformed` | `fail`, `keep` (columns `_error`, `_raw`), or `dead` (to the topic `dead.<group>`) | `fail` |
-    | `skipDamaged` | `true`: go on without blocks that are damaged (told in `dead.<group>`) | `false`: fail |
+    | `skipDamaged` | `true`: go on without blocks that are damaged (reported in `dead.<group>`) | `false`: fail |
     | `metadata` | further columns: `_topic`, `_partition`, `_offset`, `_key`, `_append_time`, `_clock` | none |
     | `group` | the consumer group whose progress is noted in the log | none |
     | `tasks` | how many tasks read a large batch at most | the number of cores |

@@ -65,7 +65,7 @@ def _imported(path: Path) -> Iterator[str]:
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (SyntaxError, ValueError):
-        return  # whoever imports it is told where
+        return  # importing it is an error that says where
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)

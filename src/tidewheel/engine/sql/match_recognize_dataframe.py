@@ -111,12 +111,12 @@ def _of_stream(
         LATE: f.count_if(f.col("output") == LATE),
         DROPPED: f.coalesce(f.sum(f.col(DROPPED)["dropped_rows"]), f.lit(0)),
     }
-    told = as_dataframe(result, None, key_groups=None).observe(
+    outputs = as_dataframe(result, None, key_groups=None).observe(
         f"match_recognize_{next(_numbers)}", *(value.alias(name) for name, value in counts.items())
     )
     target = _result_type(whole, matcher)
     chosen = [f.col(own).cast(field.dataType).alias(field.name) for (_, own), field in zip(select, target, strict=True)]
-    return told.where(f.col("output") == RESULTS).select(*chosen)
+    return outputs.where(f.col("output") == RESULTS).select(*chosen)
 
 
 def check_keys(clause: Clause, matcher: ClauseMatcher, schema: dict[str, pl.DataType]) -> None:

@@ -2,7 +2,7 @@
 
 A connection that has not sent a whole request (silent, half a header, half a body, or idle between two requests) gives
 way to a newcomer; one that is being answered never does. So whoever holds connections without asking anything cannot
-keep others out. Where nobody can give way, a newcomer is told so, unless it asks for the server's health: for that
+keep others out. Where nobody can give way, a newcomer is refused, unless it asks for the server's health: for that
 there is a reserve.
 """
 

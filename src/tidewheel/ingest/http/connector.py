@@ -8,7 +8,7 @@ messages: how many were accepted, filtered by a rule, and made dead letters (wit
 
     200  the log has them, and accepted or filtered some
     422  the log has them, and all are dead letters: to send them again would only make more of these
-    400  cannot be taken apart; the place is told, nothing was appended
+    400  cannot be taken apart; the answer says where, nothing was appended
     401  without the token           403  asked by a page of another site
     408  the request took too long   409  this sequence number was used for something else (see below)
     413  body or message too large, or too many messages

@@ -122,8 +122,8 @@ def parse_document(
     try:
         document = _ANY.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        told = "JSON lines have the Content-Type application/x-ndjson"
-        raise MalformedError(f"not a JSON document: {error}; {told}") from None
+        hint = "JSON lines have the Content-Type application/x-ndjson"
+        raise MalformedError(f"not a JSON document: {error}; {hint}") from None
     items = [document]
     if body.lstrip()[:1] == b"[":
         if _has_more_elements(body, max_messages):  # before they are made

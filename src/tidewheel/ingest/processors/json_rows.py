@@ -226,7 +226,7 @@ def _object(payload: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _UnfitError("bad-json", f"not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise _UnfitError("bad-json", f'an object is wanted, like {{"user": "anna"}}, got {_told(found)}')
+        raise _UnfitError("bad-json", f'an object is wanted, like {{"user": "anna"}}, got {_shown(found)}')
     return found
 
 
@@ -251,7 +251,7 @@ def _with_room(kind: pa.DataType | None, value: Any, where: str, depth: int = 0)
         hint = ""
         if isinstance(value, float) and pa.types.is_integer(kind):
             hint = f"; where fractions may come, say so before the first event: --field {where}=double"
-        raise _UnfitError("bad-type", f"{where} is {_named(kind)} in the log, got {_told(value)}{hint}")
+        raise _UnfitError("bad-type", f"{where} is {_named(kind)} in the log, got {_shown(value)}{hint}")
     return wider
 
 
@@ -278,7 +278,7 @@ def _list_with_room(kind: pa.DataType | None, value: Sequence[Any], where: str, 
     items = None if kind is None else kind.value_type
     for item in value:
         if item is None or isinstance(item, list):
-            raise _UnfitError("bad-field", f"{where} is a list with {_told(item)} in it, which an event cannot hold")
+            raise _UnfitError("bad-field", f"{where} is a list with {_shown(item)} in it, which an event cannot hold")
         if kind is None and isinstance(item, float) and items == pa.int64():
             items = pa.float64()
         items = _with_room(items, item, f"{where}[]", depth + 1)
@@ -373,7 +373,7 @@ def _named(kind: pa.DataType) -> str:
     return f"{'an' if str(kind)[0] in 'aeiou' else 'a'} {kind}"
 
 
-def _told(value: object) -> str:
+def _shown(value: object) -> str:
     if value is None:
         return "null"
     if isinstance(value, (list, dict)):

@@ -159,9 +159,9 @@ def read_chunks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 def whole_size(file: BinaryIO, path: str | os.PathLike[str]) -> int:
     """How many bytes from the beginning of the file of this name are whole pieces. `MalformedError` if it is damaged
     or of another compression than its name says."""
-    told, found = _COMPRESSIONS.get(Path(path).suffix), _compression_in(file)
-    if found is not told and file.read(1):
-        raise MalformedError(f"it holds {_name(found)} and should, by its name, hold {_name(told)}")
+    expected, found = _COMPRESSIONS.get(Path(path).suffix), _compression_in(file)
+    if found is not expected and file.read(1):
+        raise MalformedError(f"it holds {_name(found)} and should, by its name, hold {_name(expected)}")
     size = 0
     try:
         for _, whole in read_chunks(file):

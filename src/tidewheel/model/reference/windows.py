@@ -155,10 +155,10 @@ class Reference:
         live.elements.extend(came)
         live.fresh.extend(came)
         trigger = self.windowing.trigger
-        told = {name: [held.row[name] for held in live.elements] for name in trigger.inputs}
+        columns = {name: [held.row[name] for held in live.elements] for name in trigger.inputs}
         expected = {
             name: max(value for value in values if value is not None)
-            for name, values in told.items()
+            for name, values in columns.items()
             if any(value is not None for value in values)
         }
         assert self._clock is not None

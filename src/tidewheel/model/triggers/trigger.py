@@ -275,9 +275,9 @@ class Completeness(_Once):
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
         """Count the elements, and keep the highest expectation."""
         state["count"] += count
-        told = expected.get(self.expected) if isinstance(self.expected, str) else None
-        if told is not None and (state["expected"] is None or told > state["expected"]):
-            state["expected"] = told
+        highest = expected.get(self.expected) if isinstance(self.expected, str) else None
+        if highest is not None and (state["expected"] is None or highest > state["expected"]):
+            state["expected"] = highest
 
     def should_fire(self, state: State, *, passed: bool, clock: Instant, touched: bool) -> bool:
         """Fire if enough of the expected elements have come."""
@@ -285,9 +285,9 @@ class Completeness(_Once):
 
     def merge(self, states: Sequence[State], *, passed: bool) -> State:
         """Counts add up; the highest expectation counts."""
-        told = [state["expected"] for state in states if state["expected"] is not None]
+        known = [state["expected"] for state in states if state["expected"] is not None]
         start = self.start()
-        return {"count": sum(state["count"] for state in states), "expected": max(told, default=start["expected"])}
+        return {"count": sum(state["count"] for state in states), "expected": max(known, default=start["expected"])}
 
     def __repr__(self) -> str:
         return f"completeness({self.percent!r}, expected={self.expected!r})"

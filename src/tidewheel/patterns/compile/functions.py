@@ -69,7 +69,7 @@ _TIMES: dict[tuple[str | None, ...], str] = {
 }
 
 
-# Functions: nulls are None, and everything is null where an operand is, but for what can be told all the same.
+# Functions: nulls are None, and everything is null where an operand is, but for what is known all the same.
 
 
 def function_of(node: Node, columns: Mapping[str, list[Any]], memory: Mapping[str, Callable[[Any], Any]]) -> Function:

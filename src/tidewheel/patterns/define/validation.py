@@ -75,7 +75,7 @@ def check_change(name: str, part: Part) -> None:
             "Add .one_or_more(), .times(...) or .at_least(...) before it."
         )
     if name in ("one_or_more", "times", "at_least") and part.quantifier.loops:
-        raise DefinitionError(f"{name}: {_called(part)} has been told already how often it comes")
+        raise DefinitionError(f"{name}: {_called(part)} says already how often it comes")
 
 
 def check_loop_limit(name: str, limit: Duration | None, part: Part) -> None:

@@ -83,11 +83,11 @@ class PatternReference:
                     {**named, **one.ends(stages), **self._measures(one, stages), "event_time": at}
                 )
             for stages, at in one.new("timed_out"):
-                told = {**named, **one.ends(stages), "stage": _latest(stages)}
-                outputs["timed_out"].append({**told, **self._measures(one, stages), "event_time": at})
+                fields = {**named, **one.ends(stages), "stage": _latest(stages)}
+                outputs["timed_out"].append({**fields, **self._measures(one, stages), "event_time": at})
             for stages, at in one.new("dropped"):
-                told = {**named, **one.ends(stages), "stage": _latest(stages), "reason": REASON}
-                outputs["dropped"].append({**told, "event_time": at})
+                fields = {**named, **one.ends(stages), "stage": _latest(stages), "reason": REASON}
+                outputs["dropped"].append({**fields, "event_time": at})
         for name in ("matches", "timed_out", "dropped"):
             outputs[name].sort(key=lambda row: row["event_time"])
         return outputs
@@ -114,7 +114,7 @@ class _OneKey:
         self.harness = harness
         self.rows: list[Row] = []
         self.times: list[Instant] = []
-        self._told = {"matches": 0, "timed_out": 0, "dropped": 0}
+        self._given = {"matches": 0, "timed_out": 0, "dropped": 0}
 
     def add(self, time: Instant, row: Row) -> None:
         self.harness.add(row, time=time)
@@ -122,15 +122,15 @@ class _OneKey:
         self.times.append(time)
 
     def new_matches(self) -> list[tuple[Stages, Instant]]:
-        harness, told = self.harness, self._told["matches"]
-        self._told["matches"] = len(harness.matches)
-        found = zip(harness.order[told:], harness.matches[told:], harness.completed_at[told:], strict=True)
+        harness, given = self.harness, self._given["matches"]
+        self._given["matches"] = len(harness.matches)
+        found = zip(harness.order[given:], harness.matches[given:], harness.completed_at[given:], strict=True)
         return [(stages, at) for _, stages, at in sorted(found, key=lambda match: match[0])]
 
     def new(self, name: str) -> list[tuple[Stages, Instant]]:
         found: list[tuple[Stages, Instant]] = getattr(self.harness, name)
-        told, self._told[name] = self._told[name], len(found)
-        return sorted(found[told:], key=lambda one: (one[1], _events(one[0])))
+        given, self._given[name] = self._given[name], len(found)
+        return sorted(found[given:], key=lambda one: (one[1], _events(one[0])))
 
     def ends(self, stages: Stages) -> Row:
         events = _events(stages)

@@ -84,8 +84,8 @@ class MatchStep:
             for frame, numbers in ((kept.runs, keys.of_runs), (kept.held, keys.of_held))
         ]
         telling = _Telling(self._machine, self._measures, keys.table, self._pool(kept, nothing), kept)
-        told = telling.of(given, "dropped_at", self.schemas["dropped"])
-        return told.with_columns(pl.lit(reason).alias("reason"))
+        rows = telling.of(given, "dropped_at", self.schemas["dropped"])
+        return rows.with_columns(pl.lit(reason).alias("reason"))
 
     def _run(
         self,
@@ -215,7 +215,7 @@ class _Telling:
         paths = paths.sort("__at", *names, "__start", maintain_order=True)
         times = self.pool[TIME]
         stages = pl.Series(self.machine.stages, dtype=pl.String)
-        told = paths.select(
+        rows = paths.select(
             *names,
             times[self.place(paths[EVENTS].list.first())].alias("match_start"),
             times[self.place(paths[EVENTS].list.last())].alias("match_end"),
@@ -224,8 +224,8 @@ class _Telling:
             pl.lit(REASON).alias("reason"),
         )
         if time != "dropped_at":
-            told = pl.concat([told, self.measures.of(paths, self.pool, self.place)], how="horizontal")
-        return _as(told, schema)
+            rows = pl.concat([rows, self.measures.of(paths, self.pool, self.place)], how="horizontal")
+        return _as(rows, schema)
 
     def place(self, ids: pl.Series) -> pl.Series:
         """The rows of events in the pool: those that were kept come first."""

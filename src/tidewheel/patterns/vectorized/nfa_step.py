@@ -191,9 +191,9 @@ class _Collected:
         if len(matches) > 1:
             alike = len({_moment(match) for match in matches}) < len(matches)
             matches = sorted(matches, key=(lambda match: match.order) if alike else _moment)
-        self._matches += [self._told(key, match.path, match.completed_at) for match in matches]
-        self._timed_out += [self._told(key, one.path, one.at) for one in nfa.timed_out]
-        self._dropped += [self._told(key, one.path, one.at) for one in nfa.dropped]
+        self._matches += [self._record(key, match.path, match.completed_at) for match in matches]
+        self._timed_out += [self._record(key, one.path, one.at) for one in nfa.timed_out]
+        self._dropped += [self._record(key, one.path, one.at) for one in nfa.dropped]
         self._held += [
             (key, self._ids[one.start], one.completed_at, self._by(one.completed_by), *self._path(one.path))
             for one in nfa.held
@@ -226,7 +226,7 @@ class _Collected:
             given=np.array(self._given, dtype=np.int64).reshape(-1, 3),
         )
 
-    def _told(self, key: int, path: Path, at: Instant) -> tuple[Any, ...]:
+    def _record(self, key: int, path: Path, at: Instant) -> tuple[Any, ...]:
         events, positions = self._path(path)
         return key, at, events[0], events, positions
 

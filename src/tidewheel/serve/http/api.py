@@ -177,7 +177,7 @@ class Api:
             raise DefinitionError("which key? ?key=891126d1a5bffff, the k of an item")
         since, until = (parse_millis(request.query_params.get(name), what=name) for name in ("since", "until"))
         if until is not None:
-            until += 999  # times are told in milliseconds: all of this one
+            until += 999  # times are given in milliseconds: all of this one
 
         def make() -> bytes:
             with self._feed.lock:
@@ -262,8 +262,8 @@ class Api:
 
         def make() -> bytes:
             found, partial = find()
-            told = b',"partial":%s' % encode(partial) if partial else b""
-            return b'{"now":%d,"at":%d,"layers":%s%s}' % (now // 1_000, at // 1_000, joined(found), told)
+            hidden = b',"partial":%s' % encode(partial) if partial else b""
+            return b'{"now":%d,"at":%d,"layers":%s%s}' % (now // 1_000, at // 1_000, joined(found), hidden)
 
         return await self._made(make)
 

@@ -65,7 +65,7 @@ class Live:
         # Once the last frame cannot be sent the client is gone; what it was is of no interest.
         sending.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
-            version = self._feed.version  # before the hello: what appears meanwhile is told in the next
+            version = self._feed.version  # before the hello: what appears meanwhile is in the next
             await send(self._hub.hello())
             self._hub.add(client, version)
             await self._listen(socket, client, send)

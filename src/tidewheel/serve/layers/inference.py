@@ -38,8 +38,8 @@ def infer(topic: str, sample: pl.DataFrame) -> Layer:
     unkeyed = sample.is_empty() or sample["@key"].null_count() > 0
     key = [] if unkeyed else _key(sample, fields)
     place = {"cell", "neighbour", "lat", "lon", "heading"}
-    told = [name for name in fields if name not in COURSE | place | {*key}]
-    numbers = [name for name in told if sample.schema[name].is_numeric()]
+    shown = [name for name in fields if name not in COURSE | place | {*key}]
+    numbers = [name for name in shown if sample.schema[name].is_numeric()]
     value = Value(field=numbers[0], label=_label(numbers[0])) if numbers else None
     return Layer(
         topic=topic,
@@ -49,7 +49,7 @@ def infer(topic: str, sample: pl.DataFrame) -> Layer:
         show=show,
         value=value,
         scale=None if value is None else _scale(sample[value.field]),
-        figures=[Figure(field=name, label=_label(name), unit=_unit(sample.schema[name])) for name in told],
+        figures=[Figure(field=name, label=_label(name), unit=_unit(sample.schema[name])) for name in shown],
         filters=[name for name in fields if sample.schema[name] == pl.String and name not in COURSE][:8],
         on=True,
     )

@@ -211,9 +211,9 @@ class Layer(_Part, frozen=True):
         place: Iterable[str] = msgspec.structs.asdict(self.geometry).values()
         values = [self.value, *(each.value for each in self.alternatives)]
         also = (name for names in self.filters_also.values() for name in names)
-        told = (value.field for value in values if value is not None)
+        shown = (value.field for value in values if value is not None)
         place = (name for name in place if name)
-        return frozenset({*self.key, *place, *told, *self._figure_names(), *self.filters, *also})
+        return frozenset({*self.key, *place, *shown, *self._figure_names(), *self.filters, *also})
 
     @property
     def cells(self) -> frozenset[str]:

@@ -32,7 +32,7 @@ _logger = logging.getLogger(__name__)
 _LOOK: int = 1_000_000
 _WAIT_SECONDS = 0.1
 _RETRY_SECONDS = 1.0
-_DAMAGED_TOLD = 20
+_DAMAGED_SHOWN = 20
 _STALE: int = 15_000_000
 
 
@@ -234,10 +234,10 @@ class Feed:
 
     def pass_over(self, damaged: DamagedBlockError) -> None:
         """Go on without a damaged block, and report it once, for as long as this feed runs."""
-        told = str(damaged).partition(". ")[0]
-        if told not in self._damaged:
-            self._damaged = [*self._damaged, told][-_DAMAGED_TOLD:]
-            _logger.warning("the map goes on without a damaged block: %s", told)
+        message = str(damaged).partition(". ")[0]
+        if message not in self._damaged:
+            self._damaged = [*self._damaged, message][-_DAMAGED_SHOWN:]
+            _logger.warning("the map goes on without a damaged block: %s", message)
 
     def _mark(self, each: _Following, number: int, marks: tuple[Instant, ...]) -> None:
         if marks and each.results:
@@ -263,7 +263,7 @@ class Feed:
         try:
             with panics_as_errors():
                 self._show(each, number, batch, live=live)
-        except Exception as error:  # fields that a layer cannot show as it was told to must not hold up all the others
+        except Exception as error:  # fields that a layer cannot show as it should must not hold up all the others
             self.status.stats_of(each.layer.topic).bad += batch.records.num_rows
             _logger.warning("layer %s cannot show a block of %s: %s", each.layer.name, each.topic, error)
 

@@ -28,7 +28,7 @@ def view_at(
     on_damage: OnDamage | None = None,
 ) -> dict[str, LayerView]:
     """What the layers of these names showed at that moment of the clock. Only what had not expired by then is read;
-    `on_damage` is told of damaged blocks, and what else there is is shown."""
+    `on_damage` is called with damaged blocks, and what else there is is shown."""
     found = {}
     active = active_at(log, at)
     for name in names:

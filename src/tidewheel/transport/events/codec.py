@@ -235,7 +235,7 @@ def _at_once(
     """Envelopes and what they carry in one pass, if nothing is unusual about any of them."""
     try:
         batch = registry.event_converter(wanted, only, named=named).decode(values)
-    except MalformedError:  # malformed, another type, or JSON: to be told apart with more care
+    except MalformedError:  # malformed, another type, or JSON: to be distinguished with more care
         return None
     details = batch.column("details")
     if not len(details) or details.null_count:

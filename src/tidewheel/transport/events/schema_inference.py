@@ -153,7 +153,7 @@ def _continue(message: DescriptorProto, made: DescriptorProto, *, where: str, wi
         elif widen and _widened(there, field):
             there.type = field.type if (there.type, field.type) in _SAME_BYTES else there.type
         elif _kind(there) != _kind(field) or parts.get(part) != made_parts.get(part):
-            detail = f" ({_told(there)}, not {_told(field)})" if widen else ""
+            detail = f" ({_type_text(there)}, not {_type_text(field)})" if widen else ""
             raise DefinitionError(
                 f"{where}: the log holds {'events' if widen else 'results'} whose column {field.name!r} is of another "
                 f"type{detail}, and they could not be read any more; "
@@ -186,7 +186,7 @@ def _widened(there: FieldDescriptorProto, field: FieldDescriptorProto) -> bool:
     return there.label == field.label and (both in _SAME_BYTES or both in _HOLDS)
 
 
-def _told(field: FieldDescriptorProto) -> str:
+def _type_text(field: FieldDescriptorProto) -> str:
     """The type of a field in words."""
     name = field.type_name.rpartition(".")[2] or _F.Type.Name(field.type).removeprefix("TYPE_")
     return f"a list of {name.lower()}" if field.label == _F.LABEL_REPEATED else name.lower()

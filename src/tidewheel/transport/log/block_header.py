@@ -70,10 +70,10 @@ def checksum(data: bytes) -> int:
 
 def history_after(before: int, place: Place, payload_checksum: int) -> int:
     """The fingerprint of a history that goes on with this block."""
-    told = _HISTORY.pack(
+    data = _HISTORY.pack(
         before, place.topic, place.partition, place.first_offset, place.next_offset, place.append_time, payload_checksum
     )
-    return int.from_bytes(blake2b(told, digest_size=8).digest(), "little") or 1  # 0 says that it is not known
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little") or 1  # 0 says that it is not known
 
 
 def encode_header(header: Header, place: Place) -> bytes:
@@ -100,8 +100,8 @@ def encode_header(header: Header, place: Place) -> bytes:
     message.history_before, message.history = header.history_before, header.history
     if header.follows is not None:
         message.follows = header.follows
-    told = message.SerializeToString()
-    return told + _END.pack(_TAG, checksum(_PLACE.pack(*place) + told))
+    data = message.SerializeToString()
+    return data + _END.pack(_TAG, checksum(_PLACE.pack(*place) + data))
 
 
 def decode_header(data: bytes, place: Place) -> Header:
@@ -148,10 +148,10 @@ def decode_header(data: bytes, place: Place) -> Header:
 def _check(data: bytes, place: Place) -> None:
     if len(data) < _END.size:
         raise MalformedError(f"its header has {len(data)} bytes, which is too few")
-    tag, told = _END.unpack_from(data, len(data) - _END.size)
+    tag, noted = _END.unpack_from(data, len(data) - _END.size)
     try:
         found = checksum(_PLACE.pack(*place) + data[: -_END.size])
     except struct.error:
         raise MalformedError("what the file says of its place is not made of numbers") from None
-    if tag != _TAG or told != found:
-        raise MalformedError(f"the checksum of its header is {found:08x}, it should be {told:08x}")
+    if tag != _TAG or noted != found:
+        raise MalformedError(f"the checksum of its header is {found:08x}, it should be {noted:08x}")

@@ -181,7 +181,7 @@ def blocks_appended_after(
     ).fetchall()
     found = []
     for row in rows:
-        with suppress(MalformedError):  # whoever reads it is told
+        with suppress(MalformedError):  # reading it reports that
             found.append(_stored(row))
     return found
 
@@ -200,7 +200,7 @@ def fingerprint(connection: sqlite3.Connection, topic: int, partition: int, posi
             block = find_block(connection, topic, partition, after=position - 1)
             return _hex(block.header.history_before) if block and block.first_offset == position else None
     except MalformedError:
-        return None  # whoever reads it is told
+        return None  # reading it reports that
     found = _hex(block.header.history)
     left = block.next_offset - position
     return found if not left or found is None else f"{found}-{left}"
@@ -249,12 +249,12 @@ def _stored(row: tuple[int, int, int, int, int, int, int, bytes, int]) -> Stored
     place, (header, payload) = Place(*row[:7]), row[7:]
     if {*map(type, place), type(payload)} != {int} or type(header) is not bytes:
         raise MalformedError("what the file says of its place is not made of numbers")
-    told = decode_header(header, place)
+    decoded = decode_header(header, place)
     if not place.first_offset < place.next_offset or place.records > place.next_offset - place.first_offset:
         raise MalformedError(
             f"{place.records} records cannot be at offsets {place.first_offset} to {place.next_offset}"
         )
-    return StoredBlock(place, told, header, payload)
+    return StoredBlock(place, decoded, header, payload)
 
 
 def _hex(value: int) -> str | None:

@@ -36,7 +36,7 @@ class AppendClock:
     def __init__(self, path: Path, clock: Callable[[], Instant]) -> None:
         self._path = path
         self._clock = clock
-        self._told = False
+        self._warned = False
 
     def now(self, connection: sqlite3.Connection, *, appends: bool = True) -> Instant:
         """The time for an append in this transaction. What appends nothing says nothing of the time that passed."""
@@ -66,8 +66,8 @@ class AppendClock:
                     mended,
                     format_duration(last - now),
                 )
-            elif not self._told:
-                self._told = True
+            elif not self._warned:
+                self._warned = True
                 _logger.warning(
                     "%s: this machine's clock (%s) is %s behind the log's last append, and is not believed: what is "
                     "appended gets the last append's time. Set the clock right.",

@@ -130,8 +130,8 @@ def _rewrite(
     data = encode_payload(kept.column("key"), kept.column("value"), kept.column("offset"))
     raw_size = kept.column("key").nbytes + kept.column("value").nbytes
     place = block.place._replace(records=kept.num_rows, size=len(data))
-    told = replace(block.header.summary, count=kept.num_rows, raw_size=raw_size)
-    header = encode_header(replace(block.header, summary=told, payload_checksum=checksum(data)), place)
+    summary = replace(block.header.summary, count=kept.num_rows, raw_size=raw_size)
+    header = encode_header(replace(block.header, summary=summary, payload_checksum=checksum(data)), place)
     with database.writing() as connection:
         same = connection.execute(
             "SELECT 1 FROM block WHERE topic = ? AND partition = ? AND first_offset = ? AND payload = ? AND header = ?",
@@ -172,8 +172,8 @@ def _hand_on(connection: sqlite3.Connection, topic: int, partition: int, block: 
         return False
     gone, summary = block.header.summary, following.header.summary
     both = merge((gone, summary))
-    # Not the skews: who has read the block already would count them twice. All of these are the same told twice.
-    told = replace(
+    # Not the skews: who has read the block already would count them twice. All of these may be counted twice.
+    summary = replace(
         summary,
         min_event_time=both.min_event_time,
         max_event_time=both.max_event_time,
@@ -184,7 +184,7 @@ def _hand_on(connection: sqlite3.Connection, topic: int, partition: int, block: 
     connection.execute(
         "UPDATE block SET header = ? WHERE topic = ? AND partition = ? AND first_offset = ?",
         (
-            encode_header(replace(following.header, summary=told, follows=follows), following.place),
+            encode_header(replace(following.header, summary=summary, follows=follows), following.place),
             topic,
             partition,
             following.first_offset,

@@ -149,7 +149,7 @@ def _first_since(connection: sqlite3.Connection, row: PartitionRow, partition: i
         block = find_block(connection, row.topic, partition, after=offset - 1) if found else None
         before = last_block(connection, row.topic, partition, before=offset)
     except MalformedError:
-        return offset  # whoever reads from there is told
+        return offset  # reading from there is an error
     if (block and (block.first_offset, block.place.append_time >= since) != (offset, True)) or (
         before and before.place.append_time >= since
     ):

@@ -36,21 +36,21 @@ class HeldWatermarks:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._told: tuple[Holder, ...] = ()
-        self._told_at: Instant = 0
+        self._recorded: tuple[Holder, ...] = ()
+        self._recorded_at: Instant = 0
         self._topic = ""
         self._position = 0
         self._found: dict[str, tuple[Instant, tuple[Holder, ...]]] = {}
 
     def tell(self, job: str, held: Sequence[Holder], *, now: Instant) -> None:
         """Record what holds a job's watermark, if that is new or was recorded long ago; nothing: it moves."""
-        same = [(each.place, each.since) for each in held] == [(each.place, each.since) for each in self._told]
-        if same and (not held or abs(now - self._told_at) < _AGAIN):
+        same = [(each.place, each.since) for each in held] == [(each.place, each.since) for each in self._recorded]
+        if same and (not held or abs(now - self._recorded_at) < _AGAIN):
             return
-        told = {"at": now, "held": [{name: getattr(each, name) for name in _FIELDS} for each in held]}
+        record = {"at": now, "held": [{name: getattr(each, name) for name in _FIELDS} for each in held]}
         self._log.ensure_topic(HOLDS_TOPIC, compact=True)
-        self._log.append(HOLDS_TOPIC, records([json.dumps(told).encode()], keys=[job.encode()]))
-        self._told, self._told_at = tuple(held), now
+        self._log.append(HOLDS_TOPIC, records([json.dumps(record).encode()], keys=[job.encode()]))
+        self._recorded, self._recorded_at = tuple(held), now
 
     def all(self, *, now: Instant) -> Mapping[str, Sequence[Holder]]:
         """By job, what holds its watermark; only of jobs that were at work a short time ago."""
@@ -59,7 +59,7 @@ class HeldWatermarks:
             if info.id != self._topic:
                 self._topic, self._position, self._found = info.id, 0, {}
             start = max(self._position, info.first_offsets[0])
-            for batch in self._log.read(HOLDS_TOPIC, 0, start, on_damage=lambda _: None):  # it is told again soon
+            for batch in self._log.read(HOLDS_TOPIC, 0, start, on_damage=lambda _: None):  # it is recorded again soon
                 for key, value in zip(
                     *(batch.records.column(name).to_pylist() for name in ("key", "value")), strict=True
                 ):

@@ -202,8 +202,8 @@ def _until(log: Log, topic: str, on_damage: OnDamage | None) -> Instant | None:
         blocks = log.blocks(topic, partition, first, on_damage=on_damage)
         marks = [mark for block in blocks for mark in block.summary.punctuations]
         found.append(max(marks, default=None))
-    told = [mark for mark in found if mark is not None]
-    return min(told, default=None)
+    known = [mark for mark in found if mark is not None]
+    return min(known, default=None)
 
 
 def frames_of(log: Log, topic: str, *, on_damage: OnDamage | None = None) -> Iterator[pl.DataFrame]:

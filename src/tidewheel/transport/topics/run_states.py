@@ -53,19 +53,19 @@ class RunStates:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._told: dict[str, RunState] = {}
+        self._recorded: dict[str, RunState] = {}
         self._topic = ""
         self._position = 0
         self._found: dict[str, RunState] = {}
 
     def tell(self, run: str, state: RunState) -> None:
         """Record the state of a run, if it is new."""
-        if self._told.get(run) == state:
+        if self._recorded.get(run) == state:
             return
         self._log.ensure_topic(RUNS_TOPIC, compact=True)
         value = json.dumps({"stage": state.stage, "since": state.since}).encode()
         self._log.append(RUNS_TOPIC, records([value], keys=[run.encode()]))
-        self._told[run] = state
+        self._recorded[run] = state
 
     def starting(self, *, now: Instant) -> Mapping[str, RunState]:
         """By name, the runs that have not come to their first results."""

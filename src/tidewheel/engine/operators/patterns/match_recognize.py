@@ -98,7 +98,7 @@ class MatchRecognize(Recognizer):
             f"What: MATCH_RECOGNIZE ({' '.join(self.clause.text[start:end].split())}).",
             "When: a match in the batch in which no later row could change it.",
             "Kept: rows until the watermark passes them; the rows that an unfinished match may still need, at most "
-            f"{self.limit:,} of each partition: a longer one is given up and told in the output "
+            f"{self.limit:,} of each partition: a longer one is given up and is in the output "
             f"{outputs[DROPPED]}.",
         ]
 

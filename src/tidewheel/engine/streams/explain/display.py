@@ -38,8 +38,8 @@ def listed(names: Iterable[str], most: int = _MOST) -> str:
 def summary(kind: str, source: LogInput | DataFrameInput, columns: Iterable[str], *said: str) -> str:
     """A line about a stream or a result."""
     over = ", ".join(source.topics) or repr(source)
-    told = "".join(f", {each}" for each in said if each)
-    return f"<{kind} over {over}{told}: {listed(columns)}>"
+    steps = "".join(f", {each}" for each in said if each)
+    return f"<{kind} over {over}{steps}: {listed(columns)}>"
 
 
 def stream_html(

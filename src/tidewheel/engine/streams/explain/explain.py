@@ -16,7 +16,7 @@ __all__ = ["explain", "output_names", "source_text", "stage_lines"]
 
 _BATCHES = (
     "Batches: as many blocks of the log as there are, up to a limit of events (max_events_per_batch) and of "
-    f"bytes (max_bytes_per_batch, {MAX_BYTES >> 20} MiB unless told otherwise)."
+    f"bytes (max_bytes_per_batch, {MAX_BYTES >> 20} MiB by default)."
 )
 
 

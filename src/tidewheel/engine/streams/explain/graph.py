@@ -88,8 +88,8 @@ def graph_of(
 
 def _stage(flow: Flow, depth: int, stage: Stage, outputs: tuple[str, ...]) -> Step:
     lines = [line for line in stage_lines(flow, depth) if line.startswith(_SHOWN)]
-    told = [f"State: {line.removeprefix('Kept: ')}" if line.startswith("Kept: ") else line for line in lines]
-    return Step(stage.operation.label, tuple(told), "stage", outputs)
+    texts = [f"State: {line.removeprefix('Kept: ')}" if line.startswith("Kept: ") else line for line in lines]
+    return Step(stage.operation.label, tuple(texts), "stage", outputs)
 
 
 def _reader(source: LogInput | DataFrameInput) -> tuple[str, str, str]:
