@@ -19,7 +19,7 @@ from tests.engine.windowing_cases import TRIGGERS, windows_in
 from tidewheel.model import triggers as tr
 from tidewheel.testing import Script
 from tidewheel.testing.rows import MIDNIGHT
-from tidewheel.testing.running import run_on_spark
+from tidewheel.testing.runner import run_on_spark
 
 pytestmark = pytest.mark.long
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.patterns.brute_force import Found, matches
 from tests.patterns.brute_force_partial import Undecided, dropped, lost, partial_matches
-from tests.patterns.generated import SCHEMA, events, patterns
+from tests.patterns.pattern_strategies import SCHEMA, events, patterns
 from tidewheel.errors import DefinitionError
 from tidewheel.patterns.nfa.harness import Harness
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from tests.patterns.generated import SCHEMA, events, patterns, policies
+from tests.patterns.pattern_strategies import SCHEMA, events, patterns, policies
 from tidewheel.errors import CheckpointError, DefinitionError, PatternError
 from tidewheel.patterns.define.builder import Pattern, any_of, pattern
 from tidewheel.patterns.define.policy import Policy

@@ -13,7 +13,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import tidewheel as tw
-from tests.patterns.generated import patterns
+from tests.patterns.pattern_strategies import patterns
 from tidewheel.errors import DefinitionError
 from tidewheel.patterns.serde.expression_json import expression_from_json, expression_to_json
 from tidewheel.patterns.serde.pattern_json import (

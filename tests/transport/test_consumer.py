@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.transport.log_reading import offsets, read, values
+from tests.transport.log_reader import offsets, read, values
 from tidewheel.errors import DamagedBlockError, DataLossError, DefinitionError, LogError
 from tidewheel.transport.log.consumer import Consumer
 from tidewheel.transport.log.log import Log

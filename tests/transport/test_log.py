@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.transport.log_reading import EPOCH, offsets, read, rising, values
+from tests.transport.log_reader import EPOCH, offsets, read, rising, values
 from tidewheel.errors import DefinitionError, LogError, TopicNotFoundError
 from tidewheel.model.time import now
 from tidewheel.transport.log.log import Log

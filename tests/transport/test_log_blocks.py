@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.transport.log_reading import EPOCH, offsets, read, values
+from tests.transport.log_reader import EPOCH, offsets, read, values
 from tidewheel.model.block_stats import BlockStats
 from tidewheel.model.time import now
 from tidewheel.transport.log.log import Log

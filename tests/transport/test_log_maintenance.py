@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.transport.log_reading import EPOCH, assert_only, offsets, read, rising, values
+from tests.transport.log_reader import EPOCH, assert_only, offsets, read, rising, values
 from tidewheel.errors import DataLossError
 from tidewheel.model.time import now
 from tidewheel.transport.log.log import Log

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tests.transport.log_reading import offsets, read, values
+from tests.transport.log_reader import offsets, read, values
 from tidewheel.errors import DefinitionError, FencedError
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.transport import log_workers
-from tests.transport.log_reading import read, values
+from tests.transport.log_reader import read, values
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records

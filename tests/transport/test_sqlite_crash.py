@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.transport import log_workers
-from tests.transport.log_reading import offsets, read, values
+from tests.transport.log_reader import offsets, read, values
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Retention
 from tidewheel.transport.open_log import open_log

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.transport import log_workers
-from tests.transport.log_reading import offsets, read, values
+from tests.transport.log_reader import offsets, read, values
 from tidewheel.errors import DamagedBlockError, DefinitionError, LogError
 from tidewheel.transport.log import block
 from tidewheel.transport.log.log import Log

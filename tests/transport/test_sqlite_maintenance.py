@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.transport.log_reading import EPOCH, assert_only, offsets, read, values
+from tests.transport.log_reader import EPOCH, assert_only, offsets, read, values
 from tidewheel.errors import DataLossError
 from tidewheel.model.block_stats import merge
 from tidewheel.model.time import now

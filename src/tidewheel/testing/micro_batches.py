@@ -27,7 +27,7 @@ from tidewheel.model import watermarks
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.testing.rows import Outcome, as_text
-from tidewheel.testing.running import Pipeline, by_value, columns_of, outcome_of, result_of
+from tidewheel.testing.runner import Pipeline, by_value, columns_of, outcome_of, result_of
 from tidewheel.testing.script import Bundle, Script, is_valid_time
 
 __all__ = ["run_on_dataframe"]

@@ -147,7 +147,7 @@ class Script:
         force from the next micro-batch on. So a script must have just these watermarks, as those of `bounded` do.
         """
         from tidewheel.testing.micro_batches import run_on_dataframe
-        from tidewheel.testing.running import run_on_reference, run_on_spark
+        from tidewheel.testing.runner import run_on_reference, run_on_spark
 
         if on == "reference":
             return run_on_reference(self, pipeline)

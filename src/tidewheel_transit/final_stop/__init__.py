@@ -3,6 +3,6 @@
 from tidewheel_transit.final_stop.definition import FINAL_STOP
 from tidewheel_transit.final_stop.gtfs import GtfsFinalStops
 from tidewheel_transit.final_stop.routing import RoutingService
-from tidewheel_transit.final_stop.simulated import SimulatedFinalStops
+from tidewheel_transit.final_stop.simulator_stops import SimulatedFinalStops
 
 __all__ = ["FINAL_STOP", "GtfsFinalStops", "RoutingService", "SimulatedFinalStops"]

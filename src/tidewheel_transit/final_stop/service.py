@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, fields, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tidewheel_transit.final_stop.simulated import SimulatedFinalStops
+from tidewheel_transit.final_stop.simulator_stops import SimulatedFinalStops
 
 __all__ = ["Faults", "RoutingServer"]
 

@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 import tidewheel as tw
-from tidewheel_transit.jobs.preparing import VEHICLE, on_journey, once
+from tidewheel_transit.jobs.steps import VEHICLE, on_journey, once
 from tidewheel_transit.transit_pb2 import EmergencyStop, VehiclePosition
 
 __all__ = ["USED", "emergency_stop"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tidewheel as tw
 from tidewheel_transit.jobs.emergency_stop import USED
-from tidewheel_transit.jobs.preparing import on_journey, once
+from tidewheel_transit.jobs.steps import on_journey, once
 from tidewheel_transit.transit_pb2 import EmergencyStop, VehiclePosition
 
 __all__ = ["emergency_stop_sql"]

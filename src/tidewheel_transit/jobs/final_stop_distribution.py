@@ -8,7 +8,7 @@ import polars as pl
 
 import tidewheel as tw
 from tidewheel_transit.final_stop.definition import FINAL_STOP
-from tidewheel_transit.jobs.preparing import VEHICLE, on_journey
+from tidewheel_transit.jobs.steps import VEHICLE, on_journey
 from tidewheel_transit.jobs.vehicles_by_cell import vehicles_by_cell
 from tidewheel_transit.transit_pb2 import FinalStopCount, VehiclePosition
 

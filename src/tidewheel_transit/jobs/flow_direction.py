@@ -8,7 +8,7 @@ import polars as pl
 import polars_h3
 
 import tidewheel as tw
-from tidewheel_transit.jobs.preparing import VEHICLE, in_cells, once, windowed
+from tidewheel_transit.jobs.steps import VEHICLE, in_cells, once, windowed
 from tidewheel_transit.transit_pb2 import CellFlow, VehiclePosition
 
 __all__ = ["flow_direction"]

@@ -10,7 +10,7 @@ import polars as pl
 
 import tidewheel as tw
 from tidewheel_transit.jobs.fences import read_fences
-from tidewheel_transit.jobs.preparing import VEHICLE, once, placed
+from tidewheel_transit.jobs.steps import VEHICLE, once, placed
 from tidewheel_transit.transit_pb2 import FenceCrossing, VehiclePosition
 
 __all__ = ["geofences"]

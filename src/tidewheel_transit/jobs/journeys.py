@@ -7,7 +7,7 @@ from datetime import timedelta
 import polars as pl
 
 import tidewheel as tw
-from tidewheel_transit.jobs.preparing import VEHICLE, on_journey, once, windowed
+from tidewheel_transit.jobs.steps import VEHICLE, on_journey, once, windowed
 from tidewheel_transit.transit_pb2 import Journey, VehiclePosition
 
 __all__ = ["journeys"]

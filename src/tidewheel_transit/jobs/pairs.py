@@ -7,7 +7,7 @@ from typing import Final
 import polars as pl
 
 import tidewheel as tw
-from tidewheel_transit.jobs.preparing import VEHICLE, placed
+from tidewheel_transit.jobs.steps import VEHICLE, placed
 
 __all__ = ["PAIR", "pairs"]
 

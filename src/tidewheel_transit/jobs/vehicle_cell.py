@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tidewheel as tw
-from tidewheel_transit.jobs.preparing import in_cells
+from tidewheel_transit.jobs.steps import in_cells
 from tidewheel_transit.transit_pb2 import VehicleCell, VehiclePosition
 
 __all__ = ["vehicle_cell"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tidewheel as tw
-from tidewheel_transit.jobs.preparing import in_cells
+from tidewheel_transit.jobs.steps import in_cells
 from tidewheel_transit.jobs.vehicles_by_cell import vehicles_by_cell
 from tidewheel_transit.transit_pb2 import VehicleCount, VehiclePosition
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tidewheel as tw
-from tidewheel_transit.jobs.preparing import VEHICLE, results_of, windowed
+from tidewheel_transit.jobs.steps import VEHICLE, results_of, windowed
 
 __all__ = ["vehicles_by_cell"]
 

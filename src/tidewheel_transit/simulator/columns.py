@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tidewheel_transit.simulator.network import HALT_LIGHT, PATHS_PER_LINE, Network
-from tidewheel_transit.simulator.reporting import LOCATIONS, NO_DELAY, NOTHING
+from tidewheel_transit.simulator.reporter import LOCATIONS, NO_DELAY, NOTHING
 from tidewheel_transit.simulator.timetable import Timetable
 from tidewheel_transit.topics import EVENTS
 

@@ -14,7 +14,7 @@ from tidewheel_transit.simulator.columns import Names
 from tidewheel_transit.simulator.disorder import EARLIEST, Disorder
 from tidewheel_transit.simulator.fleet import OFF, Fleet
 from tidewheel_transit.simulator.network import network
-from tidewheel_transit.simulator.reporting import ROW, Reporter
+from tidewheel_transit.simulator.reporter import ROW, Reporter
 from tidewheel_transit.simulator.service import pass_second
 from tidewheel_transit.simulator.timetable import BUSIEST, service_days, timetable
 

@@ -1,4 +1,4 @@
-"""Reporting: what the vehicles' equipment makes of a second: rows of noisy positions and events."""
+"""The reporter: what the vehicles' equipment makes of a second: rows of noisy positions and events."""
 
 from __future__ import annotations
 
