@@ -89,8 +89,8 @@ def _app_of(name: str, function: Callable[..., None], package: str) -> typer.Typ
 
 
 def _broken(name: str, why: str) -> Any:
-    """A command that only reports why it cannot be loaded: in the list of commands, and to who calls it with whatever
-    options."""
+    """A command that only reports why it cannot be loaded: in the list of commands, and when it is called, with
+    whatever options."""
 
     def fail() -> None:
         raise SetupError(why)

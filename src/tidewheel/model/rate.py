@@ -9,7 +9,7 @@ __all__ = ["Rate"]
 
 
 class Rate:
-    """So many a second, over the last few seconds.
+    """A rate: how many a second, over the last few seconds.
 
     >>> rate = Rate()
     >>> rate(100, at=7.0), rate(150, at=8.0), rate(300, at=9.0)

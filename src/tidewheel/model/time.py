@@ -55,8 +55,8 @@ def now() -> Instant:
 
 
 def duration(text: str | timedelta | int, *, what: str = "duration", bare: bool = False) -> Duration:
-    """Microseconds of a duration as people write it. A bare number is refused, since who writes one may have meant any
-    unit; with `bare=True` an int is taken as microseconds already.
+    """Microseconds of a duration as people write it. A bare number is refused, since it may mean any unit; with
+    `bare=True` an int is taken as microseconds already.
 
     >>> duration("5 s"), duration("1 min 30 s"), duration("250ms"), duration(timedelta(hours=1))
     (5000000, 90000000, 250000, 3600000000)

@@ -145,7 +145,7 @@ def ask(options: AskOptions) -> None:
 
 
 def _limits(options: AskOptions) -> Limits:
-    """Those that were given; the others have their defaults."""
+    """The limits that were given; the others have their defaults."""
     from tidewheel.ingest import Limits
 
     given = {

@@ -49,7 +49,7 @@ KEPT: tw.time.Duration = 70 * 60 * 1_000_000
 EARLY = "2 s"
 """How often windows show what they have so far: every window ends five seconds after the one before."""
 _EARLY_JOBS = ("vehicle-distribution", "delay-distribution", "final-stop-distribution", "flow-direction")
-"""Those whose results are of what is now. A journey that has not ended is none."""
+"""The jobs whose results are of what is now; a journey that has not ended is no such result."""
 
 _PORT = 8080
 _LOOK_SECONDS = 1.0
@@ -285,7 +285,7 @@ def _has_screen() -> bool:
 
 
 def _ends(address: str) -> Positions:
-    """Where the topics of a log end that is there already: what comes after that is the demo's."""
+    """The ends of the topics of a log that is there already: what comes after that is the demo's."""
     if not os.path.exists(address):
         return {}
     with opened_log(address) as log:

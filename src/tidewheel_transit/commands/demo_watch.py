@@ -128,7 +128,7 @@ class Watch:
         return sum(end - done.get(part, 0) for part, (_, end) in self._extent(INPUT).items())
 
     def latency(self, *, ingested_since: tw.time.Instant) -> Quantiles | None:
-        """From ingestion to the result in the log, of what has come in since then."""
+        """The latency from ingestion to the result in the log, of what has come in since then."""
         return self._latency(lambda _, ingested: ingested >= ingested_since)
 
     def firsts(self) -> tuple[tw.time.Instant | None, tw.time.Instant | None]:

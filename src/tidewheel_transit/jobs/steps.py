@@ -27,7 +27,7 @@ def placed(events: tw.Stream) -> tw.Stream:
 
 
 def in_cells(events: tw.Stream, resolution: int) -> tw.Stream:
-    """As `placed`, with the H3 cell of each row. A cell is a signed number, as in the messages."""
+    """Keep rows as `placed` does, with the H3 cell of each. A cell is a signed number, as in the messages."""
     return placed(events).with_columns(cell=tw.geo.cell("lat", "lon", resolution=resolution).cast(pl.Int64))
 
 

@@ -22,7 +22,7 @@ def switch(
     log: ExistingLogOption = DEFAULT_LOG,
     as_json: JsonOption = False,
 ) -> None:
-    """Let a name stand for another topic, for all who read results by that name.
+    """Let a name stand for another topic, for all readers of results by that name.
 
     A new version of a job writes beside the old one, into topics of its own (tidewheel run JOB --version v2). When its
     results are as they should be (tidewheel compare), readers are switched to them at once: one record in the log.

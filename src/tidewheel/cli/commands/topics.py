@@ -1,4 +1,4 @@
-"""`tidewheel topics`: what is in the log, how fast it grows, and who is how far behind."""
+"""`tidewheel topics`: what is in the log, how fast it grows, and how far behind its readers are."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Manifest:
     """What a backup holds."""
 
     made: str
-    """When, in ISO text."""
+    """When it was made, in ISO text."""
     tidewheel: str
     """The version that made it."""
     log: str
@@ -133,7 +133,7 @@ def _wrong(folder: Path, file: BackupFile, progress: Callable[[int], None] | Non
 
 
 def difference(file: BackupFile, size: int, sha256: str) -> str | None:
-    """In what a file is not the one that was saved; None if it is."""
+    """How a file differs from the one that was saved; None if it does not."""
     if size != file.size:
         return f"{file.path} has {size:,} bytes, not {file.size:,}"
     return None if sha256 == file.sha256 else f"{file.path} is not what was saved (SHA-256)"

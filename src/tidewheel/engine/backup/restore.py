@@ -289,5 +289,5 @@ def _change_names(target: Path, places: Collection[Path]) -> None:
 
 
 def _beside(place: Path, purpose: str) -> Path:
-    """A name beside a checkpoint, hidden so that nobody takes it for another."""
+    """A name beside a checkpoint, hidden so that it is not taken for another."""
     return place.with_name(f".{place.name}.{purpose}")

@@ -1,4 +1,4 @@
-"""A job's checkpoint folder: who may use it, and for what."""
+"""A job's checkpoint folder: which run may use it, and for what."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ _MAGIC = b"crc\0"
 
 
 def write_json(path: Path, fields: Mapping[str, Any]) -> None:
-    """Write an object with its checksum, durable on return: whoever reads it finds the old one or the new one."""
+    """Write an object with its checksum, durable on return: readers find the old one or the new one."""
     text = json.dumps({**fields, _CHECKSUM: _checksum(fields)}, indent=2, sort_keys=True)
     write_atomically(path, text.encode())
 

@@ -55,10 +55,10 @@ _NAMES = {
     "writes": "type of the results",
     "exprs": "",
 }
-"""How parts of a definition are called by those who write them."""
+"""The names by which users know the parts of a definition."""
 
 _MAPPINGS = {"parameter", "aggregate", "measure", "state", "output", "column", "input topic"}
-"""Those whose parts are called as the user wants."""
+"""The parts of a definition whose own parts are named by the user."""
 
 
 def described(value: Any) -> Any:

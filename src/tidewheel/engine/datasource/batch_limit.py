@@ -16,7 +16,7 @@ AT_ONCE_BYTES = 64 << 20
 """Bytes of records that a task decodes and works on at a time, however large the batch was planned."""
 
 _RATIO = 4
-"""By how much blocks are compressed whose header does not say it, about."""
+"""About how much blocks are compressed whose header does not say it."""
 
 
 def raw_size(block: Block) -> int:

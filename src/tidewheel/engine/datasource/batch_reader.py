@@ -54,7 +54,7 @@ class DecodedBatch:
     partition: int
     columns: pa.RecordBatch
     whole: Callable[[pa.Array], pa.RecordBatch] | None = None
-    """If only some columns were decoded: all columns of the rows at these places."""
+    """All columns of the rows at these places, if only some columns were decoded."""
     size: int = 0
     """The bytes of the records that the events were in."""
 

@@ -46,7 +46,7 @@ class TickSource(DataSource):
 
 
 class _TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Its offsets are seconds: a batch that is run again has a tick or none, as before."""
+    """A reader whose offsets are seconds: a batch that is run again has a tick or none, as before."""
 
     def __init__(self, rows: str) -> None:
         self._rows = rows

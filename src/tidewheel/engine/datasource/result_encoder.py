@@ -43,9 +43,9 @@ def watermarks_of(data: bytes) -> dict[str, Instant]:
 def encoded(
     data: bytes, targets: Mapping[tuple[str, str], OutputEncoding], address: str
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Encode the outputs of an exchange batch as records, by topic. Outputs without a target are left out: nobody asked
-    for them. All carry the clock of their batch, which is the same when the batch is repeated; the sink adds when they
-    are written."""
+    """Encode the outputs of an exchange batch as records, by topic. Outputs without a target are left out: they were
+    not asked for them. All carry the clock of their batch, which is the same when the batch is repeated; the sink adds
+    when they are written."""
     frames = ExchangeBatch.read(data)
     clock = next((int(frame["clock"][0]) for _, output, frame in frames if output == CLOCK), None)
     for flow, output, frame in frames:

@@ -24,7 +24,7 @@ class Computation(Protocol):
 
     @property
     def input(self) -> LogInput | DataFrameInput:
-        """Where its rows come from."""
+        """The input that its rows come from."""
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -63,7 +63,7 @@ def definition_of(result: Computation) -> Mapping[str, Any]:
 
 
 def state_fingerprint_of(result: Computation, key_groups: int) -> StateFingerprint:
-    """What the state of a query is made for whose checkpoint is the user's own."""
+    """The fingerprint of the state of a query whose checkpoint is the user's own."""
     flow = result.flow()
     if not flow.keeps_state:
         return StateFingerprint(key_groups)

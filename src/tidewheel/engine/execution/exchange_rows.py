@@ -94,7 +94,7 @@ def packed_outputs(out: Sequence[tuple[str, str, pl.DataFrame]], batch_time: Bat
 def watermark_outputs(
     stateful_stage: StatefulStage, batch_time: BatchTime, flows: Flows | None
 ) -> list[tuple[str, str, pl.DataFrame]]:
-    """The watermark of each flow, for whoever reads its results, if it has moved."""
+    """The watermark of each flow, for readers of its results, if it has moved."""
     if batch_time.watermark in (None, batch_time.watermark_before, END_OF_TIME):
         return []
     frame = pl.DataFrame({"watermark": [batch_time.watermark]}, schema={"watermark": pl.Int64})

@@ -107,8 +107,8 @@ def session(
 
 
 def _end_quietly(context: SparkContext) -> None:
-    """When Spark stops, Java may hang up before PySpark's server of accumulators knows, which would print a traceback
-    about it."""
+    """Keep PySpark quiet when Spark stops: Java may hang up before its server of accumulators knows, which would print
+    a traceback about it."""
     server = context._accumulatorServer
 
     def tell(request: Any, client: Any) -> None:

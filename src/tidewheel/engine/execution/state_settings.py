@@ -32,7 +32,8 @@ def key_group_count(spark: SparkSession, given: int | None) -> int:
 
 
 def warn_of_empty_partitions(spark: SparkSession, key_groups: int, given: int | None) -> None:
-    """Warn of partitions that will stay empty: who starts the query of a DataFrame decides how many there are."""
+    """Warn of partitions that will stay empty: the program that starts the query of a DataFrame decides how many there
+    are."""
     partitions = int(str(spark.conf.get(_PARTITIONS)))
     if partitions > max(2 * key_groups, _FEW_PARTITIONS):
         context: Any = getattr(spark, "_sc", None)  # a client of Spark Connect has none

@@ -107,7 +107,7 @@ def _asked(spark: SparkSession, executable: str) -> None:
 
 
 def _tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """In a worker: import all that a query needs, and return the version of the package."""
+    """Import, in a worker, all that a query needs, and return the version of the package."""
     from tidewheel.engine.execution import state_operator
 
     assert state_operator

@@ -59,7 +59,7 @@ class _Progress:
 
 
 class Archive:
-    """The files of a folder, for those who read them."""
+    """The files of an archive's folder, for reading."""
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()

@@ -126,13 +126,13 @@ def run_batch(
 
 
 def _key_groups(spark: SparkSession, events: int) -> int:
-    """So many that what each holds fits into memory."""
+    """Choose so many key groups that what each holds fits into memory."""
     least = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     return min(_MOST_KEY_GROUPS, max(least, -(-events // _EVENTS_PER_KEY_GROUP)))
 
 
 def _answered(result: Result, log: Log, on_damage: OnDamage | None) -> Result:
-    """With the answers to its lookup from the start: the log keeps them, elsewhere there are rows only."""
+    """Give a stage the answers to its lookup from the start: the log keeps them, elsewhere there are rows only."""
     read = partial(outcomes, log, on_damage=on_damage)
     stages = [replace(stage, operation=stage.operation.answered(read)) for stage in result.stages]
     return replace(result, stages=tuple(stages))

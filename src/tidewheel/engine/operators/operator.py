@@ -155,7 +155,7 @@ class StageInput(Protocol):
 
     @property
     def schema(self) -> Mapping[str, pl.DataType]:
-        """Their columns."""
+        """The columns of the rows."""
 
 
 class SideInput(Protocol):

@@ -146,7 +146,7 @@ class ProcessDriver:
             self.table = pl.concat([rest, new.select(rest.columns)])
 
     def _run_ends(self, codes: Integers, begin: Integers, first: Integers, timer: Integers) -> Integers:
-        """Where each key's run of events ends that begins with the event at `first`."""
+        """The end of each key's run of events that begins with the event at `first`."""
         if self.process.wait is None:
             stop = self.end[codes]
         else:

@@ -316,7 +316,7 @@ class _Slices:
         return sorted({*self._pieces, *self._fresh})
 
     def between(self, start: Instant, end: Instant) -> list[Instant]:
-        """Those that begin in this stretch of time."""
+        """The slices that begin in this stretch of time."""
         if self._sorted is None:
             self._sorted = self.starts()
         return self._sorted[bisect_left(self._sorted, start) : bisect_left(self._sorted, end)]

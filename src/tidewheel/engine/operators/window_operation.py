@@ -185,7 +185,7 @@ class WindowOperation(Operation):
         return self._endless or self.windowing.lateness >= END_OF_TIME
 
     def _closing(self) -> str:
-        """When a window closes."""
+        """Describe when a window closes."""
         if self._never_late:
             return "when the input ends"
         return f"in the batch in which the watermark {self._passes} the window's end"

@@ -108,7 +108,7 @@ class StageOperators:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of an input. `whole`: if they lack columns that nobody asked for, all columns of those at these places."""
+    """Rows of an input. `whole`: if they lack columns that were not asked for, all columns of those at these places."""
 
     frame: pl.DataFrame
     whole: Callable[[pl.Series], pl.DataFrame] | None = None

@@ -17,7 +17,7 @@ _TIME = "event_time"
 
 
 def check_expressions(what: str, given: Iterable[Any]) -> None:
-    """Refuse what is no polars expression, in words for those who know Spark's."""
+    """Refuse what is no polars expression, in words for users of Spark."""
     for each in given:
         if isinstance(each, str):
             raise DefinitionError(

@@ -285,8 +285,8 @@ class LiveSocket(WebSocketsSansIOProtocol):
     _stall: asyncio.TimerHandle | None = None
 
     def watch_writing(self, seconds: float, before: int | None = None) -> None:
-        """End the connection if its client takes nothing for so long, though nobody can go on before it does: an unsent
-        frame holds up the next one, and also the end of a connection that is being closed."""
+        """End the connection if its client takes nothing for so long, though nothing can go on before it does: an
+        unsent frame holds up the next one, and also the end of a connection that is being closed."""
         left = self.transport.get_write_buffer_size()
         waits = self.transport.is_closing() or not self.writable.is_set()
         if waits and before is not None and 0 < before <= left:

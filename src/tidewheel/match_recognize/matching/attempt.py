@@ -66,7 +66,7 @@ class MatchAttempt:
         return taken
 
     def still(self, start: int, partition: Partition, place: int, reached: int) -> tuple[int, int] | None:
-        """Where an attempt that stood there stands now, if it is still undecided.
+        """The place at which an attempt that stood there stands now, if it is still undecided.
 
         Only the new rows are looked at, so an attempt that goes on and on does not cost its whole length every time.
         """

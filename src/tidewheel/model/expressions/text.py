@@ -70,7 +70,7 @@ _NAMES = {
     "dt.time_stamp": "dt.timestamp",
     "generic": "pow",
 }
-"""What a function is called by those who write it, where polars' own name for it is another."""
+"""The name under which users write a function, where polars' own name for it is another."""
 
 _HOW = {"multithreaded", "cache", "parsed_int", "flags", "is_deterministic", "check_lengths"}
 """Options that say how something is computed."""
@@ -200,7 +200,7 @@ class _Writer:
         return _NAMES.get(name, name), self._options(what) if named else [self.text(what)]
 
     def _options(self, given: Mapping[str, Any]) -> list[str]:
-        """Those that are set to something."""
+        """The options that are set to something."""
         return [
             f"{name}={_dtype(what) if name == 'dtype' else self.text(what)}"
             for name, what in sorted(given.items())

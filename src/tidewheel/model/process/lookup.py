@@ -74,7 +74,7 @@ class Lookup:
 
     @property
     def topic(self) -> str:
-        """Where what became of its questions is written down."""
+        """The topic of the outcomes of its questions."""
         return f"lookups.{self.name}"
 
     def key_text(self, key: Sequence[Any]) -> str:

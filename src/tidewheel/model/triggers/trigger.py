@@ -74,7 +74,7 @@ class Trigger:
         return self.start()
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
-        """So many elements came to the window at once.
+        """Note that so many elements came to the window at once.
 
         `expected` has for each of `inputs` the highest value that the window has seen, these elements included.
         """
@@ -98,7 +98,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Never(Trigger):
-    """Does not fire; what a window holds comes out when the window closes."""
+    """Never fires; what a window holds comes out when the window closes."""
 
     stable_name: ClassVar[str] = "triggers.never/1"
 
@@ -211,7 +211,7 @@ class AfterProcessingTime(_Once):
         return {"deadline": self.deadline_of(clock) if self.unchanged else None}
 
     def deadline_of(self, clock: Instant) -> Instant:
-        """When it fires if it is armed at this clock.
+        """The clock at which it fires if it is armed at this one.
 
         >>> AfterProcessingTime(period=60, offset=5, delay=1).deadline_of(125)
         186

@@ -262,7 +262,7 @@ def _checked(region: Region) -> Region:
 
 
 def _distance(a: _Point, b: _Point) -> pl.Expr:
-    """By haversines, which stay exact for small distances."""
+    """Compute the distance by haversines, which stay exact for small distances."""
     (a_lat, a_lon), (b_lat, b_lon) = a, b
     north = ((b_lat - a_lat).radians() * 0.5).sin()
     east = ((b_lon - a_lon).radians() * 0.5).sin()

@@ -186,7 +186,7 @@ class _Keys:
         return joined[_KEY].to_numpy().astype(np.int64)
 
     def named(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """With the columns of the keys whose numbers the frame has."""
+        """Add the columns of the keys whose numbers the frame has."""
         return pl.concat([frame, self.table[frame[_KEY]].drop(_KEY)], how="horizontal")
 
 

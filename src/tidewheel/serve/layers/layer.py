@@ -32,7 +32,7 @@ EXPIRY = 30_000
 """After so many milliseconds a result on the map expires if nothing else is known."""
 
 KEPT = 3_600_000
-"""For so many milliseconds at least a result without a place is shown, if nothing else is known: it is in nobody's way,
+"""For so many milliseconds at least a result without a place is shown, if nothing else is known: it is in no one's way,
 and its row shows its time."""
 
 LONGEST = 24 * 3_600_000

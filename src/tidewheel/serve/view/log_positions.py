@@ -1,4 +1,4 @@
-"""Where in a partition a moment of the log's clock is, and how far event time was there."""
+"""Find the place of a moment of the log's clock in a partition, and how far event time was there."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class Subscription:
         return [item for n in mask.nonzero()[0].tolist() if (item := pool.items[n]) is not None]
 
     def changed(self, layer: Layer, old: Pool, new: Pool) -> tuple[list[Item], list[str]]:
-        """Of what a key stood for and stands for now: what is shown anew, and the keys of what no longer is."""
+        """Compare what keys stood for and stand for now: what is shown anew, and the keys of what no longer is."""
         before, after = self.mask(layer, old), self.mask(layer, new)
         before = old.there if before is None else before
         after = new.there if after is None else after

@@ -140,7 +140,7 @@ class LayerView:
             self._hidden[item.k] = item.expires  # among later ones: it may be counted for a while longer
 
     def _survivors(self, rows: pl.DataFrame) -> list[int]:
-        """Of keys with retractions, one row after the other: the rows that are shown in the end. What is shown already
+        """The rows that are shown in the end of keys with retractions, one row after the other. What is shown already
         and retracted is removed here."""
         shown: dict[str, tuple[Instant, object, int | None]] = {}
         columns = ("@k", "@t", "@start", "@end", "@back", "@row")

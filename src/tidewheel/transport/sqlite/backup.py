@@ -103,7 +103,7 @@ def _fault(block: StoredBlock) -> str | None:
 
 
 def is_in_use(path: Path) -> bool:
-    """Whether anybody has the log open, this process included. What SQLite cannot read nobody can use."""
+    """Whether any process has the log open, this one included. What SQLite cannot read is not in use."""
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=0, isolation_level=None)) as own:
         try:
             own.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -187,8 +187,8 @@ def _windowed(frame: pl.DataFrame) -> bool:
 
 
 def _latest(frame: pl.DataFrame, *, nested: bool) -> pl.DataFrame:
-    """Without rows that later ones replace. Those that retract others stay: what had grown into what they retract
-    does not come again."""
+    """Drop rows that later ones replace. Those that retract others stay: what had grown into what they retract does not
+    come again."""
     if not _windowed(frame):
         return frame
     frame = frame.unique([KEY, *_WINDOW], keep="last", maintain_order=True)

@@ -121,7 +121,7 @@ class OutputColumns:
 
 
 def _storable(schema: pa.Schema) -> pa.Schema:
-    """By how much a row was late in seconds: Delta and other tables have no type for Spark's intervals."""
+    """Convert how late a row was to seconds: Delta and other tables have no type for Spark's intervals."""
     if REASON not in schema.names or LATE_BY not in schema.names:
         return schema
     place = schema.get_field_index(LATE_BY)

@@ -106,7 +106,7 @@ def _keeps_time(ops: Iterable[RowOp]) -> bool:
 
 
 def carrying(results: DataFrame, delay: Duration) -> DataFrame:
-    """Results whose time Spark knows to be what its watermark is of."""
+    """Mark the results' time as the column that Spark's watermark is of."""
     if _TIME not in results.columns:
         return results
     return results.withMetadata(_TIME, {_DELAY_KEY: delay // _MILLISECOND})

@@ -23,7 +23,7 @@ _SLACK: Duration = 2_000
 
 
 def expect(watermark: Instant) -> None:
-    """Say, in a state operator, what the watermark will be in the next batch by all that was marked up to this one."""
+    """Note, in a state operator, what the watermark will be in the next batch by all that was marked up to this one."""
     place = _place()
     if place is not None:
         path, batch = place
@@ -31,7 +31,7 @@ def expect(watermark: Instant) -> None:
 
 
 def expected() -> Instant | None:
-    """Where rows are read: what the watermark of this batch is not beyond, or None if that is not known here."""
+    """The bound of this batch's watermark, where rows are read; None if it is not known here."""
     place = _place()
     if place is None:
         return None

@@ -81,14 +81,14 @@ class Recognizer(Operation):
 
     @abstractmethod
     def described(self, outputs: Mapping[str, str]) -> list[str]:
-        """In plain words: what it is, and last its state. outputs: what its outputs are called, by their own
+        """Describe in plain words what it is, and last its state. outputs: what its outputs are called, by their own
         names."""
 
     def needed(self, stage: StageInput) -> Iterable[str] | None:
         return self.columns
 
     def outputs(self, stage: StageInput) -> dict[str, Schema]:
-        """Those of its schemas, if no column of a match is called like an output."""
+        """The columns of its outputs; refuses a column of a match that is called like an output."""
         found = self.schemas()
         return {**found, RESULTS: unlike_outputs(found[RESULTS], self.others)}
 

@@ -20,7 +20,7 @@ _SIDE = 150
 _LINE, _TITLE = 12, 13
 """Sizes of letters."""
 _HEIGHT = 16
-"""Of a line of text."""
+"""The height of a line of text."""
 
 
 def svg(graph: Graph) -> str:
