@@ -159,7 +159,7 @@ class DamagedBlockError(DamagedLogError):
         super().__init__(
             f"{topic!r} partition {partition}: the block of offsets {first_offset} to {next_offset - 1} is damaged: "
             f"{reason}. Restore a backup of the log, or go on without these records with --skip-damaged "
-            "(skip_damaged=True), which tells of them in a dead letter"
+            "(skip_damaged=True), which reports them in a dead letter"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""The names of topics: what stands before the first dot tells what is in one."""
+"""The names of topics: what stands before the first dot says what is in one."""
 
 from __future__ import annotations
 

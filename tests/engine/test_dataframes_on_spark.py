@@ -67,7 +67,7 @@ def on_reference(result: tw.Result) -> tuple[list[Pane], list[tuple[Any, ...]]]:
         for some in ([], elements):
             output = reference.step(some, watermark=watermark, clock=0)
             panes += output.panes
-            late += [(verdict.element.values["value"], verdict.reason, verdict.by) for verdict in output.late]
+            late += [(each.element.values["value"], each.reason, each.by) for each in output.late]
         highest = max((START + second * SECOND for second, _, _ in rows), default=highest or 0)
     return panes, late
 

@@ -273,7 +273,7 @@ def test_a_state_of_another_format_is_refused():
         operator.step(store, None, BatchTime(None, None, 1))
 
 
-def test_the_event_time_column_of_the_input_gives_way_to_the_judged_time():
+def test_the_event_time_column_of_the_input_gives_way_to_the_prepared_time():
     schema = {"key": pl.String, "event_time": pl.String, "value": pl.Int64}
     rows = pl.DataFrame({"key": ["a"], "event_time": ["noon"], "value": [1], "__time": [7]})
     operator = ProcessOperator(previous("value", keys="key", schema=schema), schema)

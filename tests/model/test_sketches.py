@@ -150,7 +150,7 @@ def test_values_of_every_type_come_back_as_they_were(values, kind):
 
 
 def test_what_cannot_be_hashed_is_refused():
-    with pytest.raises(DefinitionError, match="cannot tell values of type List"):
+    with pytest.raises(DefinitionError, match="cannot distinguish values of type List"):
         agg.approx_count_distinct("v").dtype({"v": pl.List(pl.Int64())})
 
 

@@ -59,7 +59,7 @@ __all__ = [
 
 
 class ExitCode(IntEnum):
-    """What a command tells the script that called it."""
+    """The exit codes of commands, for the scripts that call them."""
 
     FINE = 0
     FAILED = 1
@@ -227,7 +227,7 @@ KeyOption = Annotated[
 
 SkipDamagedOption = Annotated[
     bool,
-    typer.Option("--skip-damaged", help="Go on without records whose blocks are damaged, and tell of them."),
+    typer.Option("--skip-damaged", help="Go on without records whose blocks are damaged, and report them."),
 ]
 
 PasswordFileOption = Annotated[

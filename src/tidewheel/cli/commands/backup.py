@@ -40,10 +40,10 @@ def backup(
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--verify", help="Read a backup that is there, and tell whether it is whole.")
+        bool, typer.Option("--verify", help="Read a backup that is there, and say whether it is whole.")
     ] = False,
     skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Make it although blocks of the log are damaged, and tell which.")
+        bool, typer.Option("--skip-damaged", help="Make it although blocks of the log are damaged, and say which.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -20,7 +20,7 @@ def doctor(
     log: LogOption = DEFAULT_LOG,
     as_json: JsonOption = False,
 ) -> None:
-    """Check that everything is here that Tidewheel needs, and tell how to mend what is not.
+    """Check the installation and suggest fixes.
 
     Looks at the log, if it is there (room on its disk, its clocks, what holds a job's watermark), at Python, Java,
     Spark, memory, the disk where the log is or will be, ports and optional packages; then starts Spark on a small log

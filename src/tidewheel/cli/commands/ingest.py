@@ -84,7 +84,7 @@ class IngestOptions:
         str | None, typer.Option(metavar="TOPIC", help="Where the objects go (--processor json): input.order.")
     ] = None
     time: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="The field that tells when it happened (--processor json).")
+        str | None, typer.Option(metavar="FIELD", help="The field with the time when it happened (--processor json).")
     ] = None
     key: Annotated[
         list[str] | None,
@@ -170,7 +170,7 @@ def ingest(options: IngestOptions) -> None:
 
 
 def _fields(given: list[str]) -> dict[str, str]:
-    """Types by the names of fields, as --field tells them."""
+    """Types by the names of fields, as --field gives them."""
     found = {}
     for text in given:
         name, equals, kind = text.partition("=")

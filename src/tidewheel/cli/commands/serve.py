@@ -27,7 +27,7 @@ class ServeOptions:
     host: Annotated[str, typer.Option(metavar="NAME", help="Where to listen; 0.0.0.0 lets other machines in.")] = (
         "127.0.0.1"
     )
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free one, and tells it.")] = 8080
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free one, and prints it.")] = 8080
     layers: Annotated[
         str | None, typer.Option(metavar="FILE", help="Layers of your own, as JSON; see docs/map.md.")
     ] = None

@@ -100,7 +100,7 @@ class Manifest:
                 f"made it ({fields.get('tidewheel')})"
             )
         if noted != _sum({"version": version, **fields}):
-            raise BackupError(f"{path} is damaged: it does not have the SHA-256 that it tells; use another backup")
+            raise BackupError(f"{path} is damaged: it does not have the SHA-256 that it states; use another backup")
         checkpoints = tuple(SavedCheckpoint(**each) for each in fields.pop("checkpoints"))
         files = tuple(BackupFile(**each) for each in fields.pop("files"))
         for name in (*(file.path for file in files), *(f"{each.prefix}x" for each in checkpoints)):

@@ -134,7 +134,7 @@ def _fitting(kind: str, fields: Sequence[str], there: Sequence[str], result: Com
     if result.retracting and "retraction" not in fields:
         instead = stage.operation.unretracted or "a stage that retracts nothing"
         raise DefinitionError(
-            f"{kind} has no field 'retraction', and {result.name} may retract results: nobody could tell those from "
+            f"{kind} has no field 'retraction', and {result.name} may retract results: those would look like "
             f"results. Add `bool retraction` to it, or {instead}; if it reads a topic that has no retractions, say "
             "stream(..., retracting=False)"
         )

@@ -133,7 +133,7 @@ class Archiver:
         cls, log: Log, folder: str | Path, topics: Sequence[str], *, skip_damaged: bool = False
     ) -> Iterator[Archiver]:
         """Hold the archive, and put aside what a killed archiver has left. `skip_damaged`: go on without records whose
-        blocks are damaged; `dead.archive` tells of them."""
+        blocks are damaged; `dead.archive` reports them."""
         archive = Archive(folder)
         archive.folder.mkdir(parents=True, exist_ok=True)
         with open(archive.folder / "_lock", "a", encoding="utf-8") as lock:

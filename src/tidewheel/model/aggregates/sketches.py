@@ -57,7 +57,7 @@ class Sketch(Aggregate):
         return parts.map_batches(self._finish, return_dtype=self._result(pl.dtype_of(f"{prefix}.type")))
 
     def of(self, rows: Sequence[Row]) -> Any:
-        """What one sketch of all the values tells."""
+        """The result of one sketch of all the values."""
         values = pl.Series([value for value in self.column.values(rows) if value is not None])
         return self.results([self.build(values)], values.dtype).to_list()[0] if len(values) else self.empty()
 
@@ -97,7 +97,7 @@ def _plain(values: pl.Series) -> pl.Series:
         return values.cast(pl.String)
     if kind.is_numeric() or kind in (pl.String, pl.Null):
         return values
-    raise DefinitionError(f"a sketch cannot tell values of type {kind} apart; give it a number, a time or a string")
+    raise DefinitionError(f"a sketch cannot distinguish values of type {kind}; give it a number, a time or a string")
 
 
 def _restored(plain: pl.Series, kind: pl.DataType) -> pl.Series:

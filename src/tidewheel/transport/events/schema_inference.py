@@ -174,7 +174,7 @@ def _check_names(message: DescriptorProto, *, where: str) -> None:
         if other != field.name:
             raise DefinitionError(
                 f"{where}: the columns {other!r} and {field.name!r} differ only in case and underscores, which a "
-                "message does not tell apart; rename one"
+                "message does not distinguish; rename one"
             )
     for part in message.nested_type:
         _check_names(part, where=f"{where}.{part.name}")

@@ -76,7 +76,7 @@ class Draft:
     """Bytes of keys and values before they were compressed."""
 
     def summary(self, *, append_time: Instant, future_tolerance: Duration) -> BlockStats:
-        """What its header tells when it is appended at this time."""
+        """What its header says when it is appended at this time."""
         found = summarize(
             self.event_times,
             append_time=append_time,

@@ -50,7 +50,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a header tells. `type`: the message type that all records carry, if they carry one. Of blocks of version 1
+    """What a header says. `type`: the message type that all records carry, if they carry one. Of blocks of version 1
     there is no `payload_checksum`. `follows`: where the block before it ended; None if that is not known.
     `history_before` and `history`: the fingerprints of all that was appended before the block, and up to its end; 0 if
     they are not known."""
@@ -105,7 +105,7 @@ def encode_header(header: Header, place: Place) -> bytes:
 
 
 def decode_header(data: bytes, place: Place) -> Header:
-    """What a header tells; `MalformedError` if it is damaged, or not the one of this place."""
+    """What a header says; `MalformedError` if it is damaged, or not the one of this place."""
     if not data.startswith(_UNCHECKED):
         _check(data, place)
     try:
