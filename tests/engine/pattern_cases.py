@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 from hypothesis import strategies as st
 
-from tests.patterns import generated
+from tests.patterns import pattern_strategies
 from tidewheel.engine.operators.operator import LATE, RESULTS
 from tidewheel.engine.operators.patterns.recognizer import DROPPED, TIMED_OUT
 from tidewheel.errors import DefinitionError
@@ -18,7 +18,7 @@ from tidewheel.patterns.define.references import sum as total
 from tidewheel.patterns.vectorized.matcher import Matcher
 
 INSTANT = pl.Datetime("us", "UTC")
-SCHEMA = {"event_time": INSTANT, "key": pl.String(), "number": pl.Int64(), **generated.SCHEMA}
+SCHEMA = {"event_time": INSTANT, "key": pl.String(), "number": pl.Int64(), **pattern_strategies.SCHEMA}
 KEYS = [None, "a", "b", "c", "d"]
 Row = dict[str, Any]
 Batch = tuple[list[Row], int | None]
@@ -38,8 +38,8 @@ def matcher_of(pattern: Any, limit: int = 10_000) -> Matcher | None:
 @st.composite
 def matchers(draw: Any, *, unit: int = 1) -> Matcher | None:
     """Any pattern with any policy and limit."""
-    made, _ = draw(generated.patterns(unit=unit))
-    return matcher_of(draw(generated.policies(made)), draw(st.sampled_from([1, 2, 3, 5, 100, 100, 100])))
+    made, _ = draw(pattern_strategies.patterns(unit=unit))
+    return matcher_of(draw(pattern_strategies.policies(made)), draw(st.sampled_from([1, 2, 3, 5, 100, 100, 100])))
 
 
 @st.composite
@@ -47,8 +47,8 @@ def rows(draw: Any, *, most: int = 12, keys: int = 4, unit: int = 1) -> list[Row
     """Events of several keys, in the order in which they come, which is not that of their times."""
     found: list[tuple[int, Row]] = []
     for key in KEYS[: draw(st.integers(2, keys))]:
-        for event in draw(generated.events(most, unit=unit)):
-            row = {"time": event["time"], "key": key, **{name: event[name] for name in generated.SCHEMA}}
+        for event in draw(pattern_strategies.events(most, unit=unit)):
+            row = {"time": event["time"], "key": key, **{name: event[name] for name in pattern_strategies.SCHEMA}}
             found.append((event["time"] + draw(st.integers(0, 6)) * unit, row))
     found.sort(key=lambda one: one[0])
     return [{**row, "number": number} for number, (_, row) in enumerate(found)]

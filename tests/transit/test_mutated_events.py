@@ -143,14 +143,14 @@ def test_the_live_map_accounts_for_every_mutated_event(log: Log, count: int) -> 
     try:
         for values in batches(given):
             log.append("analytics.vehicle-cell", records(values))
-        pulse = feed.status.pulse("analytics.vehicle-cell")
+        stats = feed.status.stats_of("analytics.vehicle-cell")
         end = {("analytics.vehicle-cell", 0): count + 1}
-        while pulse.count + pulse.bad < count + 1:
+        while stats.count + stats.bad < count + 1:
             assert feed.running
             assert not feed.health()
             log.wait(end, 0.05)
-        assert pulse.bad > count // 20
-        assert pulse.count + pulse.bad == count + 1
+        assert stats.bad > count // 20
+        assert stats.count + stats.bad == count + 1
         last = codec.pack(VehicleCell(operator=1, vehicle=999_999, lat=60.1, lon=24.9), event_time=now())
         log.append("analytics.vehicle-cell", records([codec.encode(last)]))
         eventually(lambda: "1/999999" in feed.view["vehicles"].items, "what comes next is shown")

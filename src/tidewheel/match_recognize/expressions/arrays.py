@@ -42,7 +42,7 @@ def _slice(values: pl.Expr, start: pl.Expr, length: pl.Expr) -> pl.Expr:
     return values.list.slice(pl.when(start > 0).then(start - 1).otherwise(start), length)
 
 
-def _looked_up(values: pl.Expr, key: pl.Expr) -> pl.Expr:
+def _element_at(values: pl.Expr, key: pl.Expr) -> pl.Expr:
     wanted = pl.lit(_constant(key, "the key of a map"))
     found = pl.element().filter(pl.element().struct.field(KEY) == wanted).struct.field(VALUE)
     return values.list.eval(found).list.first()
@@ -73,7 +73,7 @@ ARRAYS: dict[str, Any] = {
 """What functions are if their first argument is an array."""
 
 MAPS: dict[str, Any] = {
-    "ELEMENT_AT": (2, 2, _looked_up),
+    "ELEMENT_AT": (2, 2, _element_at),
     "MAP_CONTAINS_KEY": (2, 2, lambda values, key: _keys(values).list.contains(key)),
     "MAP_KEYS": (1, 1, _keys),
     "MAP_VALUES": (1, 1, lambda values: values.list.eval(pl.element().struct.field(VALUE))),

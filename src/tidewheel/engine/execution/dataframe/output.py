@@ -145,14 +145,14 @@ def write_stream(
 
 
 class HighestTime(CachedClosure):
-    """The highest event time of rows that can be believed: Spark's watermark follows it."""
+    """The highest event time of rows that are plausible: Spark's watermark follows it."""
 
     def __init__(self, flow: Flow, future: Duration | None) -> None:
         self._flow = flow
         self._future = future
 
     def __call__(self, rows: pl.DataFrame) -> Instant | None:
-        """The highest event time of these rows; None if none can be believed."""
+        """The highest event time of these rows; None if none is plausible."""
         times = prepared(self._flow.stages[0], rows)[TIME]
         limit = END_OF_TIME - 1 if self._future is None else now() + self._future
         return cast("Instant | None", times.filter((times >= START_OF_TIME) & (times <= limit)).max())
