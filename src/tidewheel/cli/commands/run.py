@@ -227,7 +227,7 @@ def _name(job: Job, version: str | None, results: str | None) -> str:
 @contextmanager
 def _spark_ended() -> Iterator[None]:
     """End a Spark that was started in here before the command ends; its Java would otherwise end a little later. One
-    that was there before stays: whoever calls the command from Python may have use for it."""
+    that was there before stays: a caller from Python may have use for it."""
     there = _spark_is_there()
     in_a_hurry = False
     try:
