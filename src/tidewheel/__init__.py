@@ -58,6 +58,7 @@ What you hold
     Result              what comes out: df, start, explain, and a stream again
     Pattern             a pattern, as `pattern` makes it
     Job                 a job, as `job` makes it
+    RunOptions          the options that every run takes: batches, session, key groups, where to begin
     Run                 a job at work: progress, watch, wait, stop
     Progress            how a run is doing
     Log                 a log, as `open_log` gives it
@@ -75,6 +76,7 @@ from tidewheel.model import watermarks
 
 if TYPE_CHECKING:
     from tidewheel.engine.datasource.options import reader_function
+    from tidewheel.engine.execution.run_options import RunOptions
     from tidewheel.engine.execution.running_query import Progress, Run
     from tidewheel.engine.execution.session import session
     from tidewheel.engine.jobs.dataframe_job import run_dataframe
@@ -114,6 +116,7 @@ __all__ = [
     "Result",
     "Retention",
     "Run",
+    "RunOptions",
     "Stream",
     "Timer",
     "TypeRegistry",
@@ -163,6 +166,7 @@ _HOMES = {
     "run_dataframe": "engine.jobs.dataframe_job",
     "Progress": "engine.execution.running_query",
     "Run": "engine.execution.running_query",
+    "RunOptions": "engine.execution.run_options",
     "session": "engine.execution.session",
     "sql": "engine.sql.sql",
     "Log": "transport.log.log",

@@ -319,11 +319,11 @@ def _types(text: str | None, topics: tuple[str, ...]) -> Mapping[str, str]:
     return {topic: named[topic] for topic in topics}
 
 
-def parse_start(text: str) -> Start:
+def parse_start(text: str, *, what: str = "'startFrom'") -> Start:
     """Where to begin, from text: `earliest`, `latest`, or a time."""
     if text in ("earliest", "latest"):
         return text  # type: ignore[return-value]  # one of the two
-    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=instant(text, what="'startFrom'"))
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=instant(text, what=what))
 
 
 def _watermark(text: str | None, topics: tuple[str, ...]) -> Mapping[str, Strategy]:
