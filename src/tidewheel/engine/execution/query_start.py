@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -18,7 +16,7 @@ from tidewheel.engine.checkpoint.batch_identity import check_results, has_writte
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.engine.datasource.backfill import SuspendedFlows, where
 from tidewheel.engine.datasource.offset import Offset
-from tidewheel.engine.datasource.result_encoder import OutputEncoding
+from tidewheel.engine.datasource.output_encoding import Encodings, encodings_option
 from tidewheel.engine.datasource.result_topics import refuse_others_results
 from tidewheel.engine.execution.computation import C, Computation, definition_of
 from tidewheel.engine.execution.exchange_rows import OUT
@@ -159,7 +157,7 @@ class SharedQuery:
     log: Log
     held: Checkpoint
     results: Sequence[Computation]
-    targets: Mapping[tuple[str, str], OutputEncoding]
+    targets: Encodings
     key_groups: int
     name: str
     options: Mapping[str, str]
@@ -188,7 +186,7 @@ class SharedQuery:
             .queryName(f"{self.name} {now()}")
             .outputMode("append")
             .option("log", self.log.address)
-            .option("encodings", base64.b64encode(cloudpickle.dumps(dict(self.targets))).decode())  # type: ignore[no-untyped-call]
+            .option("encodings", encodings_option(self.targets))
             .option("exclusive", ",".join(sorted(self._exclusive())))
             .option("fsync", str(sink_forces(self.spark)).lower())
             .option("checkpointLocation", self.held.spark_folder)

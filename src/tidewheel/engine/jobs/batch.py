@@ -6,18 +6,17 @@ once, and the input ends, so that every window closes.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from tidewheel.engine.datasource.output_encoding import encodings_option
 from tidewheel.engine.datasource.result_topics import refuse_others_results
 from tidewheel.engine.execution.dataframe.batches import dataframe_batches
 from tidewheel.engine.execution.input import LogInput, outcomes
@@ -118,7 +117,7 @@ def run_batch(
             rows.write.format("tidewheel")
             .mode("append")
             .option("log", log.address)
-            .option("encodings", base64.b64encode(cloudpickle.dumps(outputs)).decode())  # type: ignore[no-untyped-call]
+            .option("encodings", encodings_option(outputs))
             .save()
         )
     except PySparkException as error:
