@@ -49,6 +49,7 @@ Jobs
     job                 makes a job of a function, with parameters that are options
     run                 starts jobs and results of one log as one query
     run_dataframe       runs a function of plain Spark as a job, for what streams have not, like joins
+    RunOptions          the options of a run: its session, where it begins, how much a batch reads
     reader_function     a function that runs inside the log's reader, for `format("tidewheel")`
     ReaderFunction      its type
     DecodedBatch        what it gets: events of one partition in columns
@@ -61,7 +62,6 @@ What you hold
     Result              what comes out: df, start, explain, and a stream again
     Pattern             a pattern, as `pattern` makes it
     Job                 a job, as `job` makes it
-    RunOptions          the options that every run takes: batches, session, key groups, where to begin
     Run                 a job at work: progress, watch, wait, stop
     Progress            how a run is doing
     Log                 a log, as `open_log` gives it

@@ -78,10 +78,16 @@ def attend(
 ) -> _T:
     """Do the work in a thread of its own and show meanwhile how it is doing; returns or raises what the work does.
 
-    `status` tells how it is doing, and `line` puts that in words. On a terminal one line is kept up to date, elsewhere
-    one is printed when it says something else, less and less often; with `as_json` every status is printed as JSON.
-    After `length` it is told to stop.
-    A status that cannot be told is no reason to end the work.
+    On a terminal one line is kept up to date, elsewhere one is printed when it says something else, less and less
+    often. A status that cannot be told is no reason to end the work.
+
+    Args:
+        work: What is done.
+        stop: Set when it is to end.
+        status: Tells how it is doing.
+        line: Puts a status in words.
+        length: It is told to stop after so long.
+        as_json: Print every status as JSON.
     """
     done = threading.Event()
     results: list[_T] = []

@@ -27,10 +27,15 @@ class ReadInfo:
     """The time of a batch, as its offsets hold it, and which of its tasks this is."""
 
     watermark_before: Instant | None
+    """The watermark that the batch before ended with."""
     watermark: Instant | None
+    """The watermark of this batch."""
     clock: Instant
+    """The processing time of this batch."""
     task: int
+    """The number of this task, from 0."""
     tasks: int
+    """How many tasks read the batch."""
     first: bool = True
     """Whether it is the first task of its catch-up, from which every key group gets the time."""
     catch_up: tuple[str, ...] = ()
@@ -45,8 +50,11 @@ class DecodedBatch:
     reader gets them."""
 
     topic: str
+    """The topic that they are from."""
     partition: int
+    """The partition of the topic."""
     columns: pa.RecordBatch
+    """A row for each event."""
     whole: Callable[[pa.Array], pa.RecordBatch] | None = None
     """If only some columns were decoded: all columns of the rows at these places."""
     size: int = 0

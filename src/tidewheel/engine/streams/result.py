@@ -261,7 +261,7 @@ class Result(Stream):
             checkpoint: The folder of the query's progress and state.
             results: Where results go.
             late: Where rows go that came too late.
-            metrics: Where metrics go, one row for each batch and stage.
+            metrics: Where metrics go.
             outputs: Where other outputs go, by name, like `{"timed_out": log.topic("timed_out.stops")}`.
             type: The message type of the results; without one a type is made of their columns.
             options: See `help(tidewheel.RunOptions)`: `spark`, `available_now`, `start_from`, `max_events_per_batch`,
