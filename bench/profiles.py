@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from bench.figures import Figure
 from bench.streams import BATCHES, Dataset
-from tidewheel.engine.datasource.batch_reader import DecodedBatch, ReadInfo
+from tidewheel.engine.datasource.reader_function import DecodedBatch, ReadInfo
 from tidewheel.engine.execution.map_side_reader import MapSideReader
 from tidewheel.engine.operators.operator import BatchTime
 from tidewheel.engine.runtime.key_groups import key_group_ids

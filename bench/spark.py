@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from bench.events import TOPIC, columns_of, encoded
 from bench.figures import Figure, best_rate, percentiles
 from bench.window_queries import batches_of, last_batch
-from tidewheel.engine.datasource.options import reader_function
+from tidewheel.engine.datasource.reader_function import reader_function
 from tidewheel.model import watermarks
 from tidewheel.transport.events.event_pb2 import Event
 from tidewheel.transport.events.registry import type_name

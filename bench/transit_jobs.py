@@ -205,8 +205,8 @@ class _Look:
     def _oldest(self, moment: int) -> int:
         """When the oldest record came that is not done; now if there is none."""
         found = [moment]
-        committed = self.log.committed(self.run.job.name)
-        for topic in self.run.job.reads:
+        committed = self.log.committed(self.run.name)
+        for topic in self.run.topics:
             for number, first in enumerate(self.log.topic_info(topic).first_offsets):
                 position = committed.get((topic, number), first)
                 found += [b.summary.append_time for b in self.log.blocks(topic, number, position, limit=1)]

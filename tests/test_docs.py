@@ -24,9 +24,10 @@ from tests import ROOT
 from tests.support.run_pages import code_of
 from tidewheel.cli.app import app
 from tidewheel.engine.datasource.options import ReadOptions, WriteOptions
+from tidewheel.ingest.http.limits import HttpLimits
 from tidewheel.ingest.lookup import Limits
 from tidewheel.serve import Layer
-from tidewheel.serve.http.limits import Limits as ServerLimits
+from tidewheel.serve.http.limits import ServeLimits
 
 PAGES = [
     "README.md",
@@ -112,9 +113,15 @@ def test_every_limit_of_a_lookup_is_documented():
     assert [field.name for field in fields(Limits) if f"| `{field.name}` |" not in page] == []
 
 
+def test_every_limit_of_the_http_connector_is_documented():
+    page = (ROOT / "docs" / "ingestion.md").read_text(encoding="utf-8")
+    table = page.partition("**Limits**")[2].partition("\n\nWhen there are more")[0]
+    assert [field.name for field in fields(HttpLimits) if f"`{field.name}`" not in table] == []
+
+
 def test_every_limit_of_the_server_is_documented():
     page = (ROOT / "docs" / "map.md").read_text(encoding="utf-8")
-    assert [field.name for field in fields(ServerLimits) if f"| `{field.name}` |" not in page] == []
+    assert [field.name for field in fields(ServeLimits) if f"| `{field.name}` |" not in page] == []
 
 
 def test_every_field_of_a_layer_is_documented():

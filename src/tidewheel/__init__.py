@@ -49,7 +49,11 @@ Jobs
     job                 makes a job of a function, with parameters that are options
     run                 starts jobs and results of one log as one query
     run_dataframe       runs a function of plain Spark as a job, for what streams have not, like joins
+    RunOptions          the options of a run: its session, where it begins, how much a batch reads
     reader_function     a function that runs inside the log's reader, for `format("tidewheel")`
+    ReaderFunction      its type
+    DecodedBatch        what it gets: events of one partition in columns
+    ReadInfo            what else it gets: the time of the batch, and which of its tasks this is
 
 What you hold
     Stream              rows with an event time: filter, select, with_columns, key_by, window, match
@@ -74,7 +78,8 @@ from tidewheel import errors
 from tidewheel.model import watermarks
 
 if TYPE_CHECKING:
-    from tidewheel.engine.datasource.options import reader_function
+    from tidewheel.engine.datasource.reader_function import DecodedBatch, ReaderFunction, ReadInfo, reader_function
+    from tidewheel.engine.execution.run_options import RunOptions
     from tidewheel.engine.execution.running_query import Progress, Run
     from tidewheel.engine.execution.session import session
     from tidewheel.engine.jobs.dataframe_job import run_dataframe
@@ -103,6 +108,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Clock",
+    "DecodedBatch",
     "Job",
     "KeyedStream",
     "Log",
@@ -111,9 +117,12 @@ __all__ = [
     "PatternRegistry",
     "ProcessingTimer",
     "Progress",
+    "ReadInfo",
+    "ReaderFunction",
     "Result",
     "Retention",
     "Run",
+    "RunOptions",
     "Stream",
     "Timer",
     "TypeRegistry",
@@ -149,7 +158,10 @@ __all__ = [
 _HOMES = {
     "Job": "engine.jobs.job",
     "job": "engine.jobs.job",
-    "reader_function": "engine.datasource.options",
+    **dict.fromkeys(
+        ["DecodedBatch", "ReadInfo", "ReaderFunction", "reader_function"],
+        "engine.datasource.reader_function",
+    ),
     "KeyedStream": "engine.streams.keyed_stream",
     "Stream": "engine.streams.stream",
     "WindowedStream": "engine.streams.windowed_stream",
@@ -163,6 +175,7 @@ _HOMES = {
     "run_dataframe": "engine.jobs.dataframe_job",
     "Progress": "engine.execution.running_query",
     "Run": "engine.execution.running_query",
+    "RunOptions": "engine.execution.run_options",
     "session": "engine.execution.session",
     "sql": "engine.sql.sql",
     "Log": "transport.log.log",

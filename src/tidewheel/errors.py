@@ -140,8 +140,14 @@ class DamagedLogError(LogError):
 
 
 class DamagedBlockError(DamagedLogError):
-    """Records cannot be read, because the file is not as it was written: those from `first_offset` to before
-    `next_offset`, or fewer if compaction had taken some away.
+    """Records of a block cannot be read, because the file is not as it was written.
+
+    Args:
+        topic: The topic.
+        partition: The partition.
+        first_offset: The first offset of the block.
+        next_offset: The first offset after it. Compaction may have taken some of those between away.
+        reason: What is wrong with it.
 
     >>> error = DamagedBlockError("input.arrival", 0, 100, 200, "it is missing")
     >>> str(error).partition(". ")[0]

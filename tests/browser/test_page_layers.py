@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 from tests.browser.browser_support import Clock, StandingClock, centre, far, near, neighbour
 from tests.serve.serve_support import CELLS, counts, hexadecimal, orders, vehicles
 from tidewheel.model.time import now
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 
 pytestmark = pytest.mark.long
 
@@ -207,7 +207,7 @@ def test_what_is_clicked_tells_its_figures_and_its_last_minutes(log, start, scre
 def test_a_layer_with_more_keys_than_are_shown_says_so(log, start, screen):
     vehicles(log, *((number, PLACE[0] + number / 1e4, PLACE[1]) for number in range(7)))
     clock = StandingClock()  # nothing expires before the page is there
-    shown = screen(start(limits=Limits(keys=3), clock=clock)).look_at(*PLACE)
+    shown = screen(start(limits=ServeLimits(keys=3), clock=clock)).look_at(*PLACE)
     expect(shown.test("partial-vehicles")).to_have_text("showing 3 of 7")
     shown.shoot("partial")
     clock.ahead = 3_600 * SECOND

@@ -18,6 +18,7 @@ from playwright.sync_api import expect
 from tests.browser.browser_support import Screen, centre, far, near, neighbour
 from tests.serve.serve_support import CELLS, counts, put, stop_of, vehicles
 from tidewheel.model.time import now
+from tidewheel.serve import Background
 from tidewheel_transit.lines import lines
 from tidewheel_transit.transit_pb2 import CellFlow
 
@@ -118,7 +119,7 @@ def tiles_of(colour: tuple[int, int, int]) -> Iterator[tuple[str, list[str]]]:
 def test_tiles_lie_under_the_results_and_say_whose_they_are(log, start, screen, attribution):
     vehicles(log, (1, *PLACE))
     with tiles_of(VIOLET) as (url, asked):
-        shown = screen(start(tiles=url, attribution=attribution)).look_at(*PLACE)
+        shown = screen(start(background=Background(tiles=url, attribution=attribution))).look_at(*PLACE)
         beside = shown.place(PLACE[0] + 0.003, PLACE[1])
         shown.sees(lambda: near(shown.colour(beside), VIOLET, 60), "the tiles")
         bus = shown.category("vehicles", "bus")
@@ -142,7 +143,7 @@ def test_without_tiles_nobody_but_the_server_is_asked(log, start, screen):
     vehicles(log, (1, *PLACE))
     counts(log, {HERE: 5}, end=now() // SECOND * SECOND)
     stop_of(log, 1)
-    server = start(lines=lines())
+    server = start(background=Background(lines=lines()))
     shown = screen(server, land=True)
     asked = heard(shown)
     shown.look_at(*PLACE, zoom=13)

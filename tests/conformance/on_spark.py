@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql.types import Row
 
-from tidewheel.engine.datasource.options import reader_function
+from tidewheel.engine.datasource.reader_function import reader_function
 from tidewheel.engine.execution.state_operator import _KeyGroupProcessor
 from tidewheel.engine.operators.operator import LATE, RESULTS, BatchTime
 from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows

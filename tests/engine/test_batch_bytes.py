@@ -17,8 +17,9 @@ from tidewheel.engine.datasource import batch_limit
 from tidewheel.engine.datasource.backfill import SuspendedFlows, plan_catch_up
 from tidewheel.engine.datasource.batch_limit import raw_size
 from tidewheel.engine.datasource.batch_planner import OffsetRange, first_offset, plan_batch
-from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
+from tidewheel.engine.datasource.batch_reader import read_pieces
 from tidewheel.engine.datasource.options import ReadOptions
+from tidewheel.engine.datasource.reader_function import ReadInfo
 from tidewheel.engine.execution.exchange_rows import EXCHANGE
 from tidewheel.engine.execution.map_side_reader import MapSideReader
 from tidewheel.engine.jobs.run import run

@@ -8,8 +8,9 @@ import pytest
 import tidewheel as tw
 from tests.engine.orders import INPUT, put
 from tidewheel.engine.datasource.batch_planner import OffsetRange
-from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
-from tidewheel.engine.datasource.options import ReadOptions, reader_function
+from tidewheel.engine.datasource.batch_reader import read_pieces
+from tidewheel.engine.datasource.options import ReadOptions
+from tidewheel.engine.datasource.reader_function import ReadInfo, reader_function
 from tidewheel.engine.execution import exchange_rows
 from tidewheel.engine.execution.exchange_rows import EXCHANGE
 from tidewheel.engine.execution.map_side_reader import MapSideReader

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tidewheel.engine.datasource.result_encoder import OutputEncoding, encoded
+from tidewheel.engine.datasource.output_encoding import OutputEncoding
+from tidewheel.engine.datasource.result_encoder import encoded
 from tidewheel.engine.execution.map_side_reader import MapSideReader
 from tidewheel.engine.operators.lookup_join import LookupJoin
 from tidewheel.engine.runtime.exchange import ExchangeBatch, attribute_errors

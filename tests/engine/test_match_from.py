@@ -38,8 +38,7 @@ def start(log, tmp_path, spark, **options):
     return found(log).start(
         **{
             "results": log.topic("analytics.found"),
-            "timed_out": log.topic("timed.out"),
-            "dropped": log.topic("dropped"),
+            "outputs": {"timed_out": log.topic("timed.out"), "dropped": log.topic("dropped")},
             "late": log.topic("late"),
             "checkpoint": tmp_path / "found",
             "spark": spark,

@@ -43,7 +43,8 @@ found = (
     .match_from(log.topic("control.patterns"))
 )
 run = found.start(
-    results=log.topic("analytics.found"), timed_out=log.topic("timed.out"), dropped=log.topic("dropped"),
+    results=log.topic("analytics.found"),
+    outputs={"timed_out": log.topic("timed.out"), "dropped": log.topic("dropped")},
     checkpoint=sys.argv[2], available_now=True, max_events_per_batch=500,
 )
 run.wait()

@@ -41,8 +41,9 @@ if __name__ == "__main__":
     log = tw.open_log(sys.argv[1])
     orders = tw.stream(log, "input.order", watermark=tw.watermarks.bounded("2 s", future=None))
     run = orders.key_by("country").match(rise, measures=measures).named("rises").start(
-        results=log.topic("analytics.rises"), timed_out=log.topic("timed_out.rises"), late=log.topic("late.rises"),
-        dropped=log.topic("dropped.rises"), checkpoint=sys.argv[2], available_now=True, max_events_per_batch=1_500,
+        results=log.topic("analytics.rises"), late=log.topic("late.rises"),
+        outputs={"timed_out": log.topic("timed_out.rises"), "dropped": log.topic("dropped.rises")},
+        checkpoint=sys.argv[2], available_now=True, max_events_per_batch=1_500,
     )
     run.wait()
 """

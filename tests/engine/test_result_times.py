@@ -14,7 +14,8 @@ from pyspark import cloudpickle
 import tidewheel as tw
 from tests.engine.engine_data import positions
 from tests.engine.test_sink import CELL, values
-from tidewheel.engine.datasource.result_encoder import OutputEncoding, encoded
+from tidewheel.engine.datasource.output_encoding import OutputEncoding
+from tidewheel.engine.datasource.result_encoder import encoded
 from tidewheel.engine.jobs.batch import run_batch
 from tidewheel.engine.runtime.exchange import CLOCK, ExchangeBatch
 from tidewheel.model.time import now

@@ -8,8 +8,9 @@ import pytest
 
 from tests.engine.engine_data import positions
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch, split
-from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
+from tidewheel.engine.datasource.batch_reader import read_pieces
 from tidewheel.engine.datasource.options import ReadOptions
+from tidewheel.engine.datasource.reader_function import ReadInfo
 from tidewheel.engine.jobs.archive import Archive, Archiver
 from tidewheel.engine.spark.arrow_schema import arrow_schema
 from tidewheel.errors import DamagedBlockError, DefinitionError

@@ -16,8 +16,9 @@ from pyspark.errors import PySparkException
 
 from tests.engine.engine_data import START, positions
 from tidewheel.engine.datasource.batch_planner import OffsetRange
-from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
-from tidewheel.engine.datasource.options import ReadOptions, reader_function
+from tidewheel.engine.datasource.batch_reader import read_pieces
+from tidewheel.engine.datasource.options import ReadOptions
+from tidewheel.engine.datasource.reader_function import ReadInfo, reader_function
 from tidewheel.engine.spark.arrow_schema import arrow_schema
 from tidewheel.errors import TidewheelError
 from tidewheel.model import watermarks

@@ -274,7 +274,7 @@ class TestStreams:
         stops = tw.sql(f"SELECT * FROM p {clause}", p=tw.stream(log, TOPIC, watermark=MARK))
         hourly = stops.window(tw.windows.tumbling("1 h")).aggregate(n=tw.agg.count(), last=tw.agg.max("last"))
         run = hourly.start(
-            results=log.topic("analytics.n"), late_2=log.topic("late_2.n"),
+            results=log.topic("analytics.n"), outputs={"late_2": log.topic("late_2.n")},
             checkpoint=tmp_path / "n", spark=spark, available_now=True, max_events_per_batch=1, key_groups=2,
         )  # fmt: skip
         run.wait()

@@ -92,7 +92,7 @@ class TestWhatIsRefused:
         with pytest.raises(DefinitionError, match="say where the results go"):
             result.start(checkpoint=tmp_path / "c")
         with pytest.raises(DefinitionError, match="there is no output 'duplicates'"):
-            result.start(checkpoint=tmp_path / "c", results=log.topic("a"), duplicates=log.topic("b"))
+            result.start(checkpoint=tmp_path / "c", results=log.topic("a"), outputs={"duplicates": log.topic("b")})
 
 
 def test_it_explains_itself_in_plain_words(orders):
@@ -205,8 +205,8 @@ def test_duplicates_are_told_apart_and_not_lost(spark, log, orders, tmp_path):
     put(log, (1, "fi", 5), (20, "fi", 2), (30, "fi", 2))
     result = orders.deduplicate("country", "amount", horizon="5 s")
     run = result.start(
-        results=log.topic("analytics.once"), duplicates=log.topic("duplicates.once"), checkpoint=tmp_path / "run",
-        spark=spark, available_now=True,
+        results=log.topic("analytics.once"), outputs={"duplicates": log.topic("duplicates.once")},
+        checkpoint=tmp_path / "run", spark=spark, available_now=True,
     )  # fmt: skip
     run.wait()
     assert sorted(rows(log, "analytics.once", ["country", "amount"])) == [("fi", 1), ("fi", 2), ("fi", 5), ("se", 7)]

@@ -21,7 +21,7 @@ from tests.ingest.ingest_support import NumberProcessor, dead_letters, eventuall
 from tests.ingest.mqtt_support import free_port
 from tidewheel.errors import PanicError
 from tidewheel.ingest.connector import Deliver, run_all
-from tidewheel.ingest.http.connector import HttpConnector, _Run
+from tidewheel.ingest.http.connector import HttpConnector, _DeliveryServer
 from tidewheel.ingest.http.framing import parse_protobuf
 from tidewheel.ingest.ingest_pb2 import RawMessage
 from tidewheel.ingest.pipeline import Pipeline
@@ -170,7 +170,7 @@ def test_a_command_whose_connector_died_ends_with_an_exit_code_that_says_so(log:
 def test_a_server_that_ends_by_itself_is_a_failure(log: Log) -> None:
     failures: list[BaseException] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        run = _Run(HttpConnector(port=0), Pipeline(log, NumberProcessor()), listener)
+        run = _DeliveryServer(HttpConnector(port=0), Pipeline(log, NumberProcessor()), listener)
 
         def work() -> None:
             try:

@@ -29,6 +29,7 @@ from tidewheel.errors import DefinitionError, FencedError, MalformedError, Setup
 from tidewheel.ingest.connector import Deliver, Delivered
 from tidewheel.ingest.http.connector import HttpConnector
 from tidewheel.ingest.http.framing import Gunzip, parse_json_lines, parse_protobuf
+from tidewheel.ingest.http.limits import HttpLimits
 from tidewheel.ingest.ingest_pb2 import HttpState, RawMessage
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline, read_reports
@@ -49,9 +50,9 @@ def log(tmp_path: Path) -> Iterator[Log]:
 
 
 @contextmanager
-def served(deliver: Deliver, **options: Any) -> Iterator[httpx.Client]:
+def served(deliver: Deliver, *, limits: HttpLimits | None = None, **options: Any) -> Iterator[httpx.Client]:
     """A client of a real server on a port of its own."""
-    connector = HttpConnector(port=0, **options)
+    connector = HttpConnector(port=0, limits=limits, **options)
     stop = threading.Event()
     errors: list[Exception] = []
 
@@ -77,7 +78,7 @@ def served(deliver: Deliver, **options: Any) -> Iterator[httpx.Client]:
 
 @pytest.fixture
 def client(log: Log) -> Iterator[httpx.Client]:
-    with served(Pipeline(log, NumberProcessor()), max_body=1_000_000, max_message=50_000) as opened:
+    with served(Pipeline(log, NumberProcessor()), limits=HttpLimits(body=1_000_000, message=50_000)) as opened:
         yield opened
 
 
@@ -366,7 +367,7 @@ def test_repeats_are_known_again_by_the_next_process(log: Log) -> None:
 
 def test_no_producer_is_forgotten_for_another_that_is_told_so(log: Log) -> None:
     """Its repeat would be taken twice; one that has not written for long may go, and that is counted."""
-    with served(Pipeline(log, NumberProcessor()), max_producers=2) as client:
+    with served(Pipeline(log, NumberProcessor()), limits=HttpLimits(producers=2)) as client:
         for name, sequence in (("a", 0), ("b", 0), ("a", 1)):
             assert client.post(MESSAGES, content=lines(1), headers=numbered(name, sequence)).status_code == 200
         refused = client.post(MESSAGES, content=lines(2), headers=numbered("c", 0))
@@ -379,7 +380,7 @@ def test_no_producer_is_forgotten_for_another_that_is_told_so(log: Log) -> None:
         ]
         assert known == [True, True]
         assert client.get("/v1/report").json()["producers"] == {"remembered": 2, "refused": 1, "forgotten": 0}
-    with served(Pipeline(log, NumberProcessor()), max_producers=2, producer_expiry=0) as client:
+    with served(Pipeline(log, NumberProcessor()), limits=HttpLimits(producers=2, producer_expiry="0 s")) as client:
         assert client.post(MESSAGES, content=lines(3), headers=numbered("c", 0)).status_code == 200
         assert client.post(MESSAGES, content=lines(1), headers=numbered("a", 1)).json()["duplicate"] is True
         assert client.get("/v1/report").json()["producers"] == {"remembered": 2, "refused": 0, "forgotten": 1}
@@ -432,7 +433,7 @@ class Gate:
 
 def test_requests_beyond_what_may_wait_are_put_off() -> None:
     gate = Gate()
-    with served(gate, max_waiting=1) as client, ThreadPoolExecutor(1) as pool:
+    with served(gate, limits=HttpLimits(waiting=1)) as client, ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(client.post, MESSAGES, content=lines(1), headers=NDJSON)
         assert gate.entered.wait(30)
         refused = client.post(MESSAGES, content=lines(2), headers=NDJSON)
@@ -478,7 +479,7 @@ def test_who_is_taken_over_stops(log: Log) -> None:
 
 def test_a_body_that_does_not_come_is_given_up(log: Log) -> None:
     with (
-        served(Pipeline(log, NumberProcessor()), body_timeout="200 ms", max_waiting=1) as client,
+        served(Pipeline(log, NumberProcessor()), limits=HttpLimits(body_timeout="200 ms", waiting=1)) as client,
         socket.create_connection((client.base_url.host, client.base_url.port or 0), timeout=30) as slow,
     ):
         slow.sendall(
@@ -509,16 +510,17 @@ def test_a_port_in_use_is_a_clear_error(log: Log) -> None:
 
 
 def test_settings_that_make_no_sense_are_refused() -> None:
+    with pytest.raises(DefinitionError):
+        HttpConnector(port=70_000)
     for wrong in (
-        {"port": 70_000},
-        {"max_body": 0},
-        {"max_waiting": 0},
-        {"max_message": -1},
-        {"max_producers": 0},
-        {"max_messages": 0},
+        {"body": 0},
+        {"waiting": 0},
+        {"message": -1},
+        {"producers": 0},
+        {"messages": 0},
     ):
         with pytest.raises(DefinitionError):
-            HttpConnector(**wrong)
+            HttpLimits(**wrong)
     assert HttpConnector().host == "127.0.0.1"
 
 

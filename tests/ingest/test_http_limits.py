@@ -16,6 +16,7 @@ from tests.ingest.raw_http import AMBIGUOUS, answer, connected, get, held, send
 from tests.ingest.test_http import MESSAGES, NDJSON, PROTOBUF, Gate, lines, served
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.http.connector import HttpConnector
+from tidewheel.ingest.http.limits import HttpLimits
 from tidewheel.ingest.pipeline import Pipeline, read_reports
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log
@@ -59,7 +60,7 @@ def test_a_small_request_cannot_hold_a_million_messages(log: Log) -> None:
         assert read_reports(log) == []
         taken = client.post(MESSAGES, content=bytes(1_000), headers=PROTOBUF)
         assert taken.json()["dead"] == {"no-number": 1_000}
-    with served(Pipeline(log, NumberProcessor()), max_messages=2) as client:
+    with served(Pipeline(log, NumberProcessor()), limits=HttpLimits(messages=2)) as client:
         assert client.post(MESSAGES, content=lines(1, 2) + b"\n", headers=NDJSON).status_code == 200
         refused = client.post(MESSAGES, content=lines(1, 2, 3), headers=NDJSON)
         assert (refused.status_code, "--max-messages" in refused.json()["error"]) == (413, True)
@@ -69,7 +70,7 @@ def test_a_small_request_cannot_hold_a_million_messages(log: Log) -> None:
 
 def test_health_tells_how_old_the_delivery_at_hand_is() -> None:
     gate = Gate()
-    with served(gate, unhealthy_after="300 ms") as client:
+    with served(gate, limits=HttpLimits(unhealthy_after="300 ms")) as client:
         posting = threading.Thread(
             target=client.post, args=(MESSAGES,), kwargs={"content": lines(1), "headers": NDJSON}
         )
@@ -97,9 +98,7 @@ def test_health_tells_how_old_the_delivery_at_hand_is() -> None:
 def test_held_connections_shut_nobody_out(log: Log, content: bytes) -> None:
     """More than it takes, of this very address, and none of them ends by itself."""
     with (
-        served(
-            Pipeline(log, NumberProcessor()), max_connections=60, header_timeout="10 min", body_timeout="10 min"
-        ) as client,
+        served(Pipeline(log, NumberProcessor()), limits=HttpLimits(connections=60, **LONG)) as client,
         held(port_of(client), 150, content),
     ):
         assert client.get("/healthz").json()["connections"] <= 60
@@ -113,7 +112,7 @@ def test_held_connections_shut_nobody_out(log: Log, content: bytes) -> None:
 
 
 def test_an_address_has_its_share_and_others_theirs(log: Log) -> None:
-    with served(Pipeline(log, NumberProcessor()), max_connections=40, header_timeout="10 min") as client:
+    with served(Pipeline(log, NumberProcessor()), limits=HttpLimits(connections=40, header_timeout="10 min")) as client:
         with held(port_of(client), 60, HALF_A_HEADER, source="127.0.0.2"):
             eventually(lambda: client.get("/healthz").json()["connections"] == 21, "20 of them, and this one")
             with held(port_of(client), 60, HALF_A_HEADER, source="127.0.0.3"):
@@ -126,7 +125,7 @@ def test_when_all_connections_are_in_use_health_is_still_answered() -> None:
     """These are requests that are being answered: none of them can be asked to leave."""
     gate = Gate()
     whole = POST + b"Content-Length: %d\r\n\r\n%s" % (len(lines(1)), lines(1))
-    with served(gate, max_connections=6, max_per_address=3) as client, ExitStack() as stack:
+    with served(gate, limits=HttpLimits(connections=6, connections_per_address=3)) as client, ExitStack() as stack:
         port = port_of(client)
         posted = [*stack.enter_context(held(port, 3, whole, source="127.0.0.2"))]
         posted += stack.enter_context(held(port, 2, whole, source="127.0.0.3"))
@@ -147,8 +146,8 @@ def test_when_all_connections_are_in_use_health_is_still_answered() -> None:
 
 
 def test_headers_and_bodies_that_drip_are_given_up(log: Log) -> None:
-    options = {"header_timeout": "500 ms", "body_timeout": "500 ms"}
-    with served(Pipeline(log, NumberProcessor()), **options) as client:
+    limits = HttpLimits(header_timeout="500 ms", body_timeout="500 ms")
+    with served(Pipeline(log, NumberProcessor()), limits=limits) as client:
         for content, word in (
             (HALF_A_HEADER, "headers have not come within 0.5 s"),
             (HALF_A_BODY, "body has not come"),
@@ -186,7 +185,7 @@ def test_bodies_that_are_slow_to_come_make_room_for_those_that_come(log: Log) ->
     size = 100_000
     part = HALF_A_BODY.replace(b" 99\r\n", b" %d\r\n" % size) + b" " * (size - 10)
     with (
-        served(Pipeline(log, NumberProcessor()), max_body=size, max_waiting=1, **LONG) as client,
+        served(Pipeline(log, NumberProcessor()), limits=HttpLimits(body=size, waiting=1, **LONG)) as client,
         held(port_of(client), 8, part) as slow,
     ):
         first = b""

@@ -20,7 +20,7 @@ from tidewheel.errors import JobError
 from tidewheel.model.time import duration, now
 from tidewheel.model.watermark_hold import Holder
 from tidewheel.serve import Layer, serve
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.layers.layer import Point
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.converter import Converter
@@ -403,7 +403,7 @@ def shared_server(tmp_path_factory):
 
 
 def test_who_makes_no_sense_too_often_is_cut_off(start):
-    server = start(limits=Limits(errors=3))
+    server = start(limits=ServeLimits(errors=3))
     with viewer(server) as page:
         for _ in range(3):
             page.send("?")
@@ -425,7 +425,7 @@ def test_an_oversized_message_ends_the_connection(size, shared_server):
 
 
 def test_no_more_clients_than_allowed_get_in(log, start):
-    server = start(limits=Limits(clients=1))
+    server = start(limits=ServeLimits(clients=1))
     with viewer(server):
         eventually(lambda: len(server.hub) == 1, "the first is in")
         with pytest.raises(InvalidStatus) as refused:

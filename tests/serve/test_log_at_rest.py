@@ -17,7 +17,7 @@ from tests.serve.serve_support import (
 )
 from tidewheel.model.time import now
 from tidewheel.serve import serve
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.view.activity import Activity, active_at
 from tidewheel.transport.events import codec
 from tidewheel.transport.open_log import open_log
@@ -115,7 +115,7 @@ def test_activity_is_found_behind_any_number_of_markers_and_as_of_any_moment(pas
 
 def test_of_too_many_results_without_a_place_the_newest_are_shown(log, start):
     at = now() // SECOND * SECOND
-    server = start(limits=Limits(keys=3))
+    server = start(limits=ServeLimits(keys=3))
     for number in range(5):
         sessions(log, (f"u{number}", at - 60 * SECOND, at + number * SECOND, 1, 1.0))
     eventually(lambda: shown(server) == {"sessions": {"u2", "u3", "u4"}}, "the newest three")

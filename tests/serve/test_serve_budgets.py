@@ -9,7 +9,7 @@ import httpx
 from tests.ingest.raw_http import connected
 from tests.serve.serve_support import eventually, vehicles, viewer
 from tidewheel.serve import Layer
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.layers.layer import Point
 from tidewheel.serve.view.view import View
 
@@ -30,7 +30,7 @@ def fleet(log, count, *, first=0, lon=24.0, **more):
 
 def test_different_subscriptions_are_limited_equal_ones_are_not(log, start):
     vehicles(log, (1, 24.9, 60.2), (2, 24.9, 60.2), (3, 24.9, 60.2), route=["1", "2", "3"])
-    server = start(limits=Limits(subscriptions=2), layers=[LASTING])
+    server = start(limits=ServeLimits(subscriptions=2), layers=[LASTING])
     with viewer(server) as one, viewer(server) as two, viewer(server) as three:
         one.subscribe("vehicles", filters={"route": ["1"]})
         two.subscribe("vehicles", filters={"route": ["2"]})
@@ -54,7 +54,7 @@ def test_different_subscriptions_are_limited_equal_ones_are_not(log, start):
 
 def test_a_layer_shows_so_many_keys_and_says_how_many_there_are(log, start):
     fleet(log, 5)
-    server = start(limits=Limits(keys=3), layers=[LASTING])
+    server = start(limits=ServeLimits(keys=3), layers=[LASTING])
     with viewer(server) as page:
         page.subscribe("vehicles")
         shown = set(page.layers["vehicles"])
@@ -135,7 +135,7 @@ def test_the_event_loop_does_not_wait_for_the_reader_of_the_log(log, start):
 def test_large_answers_are_sent_bit_by_bit_within_a_budget(log, start):
     """A client that asks for much and does not take it holds up to the budget, and no more."""
     fleet(log, 5_000, route="x" * 500)
-    server = start(layers=[LASTING], limits=Limits(answer_bytes=1))
+    server = start(layers=[LASTING], limits=ServeLimits(answer_bytes=1))
     whole = httpx.get(f"{server.url}/api/view", timeout=120)
     assert len(whole.json()["layers"]["vehicles"]) == 5_000
     assert int(whole.headers["content-length"]) == len(whole.content) > 2_000_000

@@ -16,7 +16,7 @@ from tidewheel.ingest.http import server as http_server
 from tidewheel.ingest.http.connections import ConnectionLimits, Connections
 from tidewheel.ingest.http.server import HttpServer, listen
 from tidewheel.serve import serve
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.transport.open_log import open_log
 
 HANDSHAKE = (
@@ -29,7 +29,7 @@ HANDSHAKE = (
 def shared_server(tmp_path_factory):
     with open_log(tmp_path_factory.mktemp("connections") / "city.tw") as log:
         vehicles(log, (7, 24.9, 60.2))
-        with serve(log, port=0, limits=Limits(connections=60, connections_per_address=50)) as server:
+        with serve(log, port=0, limits=ServeLimits(connections=60, connections_per_address=50)) as server:
             yield server
 
 
@@ -47,7 +47,7 @@ def test_held_connections_shut_nobody_out(shared_server, content):
 
 def test_those_who_look_on_are_never_asked_to_leave(log, start):
     vehicles(log, (7, 24.9, 60.2))
-    server = start(limits=Limits(connections=2))
+    server = start(limits=ServeLimits(connections=2))
     with viewer(server) as first, viewer(server) as second, held(server.port, 40, b""):
         assert send(server.port, get("/api/health"))[0] == 200
         refused = send(server.port, get("/api/view"))

@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 from tests.serve.serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, vehicles, viewer
 from tidewheel.errors import DefinitionError, SetupError
 from tidewheel.model.time import now
-from tidewheel.serve import serve
+from tidewheel.serve import Background, serve
 from tidewheel.transport.open_log import open_log
 from tidewheel_transit.lines import lines
 from tidewheel_transit.transit_pb2 import CellFlow, Door
@@ -250,7 +250,7 @@ def test_a_log_that_cannot_be_read_is_told_and_the_view_stays(log, start):
 
 
 def test_the_background_is_what_was_given(log, start):
-    server = start(lines=lines(), tiles="https://tile.example.org/{z}/{x}/{y}.png")
+    server = start(background=Background(lines=lines(), tiles="https://tile.example.org/{z}/{x}/{y}.png"))
     background = get(server, "/api/background").json()
     assert background["lines"]["type"] == "FeatureCollection"
     assert background["tiles"] == "https://tile.example.org/{z}/{x}/{y}.png"
@@ -258,11 +258,11 @@ def test_the_background_is_what_was_given(log, start):
     policy = get(server, "/").headers["content-security-policy"]
     assert "img-src 'self' data: blob: https://tile.example.org;" in policy
     with pytest.raises(DefinitionError, match="tiles is an address like"):
-        start(tiles="javascript:alert(1)")
+        Background(tiles="javascript:alert(1)")
 
 
 def test_of_several_servers_of_tiles_the_page_may_ask_the_one_that_it_does_ask(log, start):
-    server = start(tiles="https://{s}.tile.example.org:8443/{z}/{x}/{y}.png")
+    server = start(background=Background(tiles="https://{s}.tile.example.org:8443/{z}/{x}/{y}.png"))
     policy = get(server, "/").headers["content-security-policy"]
     assert "img-src 'self' data: blob: https://a.tile.example.org:8443;" in policy
     assert policy.endswith("connect-src 'self' https://a.tile.example.org:8443")

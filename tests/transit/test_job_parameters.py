@@ -64,7 +64,7 @@ def command(monkeypatch, tmp_path):
             main()
         return caught.value.args[0]
 
-    monkeypatch.setattr(query_start, "start_flows", tell)
+    monkeypatch.setattr(query_start, "start_query", tell)
     return call
 
 
@@ -75,7 +75,7 @@ def refused(monkeypatch, tmp_path, capfd):
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["tidewheel", "run", *map(str, arguments), "--log", str(tmp_path / "city.tw")])
         monkeypatch.setenv("COLUMNS", "400")
-        monkeypatch.setattr(query_start, "start_flows", lambda *_, **__: pytest.fail("it would have been run"))
+        monkeypatch.setattr(query_start, "start_query", lambda *_, **__: pytest.fail("it would have been run"))
         with pytest.raises(SystemExit) as caught:
             main()
         assert caught.value.code == 2

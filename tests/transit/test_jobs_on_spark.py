@@ -13,7 +13,8 @@ from tests.transit.job_cases import materialize
 from tests.transit.job_checks import RECORDINGS, TEN, as_cut, at_once, check_all, check_found, events_of, recording
 from tests.transit.job_traffic import events_in, fill, finished
 from tests.transit.test_lookup_kills import answers
-from tidewheel.engine.execution.query_start import start_flows
+from tidewheel.engine.execution.query_start import start_query
+from tidewheel.engine.execution.run_options import RunSettings
 from tidewheel.engine.execution.targets import Target
 from tidewheel.model.watermarks import Strategy
 from tidewheel.transport.events import event_pb2
@@ -50,9 +51,8 @@ def run_all(
             )
             for port in result.schemas()
         }
-    run = start_flows(
-        targets, log, checkpoint=checkpoint, name="ten", spark=spark, available_now=True, max_events_per_batch=batch
-    )
+    settings = RunSettings(spark=spark, available_now=True, max_events_per_batch=batch)
+    run = start_query(targets, log, checkpoint=checkpoint, name="ten", settings=settings)
     run.wait()
     assert run.failed == {}
 

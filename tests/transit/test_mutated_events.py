@@ -16,8 +16,9 @@ import pytest
 
 from tests.ingest.ingest_support import dead_letters, eventually
 from tidewheel.engine.datasource.batch_planner import OffsetRange
-from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
+from tidewheel.engine.datasource.batch_reader import read_pieces
 from tidewheel.engine.datasource.options import ReadOptions
+from tidewheel.engine.datasource.reader_function import ReadInfo
 from tidewheel.engine.spark.arrow_schema import arrow_schema
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline

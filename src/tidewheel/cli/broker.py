@@ -6,13 +6,11 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidewheel.errors import (
-    DefinitionError,
-)
+from tidewheel.cli.options import say
+from tidewheel.errors import DefinitionError
 
 if TYPE_CHECKING:
     from tidewheel.ingest.mqtt.client import Broker
-from tidewheel.cli.options import say
 
 __all__ = ["make_broker"]
 
@@ -25,9 +23,16 @@ def make_broker(
     key: str | None = None,
     password_file: Path | None = None,
 ) -> Broker:
-    """An MQTT broker by its address: mqtts://user@host:8883, mqtt://host:1883, or host:port alone, where port 8883
-    means TLS. The files are those of `Tls`. The user's password is in a file, or in TIDEWHEEL_MQTT_PASSWORD; one in the
-    address is taken too, and warned of, since every user of the machine can see it there."""
+    """An MQTT broker as a command is told of it.
+
+    Args:
+        address: mqtts://user@host:8883, mqtt://host:1883, or host:port alone, where port 8883 means TLS. A password in
+            it is taken, and warned of, since every user of the machine can see it there.
+        ca: The file of the authority that signed the broker's certificate; by default those that the system trusts.
+        certificate: The file of the client's own certificate.
+        key: The file of its key.
+        password_file: The file of the user's password; by default it is in TIDEWHEEL_MQTT_PASSWORD.
+    """
     from urllib.parse import unquote, urlsplit
 
     from tidewheel.ingest.mqtt.client import Broker, Tls

@@ -78,9 +78,16 @@ def run_with_progress(
 ) -> _T:
     """Run the work in a thread of its own and show its progress meanwhile; returns or raises what the work does.
 
-    `status` gives how it is doing, and `line` puts that in words. On a terminal one line is kept up to date, elsewhere
-    one is printed when it says something else, less and less often; with `as_json` every status is printed as JSON.
-    After `length` it is stopped. A status that fails is no reason to end the work.
+    On a terminal one line is kept up to date, elsewhere one is printed when it says something else, less and less
+    often. A status that fails is no reason to end the work.
+
+    Args:
+        work: What is done.
+        stop: Set when it is to end.
+        status: Gives how it is doing.
+        line: Puts a status in words.
+        length: After this long it is stopped.
+        as_json: Print every status as JSON.
     """
     done = threading.Event()
     results: list[_T] = []

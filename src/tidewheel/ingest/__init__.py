@@ -18,6 +18,8 @@ from tidewheel.ingest.processors.json_rows import JsonProcessor
 from tidewheel.transport.events.event_pb2 import IngestReport
 
 if TYPE_CHECKING:
+    from tidewheel.ingest.http.connector import HttpConnector
+    from tidewheel.ingest.http.limits import HttpLimits
     from tidewheel.ingest.http.request import HttpResponse, check_url, post
     from tidewheel.ingest.lookup import Limits, LookupWorker, Provider, ProviderError
     from tidewheel.ingest.lookup import Report as LookupReport
@@ -32,6 +34,8 @@ __all__ = [
     "Dead",
     "Deliver",
     "Delivered",
+    "HttpConnector",
+    "HttpLimits",
     "HttpResponse",
     "IngestReport",
     "JsonProcessor",
@@ -54,9 +58,11 @@ __all__ = [
     "run_all",
 ]
 
-# What a processor does not need: asking over the network, and MQTT, whose package may not be installed.
+# What a processor does not need: HTTP and MQTT, whose packages may not be installed.
 _HOMES = {
     "Broker": "ingest.mqtt.client",
+    "HttpConnector": "ingest.http.connector",
+    "HttpLimits": "ingest.http.limits",
     "HttpResponse": "ingest.http.request",
     "Key": "model.process.lookup",
     "Limits": "ingest.lookup",

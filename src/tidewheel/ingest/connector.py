@@ -29,14 +29,18 @@ State: TypeAlias = bytes | Callable[[Processed], bytes] | None
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of the messages of one delivery: how many went to each topic, were filtered by each rule, and are
-    dead letters of each kind; `reasons` are those of the first dead letters."""
+    """What became of the messages of one delivery."""
 
     receipt: Receipt
+    """Where they are in the log."""
     topics: Mapping[str, int] = field(default_factory=dict)
+    """How many went to each topic."""
     filtered: Mapping[str, int] = field(default_factory=dict)
+    """How many each rule filtered."""
     dead: Mapping[str, int] = field(default_factory=dict)
+    """How many became dead letters of each kind."""
     reasons: Sequence[str] = ()
+    """Those of the first dead letters."""
 
 
 class Deliver(Protocol):

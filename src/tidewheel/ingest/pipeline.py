@@ -42,10 +42,17 @@ class Pipeline:
     the reason and the raw bytes) and the running totals (`ingested.<processor>`, key: the source). So
     received = topics + filtered + dead holds in the log at every moment, also after a crash.
 
-    `source` names this instance: processes that ingest side by side need different ones, and one that starts under
-    the name of another takes over from it, totals included. One connector per pipeline. When the log cannot be
-    written (locked, disk full), an append is tried again for as long as `patience` says; then the delivery fails (MQTT
-    leaves the messages with the broker and fetches them later; HTTP answers that they may be sent again).
+    One connector per pipeline. When a delivery fails, MQTT leaves the messages with the broker and fetches them later;
+    HTTP answers that they may be sent again.
+
+    Args:
+        log: The log that is written to.
+        processor: Makes records of messages.
+        source: The name of this instance: processes that ingest side by side need different ones, and one that starts
+            under the name of another takes over from it, totals included.
+        patience: How long an append is tried again when the log cannot be written (locked, disk full); then the
+            delivery fails.
+        registry: Where the processor's message types become known.
     """
 
     _report: IngestReport

@@ -7,10 +7,13 @@
 True
 """
 
+from tidewheel.serve.http.background import Background
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.http.server import Server, serve
 from tidewheel.serve.layers.layer import Cell, Colouring, Edge, Figure, Layer, Nowhere, Point, Scale, Value
 
 __all__ = [
+    "Background",
     "Cell",
     "Colouring",
     "Edge",
@@ -19,6 +22,7 @@ __all__ = [
     "Nowhere",
     "Point",
     "Scale",
+    "ServeLimits",
     "Server",
     "Value",
     "serve",

@@ -106,9 +106,20 @@ def pane(
     aggregates: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Row:
-    """The result of a window: its key (a tuple of several, None of none), bounds (None: it has none), and aggregates
-    (in `aggregates` those that are called like another argument). What is not given is not compared, but a retraction
-    must be called one.
+    """The result of a window. What is not given is not compared, but a retraction must be called one.
+
+    Args:
+        key: The key; a tuple of several, None of none.
+        start: When the window begins; None if it has no bounds.
+        end: When it ends.
+        timing: EARLY, ON_TIME or LATE.
+        index: The number of the pane in its window.
+        first: Whether it is the first pane.
+        last: Whether it is the last pane.
+        event_time: The event time of the result.
+        retraction: Whether it retracts an earlier pane.
+        aggregates: Those that are called like another argument.
+        more: The other aggregates, by name.
 
     >>> pane("a", "12:00:00", "12:00:10", total=5) == pane("a", "12:00", "12:00:10", total=5, timing="ON_TIME")
     True

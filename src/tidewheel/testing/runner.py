@@ -15,7 +15,8 @@ import pyarrow as pa
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from tidewheel.engine.execution.query_start import start_flows
+from tidewheel.engine.execution.query_start import start_query
+from tidewheel.engine.execution.run_options import RunSettings
 from tidewheel.engine.execution.targets import Target
 from tidewheel.engine.operators.operator import LATE, METRICS, RESULTS
 from tidewheel.engine.runtime.flow import prepared
@@ -176,7 +177,7 @@ def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSess
             given.now = bundle.clock
             log.append(_INPUT, _records(given, bundle))
         ports = [[name for name in result.schemas() if name != METRICS] for result in given.results]
-        run = start_flows(
+        run = start_query(
             {
                 result.named(f"script-{number}"): {name: Target(log.topic(f"{name}-{number}")) for name in names}
                 for number, (result, names) in enumerate(zip(given.results, ports, strict=True))
@@ -184,11 +185,7 @@ def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSess
             log,
             checkpoint=Path(log.address).parent / "checkpoint",
             name="script",
-            spark=spark,
-            available_now=True,
-            max_events_per_batch=1,
-            key_groups=1,
-            clock="log",
+            settings=RunSettings(spark=spark, available_now=True, max_events_per_batch=1, key_groups=1, clock="log"),
         )
         run.wait()
         for name, reason in run.failed.items():

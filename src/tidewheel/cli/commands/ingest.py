@@ -159,8 +159,8 @@ def ingest(options: IngestOptions) -> None:
                 token=options.token,
                 without_token=options.without_token,
                 allow_origins=options.allow_origin or [],
-                max_messages=options.max_messages,
-                max_producers=options.max_producers,
+                messages=options.max_messages,
+                producers=options.max_producers,
             )
             pairs.append((listener, Pipeline(opened, chosen, source=f"{options.source}-http")))
             say(f"what is posted to {listener.name}/v1/messages and /v1/lines to {options.log}")
@@ -180,10 +180,12 @@ def _fields(given: list[str]) -> dict[str, str]:
     return found
 
 
-def _listener(address: str, **options: Any) -> HttpConnector:
+def _listener(address: str, *, messages: int, producers: int, **options: Any) -> HttpConnector:
     from tidewheel.ingest.http.connector import HttpConnector
+    from tidewheel.ingest.http.limits import HttpLimits
 
     host, _, port = address.rpartition(":")
     if not host or not port.isascii() or not port.isdigit():
         raise DefinitionError(f"--http needs an address such as 127.0.0.1:8090, got {address!r}")
-    return HttpConnector(host=host.strip("[]"), port=int(port), **options)
+    limits = HttpLimits(messages=messages, producers=producers)
+    return HttpConnector(host=host.strip("[]"), port=int(port), limits=limits, **options)

@@ -16,7 +16,7 @@ from tidewheel.cli.command_options import option_parameters
 from tidewheel.cli.commands.run_as_batch import Given, run_as_batch
 from tidewheel.cli.options import ExitCode, opened_log, taught
 from tidewheel.cli.progress import Stop, stoppable
-from tidewheel.cli.run.options import RunOptions
+from tidewheel.cli.run.options import RunCommandOptions
 from tidewheel.cli.run.progress import follow_run
 from tidewheel.engine.datasource.result_topics import refuse_others_results
 from tidewheel.errors import DefinitionError
@@ -89,9 +89,9 @@ def _command(jobs: Sequence[Job]) -> Any:
 
     def command(**given: Any) -> None:
         chosen = {name: value for name in parameters if (value := given.pop(name)) is not None}
-        _run(jobs, RunOptions(**given), chosen)
+        _run(jobs, RunCommandOptions(**given), chosen)
 
-    common = option_parameters(RunOptions)
+    common = option_parameters(RunCommandOptions)
     own = {}
     for name, (parameter, defaults) in parameters.items():
         if name in common:
@@ -133,7 +133,7 @@ def _parameters(jobs: Sequence[Job]) -> dict[str, tuple[Parameter, str]]:
     return shown
 
 
-def _run(jobs: Sequence[Job], options: RunOptions, given: Mapping[str, Any]) -> None:
+def _run(jobs: Sequence[Job], options: RunCommandOptions, given: Mapping[str, Any]) -> None:
     options.check(jobs=len(jobs))
     version = options.version
     if options.batch and version is None and options.results is None:
@@ -167,27 +167,30 @@ def _run(jobs: Sequence[Job], options: RunOptions, given: Mapping[str, Any]) -> 
 
 
 def _stream(
-    results: Sequence[Result], log: Log, name: str, topics: Sequence[str], options: RunOptions, *, stop: Stop
+    results: Sequence[Result], log: Log, name: str, topics: Sequence[str], options: RunCommandOptions, *, stop: Stop
 ) -> None:
     def begin() -> Run:
-        from tidewheel.engine.execution.query_start import start_flows
+        from tidewheel.engine.execution.query_start import start_query
+        from tidewheel.engine.execution.run_options import RunSettings
         from tidewheel.engine.execution.session import session
         from tidewheel.engine.jobs.run import default_targets
         from tidewheel.engine.spark.local_fs import FSYNC
 
-        return start_flows(
+        return start_query(
             default_targets(results, log),
             log,
             checkpoint=options.checkpoint or f"{log.address}.checkpoints/{name}",
             name=name,
-            spark=lambda: session(settings={FSYNC: str(options.fsync).lower()}),
-            available_now=options.available_now,
-            start_from=options.start_from,
-            max_events_per_batch=options.max_events,
-            max_bytes_per_batch=options.max_bytes,
-            accept_changes=options.accept_changes,
-            skip_damaged=options.skip_damaged,
-            append_to_existing=options.append_to_existing,
+            settings=RunSettings(
+                spark=lambda: session(settings={FSYNC: str(options.fsync).lower()}),
+                available_now=options.available_now,
+                start_from=options.start_from,
+                max_events_per_batch=options.max_events,
+                max_bytes_per_batch=options.max_bytes,
+                accept_changes=options.accept_changes,
+                skip_damaged=options.skip_damaged,
+                append_to_existing=options.append_to_existing,
+            ),
         )
 
     ended, failed = follow_run(begin, log, name, topics, stop=stop, length=options.length, as_json=options.as_json)

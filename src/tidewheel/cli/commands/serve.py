@@ -70,19 +70,19 @@ def serve(options: ServeOptions) -> None:
         TIDEWHEEL_TOKEN=secret tidewheel serve --host 0.0.0.0 --allow-origin https://map.example.org
     """
     with existing_log(options.log) as opened, stoppable() as stop:
+        from tidewheel.serve import Background
         from tidewheel.serve import serve as start
         from tidewheel.serve.layers.catalogue import layers_of_file
 
         own = [] if options.layers is None else layers_of_file(options.layers)
-        background = None if options.lines is None else _geojson(options.lines)
+        lines = None if options.lines is None else _geojson(options.lines)
+        background = Background(lines=lines, tiles=options.tiles, attribution=options.attribution)
         server = start(
             opened,
             host=options.host,
             port=options.port,
             layers=own,
-            lines=background,
-            tiles=options.tiles,
-            attribution=options.attribution,
+            background=background,
             token=options.token,
             allow_origins=options.allow_origin or [],
             speed=options.speed,

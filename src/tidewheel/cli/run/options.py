@@ -10,12 +10,12 @@ import typer
 from tidewheel.cli.options import DEFAULT_LOG, DurationOption, JsonOption, LogOption, SkipDamagedOption, parse_instant
 from tidewheel.engine.datasource.batch_limit import MAX_BYTES
 
-__all__ = ["RunOptions"]
+__all__ = ["RunCommandOptions"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
-    """What can be said of every run."""
+class RunCommandOptions:
+    """The options of `tidewheel run` that do not depend on the job."""
 
     log: LogOption = DEFAULT_LOG
     config: Annotated[

@@ -102,32 +102,13 @@ def plan_batch(
     batches' own clock was set by one, it goes on from there as fast as the right one does: it never goes back, and what
     waits for it must not wait for years.
     """
-    if before.log != log.identity:
-        raise CheckpointError(
-            f"the checkpoint was made on another log than {log.address!r} (that one's identity was {before.log}, this "
-            f"one's is {log.identity}): its positions mean nothing here. Start with a new checkpoint"
-        )
+    _check_identity(log, before)
     present = clock
     infos = check_topics(log, before, list(strategies))
     positions = dict.fromkeys(_partitions(infos), 0) | dict(before.positions)
     ahead = {topic for topic, strategy in strategies.items() if isinstance(strategy, ReadAheadTopic)}
     aside = {topic for topic, strategy in strategies.items() if not strategy.takes_part} - ahead
-    waiting: list[Block] = []
-    for (topic, partition), position in positions.items():
-        end = None if until is None else until.get((topic, partition), position)
-        if end is None or end > position:
-            waiting += log.blocks(
-                topic, partition, position, end=end, limit=limit, on_damage=pass_over if skip_damaged else None
-            )
-    waiting.sort(
-        key=lambda block: (
-            block.topic not in ahead,
-            block.summary.append_time,
-            block.topic,
-            block.partition,
-            block.first_offset,
-        )
-    )
+    waiting = _waiting_blocks(log, positions, ahead, limit=limit, until=until, skip_damaged=skip_damaged)
     taken, behind = _take(log, waiting, positions, ahead, aside, limit=limit, limit_bytes=limit_bytes, until=until)
     count = sum(block.summary.count for some in taken.values() for block in some)
     believed = {part: [_believed(block.summary, present) for block in some] for part, some in taken.items()}
@@ -135,12 +116,7 @@ def plan_batch(
     if by_log:
         appended = [found.append_time for part, some in believed.items() if part[0] not in ahead for found in some]
         clock = max(appended, default=before.clock if before.wall is None else before.wall)
-    wall = None
-    if is_ahead(before.clock, present):
-        wall = clock if before.wall is None else max(clock, before.wall)
-        clock = before.clock + (0 if before.wall is None else wall - before.wall)
-    else:
-        clock = max(clock, before.clock)
+    clock, wall = _batch_clock(before, clock, present)
     if wall is not None and before.wall is None:
         tick = 0  # from here on it is known how much time passes
     if count == 0 and clock - before.clock < tick:
@@ -158,6 +134,52 @@ def plan_batch(
         wall=wall,
         fingerprints=known_fingerprints(log, positions),
     )
+
+
+def _check_identity(log: Log, before: Offset) -> None:
+    if before.log != log.identity:
+        raise CheckpointError(
+            f"the checkpoint was made on another log than {log.address!r} (that one's identity was {before.log}, this "
+            f"one's is {log.identity}): its positions mean nothing here. Start with a new checkpoint"
+        )
+
+
+def _waiting_blocks(
+    log: Log,
+    positions: Mapping[Partition, int],
+    ahead: set[str],
+    *,
+    limit: int | None,
+    until: Mapping[Partition, int] | None,
+    skip_damaged: bool,
+) -> list[Block]:
+    """The blocks after these positions, in the order in which they are taken."""
+    waiting: list[Block] = []
+    on_damage = pass_over if skip_damaged else None
+    for (topic, partition), position in positions.items():
+        end = None if until is None else until.get((topic, partition), position)
+        if end is None or end > position:
+            waiting += log.blocks(topic, partition, position, end=end, limit=limit, on_damage=on_damage)
+    waiting.sort(
+        key=lambda block: (
+            block.topic not in ahead,
+            block.summary.append_time,
+            block.topic,
+            block.partition,
+            block.first_offset,
+        )
+    )
+    return waiting
+
+
+def _batch_clock(before: Offset, clock: Instant, present: Instant) -> tuple[Instant, Instant | None]:
+    """The clock of the batch after an offset, and the right time, if a wrong clock has set that of the offset."""
+    if not is_ahead(before.clock, present):
+        return max(clock, before.clock), None
+    if before.wall is None:
+        return before.clock, clock
+    wall = max(clock, before.wall)
+    return before.clock + wall - before.wall, wall
 
 
 def _take(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from tidewheel.engine.datasource.batch_limit import AT_ONCE_BYTES
 from tidewheel.engine.datasource.batch_planner import OffsetRange
 from tidewheel.engine.datasource.options import RAW_COLUMNS, ReadOptions
+from tidewheel.engine.datasource.reader_function import DecodedBatch, ReadInfo, SelectiveReaderFunction
 from tidewheel.engine.spark.arrow_schema import to_spark
 from tidewheel.engine.spark.worker import registry_for
 from tidewheel.errors import MalformedError
-from tidewheel.model.time import Instant
 from tidewheel.topic_names import dead
 from tidewheel.transport.events.codec import decode_columns, encode, pack
 from tidewheel.transport.events.event_pb2 import DeadLetter
@@ -22,55 +21,10 @@ from tidewheel.transport.log.damage import note_damage, pass_over
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Batch, OnDamage, records
 
-__all__ = ["DecodedBatch", "ReadInfo", "ReaderFunction", "read_pieces"]
+__all__ = ["read_pieces"]
 
 _INSTANT = pa.timestamp("us", "UTC")
 _AT_ONCE = 200_000  # records decoded in one go: enough to make the cost of a call vanish, little enough for memory
-
-
-@dataclass(frozen=True, slots=True)
-class ReadInfo:
-    """The time of a batch, as its offsets hold it, and which of its tasks this is."""
-
-    watermark_before: Instant | None
-    watermark: Instant | None
-    clock: Instant
-    task: int
-    tasks: int
-    first: bool = True
-    """Whether it is the first task of its catch-up, from which every key group gets the time."""
-    catch_up: tuple[str, ...] = ()
-    """The flows that it is for; empty: all that are not catching up."""
-    elsewhere: tuple[str, ...] = ()
-    """The flows that are catching up."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedBatch:
-    """Events of one partition in columns (the records as they are if no type was named), as a function inside the
-    reader gets them."""
-
-    topic: str
-    partition: int
-    columns: pa.RecordBatch
-    whole: Callable[[pa.Array], pa.RecordBatch] | None = None
-    """All columns of the rows at these places, if only some columns were decoded."""
-    size: int = 0
-    """The bytes of the records that the events were in."""
-
-
-@runtime_checkable
-class ReaderFunction(Protocol):
-    """A function inside the reader that also says what to decode and what to refuse."""
-
-    columns: Mapping[str, frozenset[str]]
-    """The columns that need to be decoded, of each topic of which not all are."""
-
-    def __call__(self, batches: Iterator[DecodedBatch], info: ReadInfo) -> Iterator[pa.RecordBatch]:
-        """Make rows for Spark of what was decoded."""
-
-    def refused(self, topic: str, columns: pa.RecordBatch) -> Mapping[int, str]:
-        """Name the rows that become dead letters although they can be decoded, each with the reason."""
 
 
 def read_pieces(
@@ -87,7 +41,7 @@ def _batch(log: Log, options: ReadOptions, batch: Batch, info: ReadInfo) -> Deco
     if not options.types:
         return DecodedBatch(batch.topic, batch.partition, _raw(batch), size=batch.records.nbytes)
     function = options.transform
-    only = function.columns.get(batch.topic) if isinstance(function, ReaderFunction) else None
+    only = function.columns.get(batch.topic) if isinstance(function, SelectiveReaderFunction) else None
     columns, fetched = _decoded(log, options, batch, info, only)
 
     def whole(rows: pa.Array) -> pa.RecordBatch:
@@ -195,7 +149,7 @@ def _refused(options: ReadOptions, topic: str, good: pa.RecordBatch, rows: pa.Ar
     """What can be decoded, but is refused by the function inside the reader: places in the batch, and reasons. The
     function gets these rows all the same, and passes over them."""
     function = options.transform
-    found = function.refused(topic, good) if isinstance(function, ReaderFunction) else {}
+    found = function.refused(topic, good) if isinstance(function, SelectiveReaderFunction) else {}
     return [(rows[place].as_py(), reason) for place, reason in found.items()]
 
 

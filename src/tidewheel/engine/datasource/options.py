@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.sql.types import StructType
 
 from tidewheel.engine.datasource.batch_limit import MAX_BYTES
+from tidewheel.engine.datasource.output_encoding import Encodings, load_encodings
+from tidewheel.engine.datasource.reader_function import ReaderFunction, load_reader_function
 from tidewheel.engine.spark.arrow_schema import spark_schema
 from tidewheel.engine.spark.worker import registry_for, warm_worker
 from tidewheel.errors import DefinitionError
@@ -25,7 +25,7 @@ from tidewheel.model.watermarks import Strategy
 from tidewheel.transport.events.codec import ENVELOPE_COLUMNS
 from tidewheel.transport.log.log_types import Start
 
-__all__ = ["RAW_COLUMNS", "ReadOptions", "WriteOptions", "parse_start", "reader_function"]
+__all__ = ["RAW_COLUMNS", "ReadOptions", "WriteOptions", "parse_start"]
 
 _INSTANT = pa.timestamp("us", "UTC")
 RAW_COLUMNS = pa.schema(
@@ -206,9 +206,9 @@ class ReadOptions:
         return result
 
     @cached_property
-    def transform(self) -> Callable[[Iterator[Any], Any], Iterator[pa.RecordBatch]] | None:
+    def transform(self) -> ReaderFunction | None:
         """The function that runs inside the reader. Only there: processes that plan need not import what it needs."""
-        return cloudpickle.loads(base64.b64decode(self.function)) if self.function else None
+        return load_reader_function(self.function) if self.function else None
 
     def schema(self) -> StructType | str:
         """The columns that come out."""
@@ -247,7 +247,7 @@ class WriteOptions:
     type: str | None = None
     time: str | None = None
     key: tuple[str, ...] = ()
-    encodings: Mapping[tuple[str, str], Any] | None = None
+    encodings: Encodings | None = None
     exclusive: tuple[str, ...] = ()
     """Topics that are refused if they hold records when the query writes for the first time."""
     checkpoint: str | None = None
@@ -268,30 +268,12 @@ class WriteOptions:
             type=options.get("type") or None,
             time=options.get("time") or None,
             key=_names(options.get("key")),
-            encodings=cloudpickle.loads(base64.b64decode(encodings)) if encodings else None,
+            encodings=load_encodings(encodings) if encodings else None,
             exclusive=_names(options.get("exclusive")),
             checkpoint=options.get("checkpointLocation"),
             fsync=options.flag("fsync", default=True),
             every_batch=options.flag("everyBatch", default=False),
         )
-
-
-def reader_function(function: Callable[[Iterator[Any], Any], Iterator[pa.RecordBatch]]) -> str:
-    """The value of the option `transform`: a function that runs inside the reading tasks, before Spark sees a row.
-
-    In each task it is called once, with an iterator of `DecodedBatch` and the batch's `ReadInfo` (watermark before and
-    after, clock), also when there is nothing to read; it gives Arrow record batches of the columns `transformSchema`.
-
-    >>> import polars as pl
-    >>> def lengths(batches, info):
-    ...     for batch in batches:
-    ...         yield pa.RecordBatch.from_pydict({"rows": [batch.columns.num_rows]})
-    >>> option = reader_function(lengths)  # .option("transform", option).option("transformSchema", "rows BIGINT")
-    >>> isinstance(option, str)
-    True
-    """
-    pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
-    return base64.b64encode(pickled).decode()
 
 
 def _names(text: str | None) -> tuple[str, ...]:
@@ -319,11 +301,11 @@ def _types(text: str | None, topics: tuple[str, ...]) -> Mapping[str, str]:
     return {topic: named[topic] for topic in topics}
 
 
-def parse_start(text: str) -> Start:
+def parse_start(text: str, *, what: str = "'startFrom'") -> Start:
     """Where to begin, from text: `earliest`, `latest`, or a time."""
     if text in ("earliest", "latest"):
         return text  # type: ignore[return-value]  # one of the two
-    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=instant(text, what="'startFrom'"))
+    return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=instant(text, what=what))
 
 
 def _watermark(text: str | None, topics: tuple[str, ...]) -> Mapping[str, Strategy]:

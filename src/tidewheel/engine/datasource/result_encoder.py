@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import polars as pl
 import pyarrow as pa
 
+from tidewheel.engine.datasource.output_encoding import Encodings, OutputEncoding
 from tidewheel.engine.runtime.exchange import CLOCK, WATERMARK, ExchangeBatch, attribute_errors
 from tidewheel.engine.spark.worker import registry_for
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
@@ -18,21 +18,9 @@ from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.log.partitioner import partition_of
 
-__all__ = ["OutputEncoding", "encoded", "markers", "watermarks_of"]
+__all__ = ["encoded", "markers", "watermarks_of"]
 
 _ALL = b"all"
-
-
-@dataclass(frozen=True)
-class OutputEncoding:
-    """The topic of an output, its message type, the columns that fill the message, and those that make the key.
-    `marked`: the topic also gets the query's watermark, for those who read it."""
-
-    topic: str
-    type: str
-    columns: tuple[str, ...]
-    key: tuple[str, ...]
-    marked: bool
 
 
 def watermarks_of(data: bytes) -> dict[str, Instant]:
@@ -40,12 +28,10 @@ def watermarks_of(data: bytes) -> dict[str, Instant]:
     return {flow: int(frame["watermark"][0]) for flow, output, frame in ExchangeBatch.read(data) if output == WATERMARK}
 
 
-def encoded(
-    data: bytes, targets: Mapping[tuple[str, str], OutputEncoding], address: str
-) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Encode the outputs of an exchange batch as records, by topic. Outputs without a target are left out: they were
-    not asked for them. All carry the clock of their batch, which is the same when the batch is repeated; the sink adds
-    when they are written."""
+def encoded(data: bytes, targets: Encodings, address: str) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Encode the outputs of an exchange batch as records, by topic. Outputs without a target are left out: nobody asked
+    for them. All carry the clock of their batch, which is the same when the batch is repeated; the sink adds when they
+    are written."""
     frames = ExchangeBatch.read(data)
     clock = next((int(frame["clock"][0]) for _, output, frame in frames if output == CLOCK), None)
     for flow, output, frame in frames:

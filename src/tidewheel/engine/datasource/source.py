@@ -23,9 +23,10 @@ from tidewheel.engine.checkpoint.checkpoint import EVERY_BATCH
 from tidewheel.engine.checkpoint.checkpoint_file import read_json, write_json
 from tidewheel.engine.datasource.backfill import SuspendedFlows, plan_catch_up
 from tidewheel.engine.datasource.batch_planner import OffsetRange, check_topics, first_offset, plan_batch, split
-from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
+from tidewheel.engine.datasource.batch_reader import read_pieces
 from tidewheel.engine.datasource.offset import Offset
 from tidewheel.engine.datasource.options import ReadOptions
+from tidewheel.engine.datasource.reader_function import ReadInfo
 from tidewheel.engine.spark.arrow_schema import arrow_schema
 from tidewheel.engine.spark.worker import shared_log
 from tidewheel.model.time import Instant, now

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tidewheel.engine.datasource.options import reader_function
+from tidewheel.engine.datasource.reader_function import reader_function
 from tidewheel.engine.execution.computation import Computation
 from tidewheel.engine.execution.exchange_rows import EXCHANGE
 from tidewheel.engine.execution.input import LogInput

@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from tidewheel.engine.datasource.batch_limit import AT_ONCE_BYTES
-from tidewheel.engine.datasource.batch_reader import DecodedBatch, ReadInfo
+from tidewheel.engine.datasource.reader_function import DecodedBatch, ReadInfo
 from tidewheel.engine.execution.exchange_rows import (
     ARRIVED,
     FRAMES_PER_TASK,

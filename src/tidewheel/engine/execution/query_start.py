@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -16,15 +15,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 from tidewheel.engine.checkpoint.batch_identity import check_results, has_written
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.engine.datasource.backfill import SuspendedFlows, where
-from tidewheel.engine.datasource.batch_limit import MAX_BYTES
 from tidewheel.engine.datasource.offset import Offset
-from tidewheel.engine.datasource.result_encoder import OutputEncoding
+from tidewheel.engine.datasource.output_encoding import Encodings, encodings_option
 from tidewheel.engine.datasource.result_topics import refuse_others_results
 from tidewheel.engine.execution.computation import C, Computation, definition_of
 from tidewheel.engine.execution.exchange_rows import OUT
 from tidewheel.engine.execution.log_reader import from_log, read_topics
 from tidewheel.engine.execution.map_side_reader import StatelessReader, needs_no_state
-from tidewheel.engine.execution.running_query import Run, Work, java_pid, translate_error
+from tidewheel.engine.execution.run_options import RunSettings
+from tidewheel.engine.execution.running_query import Run, java_pid, translate_error
 from tidewheel.engine.execution.session import check_reach, session
 from tidewheel.engine.execution.state_operator import with_state
 from tidewheel.engine.execution.state_settings import (
@@ -41,91 +40,124 @@ from tidewheel.model.time import now
 from tidewheel.transport.log.damage import DamageCount
 from tidewheel.transport.log.log import Log
 
-__all__ = ["start_flows"]
+__all__ = [
+    "check_unbroken",
+    "reader_options",
+    "refuse_shared_topics",
+    "released_on_error",
+    "session_for",
+    "start_query",
+]
 
 
-def start_flows(
-    results: Mapping[C, Mapping[str, Target]],
-    log: Log,
-    *,
-    checkpoint: str | Path,
-    name: str,
-    spark: SparkSession | Callable[[], SparkSession] | None = None,
-    available_now: bool = False,
-    start_from: str = "earliest",
-    max_events_per_batch: int = 100_000,
-    max_bytes_per_batch: int = MAX_BYTES,
-    key_groups: int | None = None,
-    clock: str = "wall",
-    accept_changes: bool = False,
-    skip_damaged: bool = False,
-    append_to_existing: bool = False,
+def start_query(
+    results: Mapping[C, Mapping[str, Target]], log: Log, *, checkpoint: str | Path, name: str, settings: RunSettings
 ) -> Run:
-    """Start one query for all these results of one log, each with its outputs' targets. `spark`: a session, or what
-    starts one when all that can be refused without it was looked at."""
+    """Start one query for all these results of one log, each with its outputs' targets."""
     topics = check(results, log)
     held = Checkpoint(checkpoint)
+    key_groups = settings.key_groups
     if key_groups is None:  # those of another machine are as good
         key_groups = (held.purpose() or {}).get("key_groups")
     flows = {str(result.name): definition_of(result) for result in results}
     purpose = json.loads(json.dumps({"job": name, "log": log.identity, "flows": flows}))
     given = {} if key_groups is None else {"key_groups": key_groups}
-    held.check({**purpose, **given}, accept_changes=accept_changes)
-    # What a query writes into must be empty before it starts, and still when its first results come.
-    exclusive = not append_to_existing and not has_written(log, held.spark_folder)
-    if exclusive:
-        refuse_others_results(log, written_topics(results), held.folder)
-    spark = session(spark() if callable(spark) else spark)
-    check_reach(spark, log)
-    check_workers(spark)
+    held.check({**purpose, **given}, accept_changes=settings.accept_changes)
+    exclusive = refuse_shared_topics(log, held, written_topics(results), settings)
+    spark = session_for(log, settings)
     if not needs_no_state([result.flow() for result in results]):
         check_state_store(spark)
     number = key_group_count(spark, key_groups)
-    held.acquire({**purpose, "key_groups": number}, accept_changes=accept_changes)
-    work = Work(name, topics)
-    try:
-        held.check_files()
-        if held.notes_every_batch:
-            check_results(log, held.spark_folder)
+    held.acquire({**purpose, "key_groups": number}, accept_changes=settings.accept_changes)
+    with released_on_error(held, name):
+        check_unbroken(held, log)
         targets = prepared_targets(results, log, topics)
         held.note_helper(java_pid(spark))
         resumed = SuspendedFlows.read(held.backfill_file).resume()
         resumed.write(held.backfill_file)
+        ticking = settings.clock == "wall" and any(result.flow().waits_for_clock for result in results)
         options = {
-            "startFrom": start_from,
-            "maxEventsPerBatch": str(max_events_per_batch),
-            "maxBytesPerBatch": str(max_bytes_per_batch),
-            "malformed": "dead",
-            "skipDamaged": str(skip_damaged).lower(),
-            "group": name,
-            "stopFile": str(held.stop_file),
+            **reader_options(held, name, settings),
             "backfillFile": str(held.backfill_file),
             "firstFile": str(held.first_file),
-            "clock": clock,
-            "ticking": str(clock == "wall" and any(result.flow().waits_for_clock for result in results)).lower(),
+            "clock": settings.clock,
+            "ticking": str(ticking).lower(),
         }
-        damaged = DamageCount(log, name) if skip_damaged else None
-        shared = SharedQuery(spark, log, held, list(results), targets, number, name, options, available_now, exclusive)
+        damaged = DamageCount(log, name) if settings.skip_damaged else None
+        shared = SharedQuery(
+            spark, log, held, list(results), targets, number, name, options, settings.available_now, exclusive
+        )
         query = shared.start()
+    return Run(
+        name,
+        topics,
+        log,
+        query,
+        held,
+        restart_without_failed=shared.restart_without_failed if len(results) > 1 else None,
+        live=not settings.available_now and settings.clock == "wall",
+        damaged=damaged,
+    )
+
+
+def refuse_shared_topics(log: Log, held: Checkpoint, topics: Collection[str], settings: RunSettings) -> bool:
+    """Refuse a new checkpoint whose topics hold results of another run. Returns whether they must still be empty when
+    its own first results come."""
+    exclusive = not settings.append_to_existing and not has_written(log, held.spark_folder)
+    if exclusive:
+        refuse_others_results(log, topics, held.folder)
+    return exclusive
+
+
+def session_for(log: Log, settings: RunSettings) -> SparkSession:
+    """The session of a run, able to reach the log and to run Python workers."""
+    spark = session(settings.spark() if callable(settings.spark) else settings.spark)
+    check_reach(spark, log)
+    check_workers(spark)
+    return spark
+
+
+def check_unbroken(held: Checkpoint, log: Log) -> None:
+    """Refuse a checkpoint with damaged files, or one whose last results the log does not have."""
+    held.check_files()
+    if held.notes_every_batch:
+        check_results(log, held.spark_folder)
+
+
+def reader_options(held: Checkpoint, name: str, settings: RunSettings) -> dict[str, str]:
+    """The options of `format("tidewheel")` that follow from those of a run."""
+    return {
+        "startFrom": settings.start_from,
+        "maxEventsPerBatch": str(settings.max_events_per_batch),
+        "maxBytesPerBatch": str(settings.max_bytes_per_batch),
+        "malformed": "dead",
+        "skipDamaged": str(settings.skip_damaged).lower(),
+        "group": name,
+        "stopFile": str(held.stop_file),
+    }
+
+
+@contextmanager
+def released_on_error(held: Checkpoint, name: str) -> Iterator[None]:
+    """Release a checkpoint whose query could not be started, and raise what broke it without Spark's layers around."""
+    try:
+        yield
     except BaseException as error:
         held.release()
         if isinstance(error, PySparkException):
-            raise translate_error(work.name, error) from error
+            raise translate_error(name, error) from error
         raise
-    mend = shared.without_the_failed if len(results) > 1 else None
-    live = not available_now and clock == "wall"
-    return Run(work, log, query, held, mend=mend, live=live, damaged=damaged)
 
 
 @dataclass(frozen=True)
 class SharedQuery:
-    """The query that results share, which can be started again without those that failed."""
+    """The query that results share, which can be restarted without those that failed."""
 
     spark: SparkSession
     log: Log
     held: Checkpoint
     results: Sequence[Computation]
-    targets: Mapping[tuple[str, str], OutputEncoding]
+    targets: Encodings
     key_groups: int
     name: str
     options: Mapping[str, str]
@@ -154,7 +186,7 @@ class SharedQuery:
             .queryName(f"{self.name} {now()}")
             .outputMode("append")
             .option("log", self.log.address)
-            .option("encodings", base64.b64encode(cloudpickle.dumps(dict(self.targets))).decode())  # type: ignore[no-untyped-call]
+            .option("encodings", encodings_option(self.targets))
             .option("exclusive", ",".join(sorted(self._exclusive())))
             .option("fsync", str(sink_forces(self.spark)).lower())
             .option("checkpointLocation", self.held.spark_folder)
@@ -167,7 +199,7 @@ class SharedQuery:
             return set()
         return {target.topic for (_, output), target in self.targets.items() if output != METRICS}
 
-    def without_the_failed(self, error: PySparkException) -> StreamingQuery | None:
+    def restart_without_failed(self, error: PySparkException) -> StreamingQuery | None:
         """Take out the one that broke the query, and start the others again; None if it was none of them, or the last
         one."""
         found = translate_error(self.name, error)

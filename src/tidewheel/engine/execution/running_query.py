@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -42,18 +41,10 @@ from tidewheel.transport.log.damage import DamageCount
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.topics.held_watermarks import HeldWatermarks
 
-__all__ = ["Progress", "Run", "Work", "translate_error", "java_pid"]
+__all__ = ["Progress", "Run", "translate_error", "java_pid"]
 
 _LOOK = 0.02  # seconds between two looks at whether a run has ended
 _STATE = "rocksdbSstFileSize"
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """What a run does: its name, and the topics that it reads."""
-
-    name: str
-    reads: Collection[str]
 
 
 class Run:
@@ -79,19 +70,21 @@ class Run:
 
     def __init__(
         self,
-        job: Work,
+        name: str,
+        topics: Collection[str],
         log: Log,
         query: StreamingQuery,
         checkpoint: Checkpoint,
         *,
-        mend: Callable[[PySparkException], StreamingQuery | None] | None = None,
+        restart_without_failed: Callable[[PySparkException], StreamingQuery | None] | None = None,
         live: bool = True,
         damaged: DamageCount | None = None,
     ) -> None:
-        self.job = job
+        self.name = name
+        self.topics = topics
         self.query = query
-        self._mend = mend
-        self._mending = threading.Lock()
+        self._restart_without_failed = restart_without_failed
+        self._restarting = threading.Lock()
         self._stopping = False
         self._over = threading.Event()
         self._broke: Exception | None = None
@@ -105,7 +98,7 @@ class Run:
         self._latest = Progress()
         self._lock = threading.Lock()
         # Spark remembers only the last hundred batches: they must be counted before they are forgotten.
-        ServiceThread(self._watch, name=f"progress of {job.name}").start()
+        ServiceThread(self._watch, name=f"progress of {name}").start()
 
     @property
     def active(self) -> bool:
@@ -143,11 +136,11 @@ class Run:
         self._stopping = True
         if self.active:
             # In a thread of its own, because the calling one may be interrupted in a call to Java.
-            ServiceThread(lambda: self._stop(timeout), name=f"stop of {self.job.name}").start()
+            ServiceThread(lambda: self._stop(timeout), name=f"stop of {self.name}").start()
         self.wait()
 
     def _stop(self, timeout: float) -> None:
-        with self._mending:
+        with self._restarting:
             query = self.query  # no other one is begun from here on
         with suppress(Py4JError, ConnectionError):  # Java is gone, and the query with it
             if query.isActive:
@@ -199,9 +192,9 @@ class Run:
                     held = holders(offset.memory, now=now(), ahead=ahead)
         held = tuple(each for each in held if self._has_read_all(each, positions))
         if positions:
-            self._log.commit(self.job.name, positions)
+            self._log.commit(self.name, positions)
         with self._lock:
-            self._held.tell(self.job.name, held, now=now())
+            self._held.tell(self.name, held, now=now())
         took = float(last.get("durationMs", {}).get("triggerExecution", 0))
         return Progress(
             batches=int(last["batchId"]) + 1,
@@ -237,15 +230,15 @@ class Run:
         except (Py4JError, ConnectionError) as error:  # Java is gone, and the query with it
             if not self._stopping:
                 self._broke = JobError(
-                    f"job {self.job.name}: Spark ended under it ({str(error).splitlines()[0]}); started again, it goes "
+                    f"job {self.name}: Spark ended under it ({str(error).splitlines()[0]}); started again, it goes "
                     "on after the last batch that was finished"
                 )
         except BaseException as error:
-            self._broke = failure_of(error, of=f"the watch over job {self.job.name}")
+            self._broke = failure_of(error, of=f"the watch over job {self.name}")
         finally:
             try:
                 with suppress(LogError):
-                    self._held.tell(self.job.name, (), now=now())
+                    self._held.tell(self.name, (), now=now())
                 self._checkpoint.release()
             finally:
                 self._over.set()
@@ -257,19 +250,20 @@ class Run:
         try:
             ended = query.awaitTermination(1)
         except PySparkException as error:
-            if self._mended(query, error):
+            if self._restarted(query, error):
                 return False
             with suppress(LogError):
                 self.progress()
-            raise translate_error(self.job.name, error, self._checkpoint) from error
+            raise translate_error(self.name, error, self._checkpoint) from error
         return bool(ended) and query is self.query
 
-    def _mended(self, query: StreamingQuery, error: PySparkException) -> bool:
-        """Take out what failed; return whether the rest goes on in another query."""
-        with self._mending:
+    def _restarted(self, query: StreamingQuery, error: PySparkException) -> bool:
+        """Take out the flow that failed; returns whether the others go on in another query."""
+        with self._restarting:
             if query is not self.query:
                 return True  # somebody else has seen it before
-            found = None if self._mend is None or self._stopping else self._mend(error)
+            restart = self._restart_without_failed
+            found = None if restart is None or self._stopping else restart(error)
             if found is None:
                 return False
             with self._lock:
@@ -282,9 +276,9 @@ class Run:
         return positions.get((holder.topic, holder.partition), 0) >= ends[holder.partition]
 
     def _lag(self, positions: Mapping[tuple[str, int], int]) -> int:
-        known = positions or self._log.committed(self.job.name)
+        known = positions or self._log.committed(self.name)
         lag = 0
-        for topic in self.job.reads:
+        for topic in self.topics:
             info = self._log.topic_info(topic)
             for number, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
                 lag += max(0, end - known.get((topic, number), first))
@@ -303,12 +297,12 @@ class Run:
             f"{counted(latest.batches, 'batch', 'batches')}, {counted(latest.events, 'event')}, lag {latest.lag:,}"
         )
         watermark = "" if latest.watermark is None else f", watermark {short_instant(latest.watermark)}"
-        return f"<Run of {self.job.name}: {self._state}, {numbers}{watermark}>"
+        return f"<Run of {self.name}: {self._state}, {numbers}{watermark}>"
 
     def _repr_html_(self) -> str:
         rows = [("state", self._state), *progress_rows(self._latest)]
         rows += [] if self._broke is None else [("failure", str(self._broke))]
-        return fragment(heading("Run", f"of {self.job.name}"), table((), rows))
+        return fragment(heading("Run", f"of {self.name}"), table((), rows))
 
 
 def _offset(given: Any) -> Offset | None:

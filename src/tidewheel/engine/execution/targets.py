@@ -9,7 +9,7 @@ import pyarrow as pa
 from google.protobuf.message import Message
 
 from tidewheel.engine.datasource.options import METADATA
-from tidewheel.engine.datasource.result_encoder import OutputEncoding
+from tidewheel.engine.datasource.output_encoding import OutputEncoding
 from tidewheel.engine.execution.computation import C, Computation
 from tidewheel.engine.execution.input import LogInput
 from tidewheel.engine.execution.log_reader import topics_read

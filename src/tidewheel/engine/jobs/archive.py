@@ -23,9 +23,10 @@ import pyarrow as pa
 
 from tidewheel.atomic_file import atomic_writer, write_atomically
 from tidewheel.engine.datasource.batch_planner import OffsetRange
-from tidewheel.engine.datasource.batch_reader import ReadInfo, read_pieces
+from tidewheel.engine.datasource.batch_reader import read_pieces
 from tidewheel.engine.datasource.log_history import check_history, known_fingerprints
 from tidewheel.engine.datasource.options import ReadOptions
+from tidewheel.engine.datasource.reader_function import ReadInfo
 from tidewheel.engine.execution.input import type_of
 from tidewheel.engine.spark.arrow_schema import arrow_schema
 from tidewheel.errors import CheckpointError, DefinitionError

@@ -6,18 +6,17 @@ once, and the input ends, so that every window closes.
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from tidewheel.engine.datasource.output_encoding import encodings_option
 from tidewheel.engine.datasource.result_topics import refuse_others_results
 from tidewheel.engine.execution.dataframe.batches import dataframe_batches
 from tidewheel.engine.execution.input import LogInput, outcomes
@@ -57,29 +56,30 @@ def run_batch(
     skip_damaged: bool = False,
     append_to_existing: bool = False,
 ) -> None:
-    """Run jobs and results over all that their topics hold, or over an archive of these topics, to the end. With a
-    `history` the topics are those of that log, and so are the results that are given; they are written to `log`.
+    """Run jobs and results over all that their topics hold, or over an archive of these topics, to the end.
 
     Outputs go to the topics that `tidewheel.run` would write: name results anew (`result.named("delays.batch")`) where
-    those have results already, which is refused unless `append_to_existing` says so. All of it is written in one
-    transaction, or nothing.
+    those have results already. All of it is written in one transaction, or nothing.
 
-    With `skip_damaged` it goes on without records whose blocks are damaged in the log's file: `dead.<name>` tells of
-    them. Lookups find the answers that `log` has now, whatever the rows are from.
+    Args:
+        jobs: What is run, as `tidewheel.run` takes it.
+        log: The log that is written to, and read unless something else is named. Lookups find the answers that it has
+            now, whatever the rows are from.
+        archive: The folder of an archive of the topics.
+        history: Another log whose topics are read; results that are given are of that log.
+        name: That of the run: what is malformed goes to `dead.<name>`.
+        spark: The session; by default `tidewheel.session()`.
+        key_groups: Into how many groups keys are hashed; by default by the number of events.
+        skip_damaged: Go on without records whose blocks are damaged in the log's file: `dead.<name>` tells of them.
+        append_to_existing: Write into topics that hold results of another run.
     """
     read = log if history is None else history
     targets = default_targets([each.on(read) if isinstance(each, Job) else each for each in jobs], log)
-    results = list(targets)
-    name = name or called(results)
+    name = name or called(targets)
     topics = check(targets, log, read=read)
     if not append_to_existing:
         refuse_others_results(log, written_topics(targets))
-    for result in results:
-        reason = next(filter(None, (stage.operation.refused_in_batch for stage in result.stages)), None)
-        if reason is not None:
-            raise DefinitionError(
-                f"{result.name} {reason}; run it as a stream (available_now=True, or --available-now)"
-            )
+    _refuse_streams_only(targets)
     held = None if archive is None else Archive(archive)
     outputs = prepared_targets(targets, log, topics if held is None and read is log else ())
     spark = session(spark)
@@ -94,35 +94,48 @@ def run_batch(
         note_damage(log, name, damaged, clock=now())
 
     try:
-        if held is None:
-            if read is not log:
-                for topic in topics:
-                    read.ensure_topic(topic)
-                results = [_answered(result, log, on_damage) for result in results]
-            count = sum(read.topic_info(topic).count for topic in topics)
-            number = key_groups or _key_groups(spark, count)
-            tasks = max(spark.sparkContext.defaultParallelism, -(-count // _EVENTS_PER_TASK))
-            options = {"clock": "log", "malformed": "dead", "group": name, "tasks": str(tasks)}
-            options["skipDamaged"] = str(skip_damaged).lower()
-            exchange_batches = from_log(spark, results, results, number, options, ended=True)
+        if held is None and read is log:
+            results = list(targets)
         else:
-            results = [_answered(result, log, on_damage) for result in results]
-            inputs = sorted({topic for result in results for topic in result.input.topics})
-            frames = {topic: _archived(spark, held, results, topic) for topic in inputs}
-            facts = [frame.agg(f.count("*"), f.max("_append_time").cast("double")).first() for frame in frames.values()]
-            number = key_groups or _key_groups(spark, sum(fact[0] for fact in facts if fact))
-            clock = round(max((fact[1] or 0.0 for fact in facts if fact), default=0.0) * 1_000_000)
-            exchange_batches = _from_archive(frames, results, number, clock)
+            results = [_answered(result, log, on_damage) for result in targets]
+        if held is None:
+            options = {"group": name, "skipDamaged": str(skip_damaged).lower()}
+            exchange_batches, number = _from_log(spark, read, topics, results, key_groups, options)
+        else:
+            exchange_batches, number = _from_archive(spark, held, results, key_groups)
         rows = in_memory(exchange_batches, [result.flow() for result in results], number)
-        (
-            rows.write.format("tidewheel")
-            .mode("append")
-            .option("log", log.address)
-            .option("encodings", base64.b64encode(cloudpickle.dumps(outputs)).decode())  # type: ignore[no-untyped-call]
-            .save()
-        )
+        writer = rows.write.format("tidewheel").mode("append").option("log", log.address)
+        writer.option("encodings", encodings_option(outputs)).save()
     except PySparkException as error:
         raise translate_error(name, error) from error
+
+
+def _refuse_streams_only(results: Iterable[Result]) -> None:
+    """Refuse results that make no sense over rows that are all there at once."""
+    for result in results:
+        reason = next(filter(None, (stage.operation.refused_in_batch for stage in result.stages)), None)
+        if reason is not None:
+            raise DefinitionError(
+                f"{result.name} {reason}; run it as a stream (available_now=True, or --available-now)"
+            )
+
+
+def _from_log(
+    spark: SparkSession,
+    log: Log,
+    topics: Sequence[str],
+    results: Sequence[Result],
+    key_groups: int | None,
+    options: Mapping[str, str],
+) -> tuple[DataFrame, int]:
+    """Exchange batches of all that topics of a log hold, and the number of key groups."""
+    for topic in topics:
+        log.ensure_topic(topic)
+    count = sum(log.topic_info(topic).count for topic in topics)
+    number = key_groups or _key_groups(spark, count)
+    tasks = max(spark.sparkContext.defaultParallelism, -(-count // _EVENTS_PER_TASK))
+    options = {**options, "clock": "log", "malformed": "dead", "tasks": str(tasks)}
+    return from_log(spark, results, results, number, options, ended=True), number
 
 
 def _key_groups(spark: SparkSession, events: int) -> int:
@@ -159,7 +172,15 @@ def _archived(spark: SparkSession, archive: Archive, results: Sequence[Result], 
     return frame.orderBy("_append_time", *_PLACE)
 
 
-def _from_archive(frames: dict[str, DataFrame], results: Sequence[Result], key_groups: int, clock: int) -> DataFrame:
+def _from_archive(
+    spark: SparkSession, archive: Archive, results: Sequence[Result], key_groups: int | None
+) -> tuple[DataFrame, int]:
+    """Exchange batches of an archive's topics, and the number of key groups."""
+    topics = sorted({topic for result in results for topic in result.input.topics})
+    frames = {topic: _archived(spark, archive, results, topic) for topic in topics}
+    facts = [frame.agg(f.count("*"), f.max("_append_time").cast("double")).first() for frame in frames.values()]
+    number = key_groups or _key_groups(spark, sum(fact[0] for fact in facts if fact))
+    clock = round(max((fact[1] or 0.0 for fact in facts if fact), default=0.0) * 1_000_000)
     exchange_batches = []
     for topic, frame in frames.items():
         flows = [result.flow() for result in results if topic in result.input.topics]
@@ -168,11 +189,11 @@ def _from_archive(frames: dict[str, DataFrame], results: Sequence[Result], key_g
             dataframe_batches(
                 frame.drop(*_PLACE),
                 flows,
-                key_groups,
+                number,
                 clock=clock,
                 ended=True,
                 marked=lambda rows: None,
                 as_read=columns,
             )
         )
-    return reduce(DataFrame.unionAll, exchange_batches)
+    return reduce(DataFrame.unionAll, exchange_batches), number

@@ -70,13 +70,19 @@ class Job:
     """
 
     name: str
+    """Topics and state are called after it."""
     reads: Mapping[str, str | type[Message] | None]
     """The topic, and the type of its messages; without one it is that of the events in the topic."""
     writes: str | type[Message] | None
+    """The message type of the results; without one it is made of their columns."""
     function: Callable[..., Result]
+    """Takes the stream and the parameters, gives the result."""
     key: tuple[str, ...] = ()
+    """The columns that make the key of a result; those of the last `key_by` if none are named."""
     watermark: Strategy = field(default_factory=lambda: watermarks.bounded("1 s"))
+    """How far event time has come."""
     retracting: bool | None = None
+    """Whether rows may retract others; without it their columns tell."""
 
     @property
     def topic(self) -> str:
@@ -143,12 +149,17 @@ def job(
 ) -> Callable[[Callable[..., Result]], Job]:
     """Make a job of a function that takes the stream of a topic, and gives a result.
 
-    Keyword-only arguments, each with a type (int, float, str or bool) and a default, are the job's parameters:
-    `tidewheel run` offers them as options, and a TOML file may set them. `reads` names the topic, or the topic with the
-    type of its messages: then the job can start before there is an event. `writes` is the message type of the results;
-    without it one is made of their columns. Types are classes, or full names of types that are installed or that the
-    log knows. `key` names the columns that make the key of a result, if they are others
-    than those of the last `key_by`. `watermark` and `retracting` are those of `tidewheel.stream`.
+    The function's keyword-only arguments, each with a type (int, float, str or bool) and a default, are the job's
+    parameters: `tidewheel run` offers them as options, and a TOML file may set them. Message types are classes, or full
+    names of types that are installed or that the log knows.
+
+    Args:
+        name: That of the job: topics and state are called after it.
+        reads: The topic, or the topic with the type of its messages: then the job can start before there is an event.
+        writes: The message type of the results; by default one is made of their columns.
+        key: The columns that make the key of a result; by default those of the last `key_by`.
+        watermark: How far event time has come, as `tidewheel.stream` takes it.
+        retracting: Whether rows may retract others, as `tidewheel.stream` takes it.
 
     >>> import polars as pl
     >>> @job("fast", reads="input.position")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
 
 from tidewheel.engine.operators.lateness import split_late, tag_late
@@ -23,32 +22,24 @@ from tidewheel.engine.operators.windows.assignment import (
     sliced,
     to_windows,
 )
-from tidewheel.engine.operators.windows.pane_builder import INDEX, SHOWN, SHOWN_TIME, SHOWN_TIMING, VOID, PaneBuilder
+from tidewheel.engine.operators.windows.pane_builder import INDEX, SHOWN, SHOWN_TIME, SHOWN_TIMING
 from tidewheel.engine.operators.windows.partial_aggregates import (
-    LEFT,
     N,
     finished,
     group,
     merging,
-    partial_columns,
     partials,
 )
 from tidewheel.engine.operators.windows.state_layout import SEGMENT, is_spread
-from tidewheel.engine.operators.windows.vectorized_trigger import NEVER_DUE, Arrays, Moment
 from tidewheel.engine.operators.windows.vectorized_triggers import compile_trigger, expected_column
+from tidewheel.engine.operators.windows.window_firing import IS_FINISHED, IS_PAST, PANE_GIVEN, UNREPORTED, WindowFiring
 from tidewheel.engine.operators.windows.window_state import HINTS, PENDING, WindowState
-from tidewheel.model.panes import END_OF_TIME, FINISHED, Timing
+from tidewheel.model.panes import FINISHED
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windowing import Windowing
 
 __all__ = ["WindowOperator"]
 
-_PAST = "__past"
-_FINISHED = "__finished"
-_UNREPORTED = "__unreported"
-_PANE_GIVEN = (
-    "__told"  # in deltas of windows that may be void: has a pane had anything of it, or of what merged into it?
-)
 _ROW = "__row"
 
 
@@ -58,16 +49,16 @@ class WindowOperator(StageOperator):
     def __init__(self, windowing: Windowing, keys: Sequence[str]) -> None:
         self.windowing = windowing
         self.keys = list(keys)
-        self._trigger = compile_trigger(windowing.trigger)
+        trigger = compile_trigger(windowing.trigger)
+        self._trigger_columns = trigger.columns()
         # Whether an event still finds its window open is known here only if that may have been finished before it is
         # closed: such events come as they are.
         self.takes_rows = windowing.trigger.finishes and (windowing.trigger.may_finish or windowing.lateness > 0)
         # Without retractions before each pane the last one is still retracted if nothing is left of its window.
         self._remembers = windowing.retracts
-        self._notes_panes = windowing.weighted and windowing.mode == "delta"
         self._merging = windowing.windows.merging
         self._state = WindowState(windowing, keys)
-        self._pane_builder = PaneBuilder(windowing, keys)
+        self._firing = WindowFiring(windowing, keys, trigger)
         # Windows that merge hold more than a slice, and the earliest event in time is one that was not late.
         self.late_by_slice = not self.takes_rows and not self._merging and windowing.timestamp != "earliest"
 
@@ -107,7 +98,7 @@ class WindowOperator(StageOperator):
         outputs: dict[str, pl.DataFrame] = {} if late is None else {LATE: late}
         waiting, elsewhere = self._state.pending(store, loaded, spread)
         combined, pending = self._combine(old, fresh, waiting)
-        state, panes, pending = self._fire(combined, pending, batch_time)
+        state, panes, pending = self._firing.fire(combined, pending, batch_time)
         if panes is not None:
             outputs[RESULTS] = panes
         self._state.save(store, hints, loaded, state, batch_time, spread)
@@ -140,15 +131,15 @@ class WindowOperator(StageOperator):
         if old is None:
             closed = pl.repeat(False, fresh.height, dtype=pl.Boolean, eager=True)
         elif self._merging:
-            both = pl.concat([old.select(*bounds, _FINISHED), fresh.select(bounds)], how="diagonal")
+            both = pl.concat([old.select(*bounds, IS_FINISHED), fresh.select(bounds)], how="diagonal")
             both = both.hstack(merged(self.windowing.windows, both, self.keys))
-            done = pl.col(_FINISHED).min().over([*self.keys, "__mstart", "__mend"]).fill_null(0) == 1
+            done = pl.col(IS_FINISHED).min().over([*self.keys, "__mstart", "__mend"]).fill_null(0) == 1
             closed = both.select(done.alias("closed"))["closed"].tail(fresh.height)
         else:
             joined = fresh.select(bounds).join(
-                old.select(*bounds, _FINISHED), on=bounds, how="left", maintain_order="left", nulls_equal=True
+                old.select(*bounds, IS_FINISHED), on=bounds, how="left", maintain_order="left", nulls_equal=True
             )
-            closed = joined[_FINISHED].fill_null(0) == 1
+            closed = joined[IS_FINISHED].fill_null(0) == 1
         open_windows = fresh.filter(~closed)
         accepted = rows.with_row_index(_ROW).join(open_windows.select(_ROW, START, END), on=_ROW, maintain_order="left")
         entries = group(self.windowing, accepted, bounds, before)
@@ -186,17 +177,17 @@ class WindowOperator(StageOperator):
             if self._remembers:
                 pending = self._waiting(waiting, rows, same)
             by = [*self.keys, "__mstart", "__mend"]
-        carried = [INDEX, _PAST, *(name for name in rows.columns if name.startswith("__shown"))]
+        carried = [INDEX, IS_PAST, *(name for name in rows.columns if name.startswith("__shown"))]
         aggregations = [
             *merging(self.windowing),
             pl.col(N).sum(),
             pl.col("__old").sum(),
-            pl.col(_UNREPORTED).sum(),
-            pl.col(_FINISHED).min(),
+            pl.col(UNREPORTED).sum(),
+            pl.col(IS_FINISHED).min(),
             *(pl.col(name).filter(is_known).first() for name in carried),
-            *(getattr(pl.col(column.name), column.merge)() for column in self._trigger.columns()),
+            *(getattr(pl.col(column.name), column.merge)() for column in self._trigger_columns),
             *(pl.col(expected_column(name)).max() for name in self.windowing.trigger.inputs),
-            *([pl.col(_PANE_GIVEN).max()] if self._notes_panes else []),
+            *([pl.col(PANE_GIVEN).max()] if self._firing.notes_panes else []),
         ]
         combined = rows.group_by(by, maintain_order=True).agg(aggregations)
         if self._merging:
@@ -204,10 +195,10 @@ class WindowOperator(StageOperator):
         return combined.sort([END, START, *self.keys]), pending
 
     def _state_columns(self, rows: pl.DataFrame) -> dict[str, pl.DataType]:
-        integers = [N, "__old", INDEX, _PAST, _FINISHED, _UNREPORTED]
-        integers += [column.name for column in self._trigger.columns()]
+        integers = [N, "__old", INDEX, IS_PAST, IS_FINISHED, UNREPORTED]
+        integers += [column.name for column in self._trigger_columns]
         integers += [expected_column(name) for name in self.windowing.trigger.inputs]
-        integers += [_PANE_GIVEN] if self._notes_panes else []
+        integers += [PANE_GIVEN] if self._firing.notes_panes else []
         columns: dict[str, pl.DataType] = dict.fromkeys(integers, pl.Int64())
         if self._remembers:
             results = rows.head(0).select(finished(self.windowing)).schema
@@ -229,130 +220,3 @@ class WindowOperator(StageOperator):
             parts.insert(0, moved.select(columns))
         waiting = pl.concat(parts)
         return waiting if waiting.height else None
-
-    # Firing ---------------------------------------------------------------------------------------------------------
-
-    def _fire(
-        self, rows: pl.DataFrame, pending: pl.DataFrame | None, batch_time: BatchTime
-    ) -> tuple[pl.DataFrame, pl.DataFrame | None, pl.DataFrame | None]:
-        """Fire what is due: the new state, the panes, and the retractions that still wait."""
-        spec = self.windowing
-        ends = rows[END].to_numpy()
-        counts = rows[N].to_numpy()
-        old = rows["__old"].to_numpy() > 0
-        done = rows[_FINISHED].fill_null(0).to_numpy() == 1
-        unreported = rows[_UNREPORTED].to_numpy().copy()
-        past = rows[_PAST].fill_null(0).to_numpy() == 1
-        index = rows[INDEX].fill_null(0).to_numpy().copy()
-        state: Arrays = {
-            column.name: rows[column.name].fill_null(column.initial).to_numpy().copy()
-            for column in self._trigger.columns()
-        }
-        for column in self._trigger.columns():
-            state[column.name][~old] = column.initial
-        for name in spec.trigger.inputs:
-            state[expected_column(name)] = rows[expected_column(name)].fill_null(-1).to_numpy().copy()
-        state["__size"] = ends
-        passed_before = (
-            np.zeros_like(done) if batch_time.watermark_before is None else ends <= batch_time.watermark_before
-        )
-        passed = np.zeros_like(done) if batch_time.watermark is None else ends <= batch_time.watermark
-        closes = np.minimum(ends + spec.lateness, END_OF_TIME)
-        over = np.zeros_like(done) if batch_time.watermark is None else closes <= batch_time.watermark
-        if self._merging:
-            self._trigger.settle(state, old, passed_before)
-        touched = (counts > 0) & ~done
-        self._trigger.on_elements(state, touched, counts, batch_time.clock)
-        unreported[touched] += counts[touched]
-        at = Moment(passed, batch_time.clock, touched)
-        asked = ~done & (touched | (passed & ~passed_before) | (self._trigger.due(state) <= batch_time.clock))
-        fires = asked & self._trigger.should_fire(state, at)
-        if spec.early_windows == "next":
-            fires &= passed | self._is_next(rows, ~done & ~passed)
-        # A window that closes shows what no pane has shown, whatever its trigger is waiting for.
-        owes = self._owes(rows, pending)
-        shown = fires | (~done & over & ((unreported > 0) | owes))
-        void = shown & self._is_void(rows)
-        ended = self._trigger.on_fire(state, shown, at)
-        timing = np.where(passed, np.where(past, Timing.LATE.value, Timing.ON_TIME.value), Timing.EARLY.value)
-        panes, current = None, None
-        if shown.any():
-            chosen = rows.filter(pl.Series(shown)).with_columns(
-                pl.Series("pane_index", index[shown], pl.Int64),
-                pl.Series("pane_timing", timing[shown], pl.String),
-                pl.Series("pane_last", (ended | over)[shown], pl.Boolean),
-                pl.Series(VOID, void[shown], pl.Boolean),
-            )
-            current = self._pane_builder.panes(chosen)
-            panes = self._pane_builder.with_retractions(chosen, current, pending)
-            if pending is not None:
-                mine = chosen.select(*self.keys, pl.col(START).alias("__mstart"), pl.col(END).alias("__mend"))
-                pending = pending.join(
-                    mine, on=[*self.keys, "__mstart", "__mend"], how="anti", nulls_equal=True, maintain_order="left"
-                )
-        unseen = void & (index == 0) & ~owes  # nobody has seen anything of it: as if it had never been
-        index[shown & ~void] += 1
-        past |= shown & ~void & passed
-        done |= ended
-        unreported[shown] = 0
-        for column in self._trigger.columns():
-            state[column.name][ended] = column.initial
-        if spec.mode == "delta":
-            rows = self._emptied(rows, shown | done)
-        elif done.any() and not self._merging:  # a window that merges with others may show its elements again
-            rows = self._emptied(rows, done)
-        rows = rows.with_columns(
-            pl.Series(INDEX, index),
-            pl.Series(_PAST, past.astype(np.int64)),
-            pl.Series(_FINISHED, done.astype(np.int64)),
-            pl.Series(_UNREPORTED, unreported),
-            pl.Series("__due", np.where(done, NEVER_DUE, self._trigger.due(state))),
-            *(pl.Series(column.name, state[column.name]) for column in self._trigger.columns()),
-        )
-        if self._notes_panes:
-            rows = rows.with_columns(pl.col(_PANE_GIVEN).fill_null(0) | pl.Series((shown & ~void).astype(np.int64)))
-        if self._remembers and current is not None:
-            rows = self._pane_builder.remember(rows, shown, void, current)
-        keep = np.ones_like(done) if batch_time.watermark is None else closes > batch_time.watermark
-        rows = rows.filter(pl.Series(keep & ~unseen)).drop(N, "__old")
-        return rows, panes, pending
-
-    def _is_void(self, rows: pl.DataFrame) -> np.ndarray:
-        """For each window whether all of it was retracted; in deltas that counts only if no pane has shown any of
-        it."""
-        if not self.windowing.weighted:
-            return np.zeros(rows.height, np.bool_)
-        void = pl.col(LEFT) <= 0
-        if self._notes_panes:
-            void &= pl.col(_PANE_GIVEN).fill_null(0) == 0
-        result: np.ndarray = rows.select(void)[LEFT].to_numpy()
-        return result
-
-    def _owes(self, rows: pl.DataFrame, pending: pl.DataFrame | None) -> np.ndarray:
-        """For each window whether panes of others, merged into it, are to be retracted."""
-        if pending is None:
-            return np.zeros(rows.height, np.bool_)
-        owners = pending.select(*self.keys, pl.col("__mstart").alias(START), pl.col("__mend").alias(END)).unique()
-        found = rows.select(*self.keys, START, END).join(
-            owners.with_columns(pl.lit(True).alias("__owes")),
-            on=[*self.keys, START, END],
-            how="left",
-            nulls_equal=True,
-            maintain_order="left",
-        )
-        result: np.ndarray = found["__owes"].fill_null(False).to_numpy()
-        return result
-
-    def _is_next(self, rows: pl.DataFrame, still_open: np.ndarray) -> np.ndarray:
-        marked = rows.select(*self.keys, END).with_columns(pl.Series("__open", still_open))
-        least = pl.col(END).filter(pl.col("__open")).min()
-        least = least.over(self.keys) if self.keys else least
-        result: np.ndarray = marked.select((pl.col(END) == least).fill_null(False).alias("x"))["x"].to_numpy()
-        return result
-
-    def _emptied(self, rows: pl.DataFrame, where: np.ndarray) -> pl.DataFrame:
-        mask = pl.Series(where)
-        return rows.with_columns(
-            pl.when(mask).then(None).otherwise(pl.col(name)).alias(name)
-            for name in partial_columns(self.windowing, rows)
-        )

@@ -58,10 +58,15 @@ def sql(
     """Run a statement that may contain MATCH_RECOGNIZE over tables by name, besides those that the session knows.
 
     Over DataFrames, streaming or static, it gives a plain DataFrame: the clauses are run here, everything else by Spark
-    SQL. On a stream `watermark` says how late rows may come (`watermarks.bounded("10 min")` by default), and an attempt
-    to match that takes more than `limit` rows is given up; how many rows were late or given up is among the observed
-    metrics of the query's progress. Over a `Stream` it gives a `Result`, with these rows in the outputs `late` and
-    `dropped`.
+    SQL. How many rows were late or given up is among the observed metrics of a streaming query's progress. Over a
+    `Stream` it gives a `Result`, with these rows in the outputs `late` and `dropped`.
+
+    Args:
+        statement: The statement.
+        spark: The session; by default that of the DataFrames.
+        watermark: How late rows of a streaming DataFrame may come; by default `watermarks.bounded("10 min")`.
+        limit: An attempt to match that takes more rows than this is given up.
+        tables: The tables by name, all DataFrames or all streams.
 
     >>> import tempfile
     >>> import tidewheel as tw

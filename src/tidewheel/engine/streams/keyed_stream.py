@@ -99,6 +99,13 @@ class KeyedStream:
     ) -> Result:
         """Call a function with each key's rows in event-time order, with state and timers: see `Process`.
 
+        Args:
+            function: Takes the events of a batch, the state and a `Clock`; gives rows and the new state.
+            state: The columns of the state, each with its type; a `Timer` among them wakes the function.
+            ttl: How long a key's state is kept after its last event, in event time; by default for ever.
+            output: The columns of the results; by default they are found by calling the function with empty frames.
+            streams: The names of further outputs: a column `stream` of the results then says which a row goes to.
+
         >>> from tidewheel.testing import Script
         >>> def running_total(events, state, clock):
         ...     before = events.join(state, on="key", how="left")["total"].fill_null(0)

@@ -14,7 +14,6 @@ from google.protobuf.message import Message
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tidewheel.engine.datasource.batch_limit import MAX_BYTES
 from tidewheel.engine.execution.dataframe.batch_sinks import Sink
 from tidewheel.engine.execution.input import LogInput
 from tidewheel.engine.operators.lateness import LATE_BY, REASON
@@ -34,7 +33,11 @@ from tidewheel.topic_names import ANALYTICS
 from tidewheel.transport.log.log import Topic
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from tidewheel.engine.execution.run_options import RunOptions
     from tidewheel.engine.execution.running_query import Run
+    from tidewheel.engine.execution.targets import Target
 
 __all__ = ["Result", "arrow_of", "result_schema"]
 
@@ -193,18 +196,22 @@ class Result(Stream):
         """Start one streaming query that writes each output to a sink of its own, like
         `writeStream(results=upsert, late={"format": "parquet", "path": "late"}, checkpoint="state/orders")`.
 
-        A sink is a function of a DataFrame with the output's rows of a micro-batch and the number of that micro-batch,
-        as `foreachBatch` takes it; or a table or folder: `{"format": "delta", "path": ...}` (or `"table"`), or
-        `{"format": "parquet", "path": ...}` (also `orc`, `json`, `csv`), with options of the format beside it. Each
-        micro-batch is computed once, and its sinks are written one after another from what was computed. If one of
-        them fails the query fails, and the error names it.
+        Each micro-batch is computed once, and its sinks are written one after another from what was computed. If one of
+        them fails the query fails, and the error names it. After a failure Spark repeats the last micro-batch, with the
+        same number and the same rows. Delta tables and folders have it once then; a function has to see to that itself
+        (a transaction that also notes the number).
 
-        After a failure Spark repeats the last micro-batch, with the same number and the same rows. Delta tables and
-        folders have it once then; a function has to see to that itself (a transaction that also notes the number).
-
-        `checkpoint`: the folder of the query's progress and state. `available_now`: read what is there, and end.
-        `trigger`: how often a micro-batch begins, such as "10 s"; else as soon as there is something to read. `name`:
-        the query's name.
+        Args:
+            checkpoint: The folder of the query's progress and state.
+            available_now: Read what is there now, and end.
+            trigger: How often a micro-batch begins, such as "10 s"; else as soon as there is something to read.
+            name: The query's name.
+            spark: The session, if the stream is read from a log; that of a DataFrame is its own.
+            key_groups: Into how many groups keys are hashed, each with a Spark partition and state of its own.
+            sinks: By the name of the output, a function of a DataFrame with its rows of a micro-batch and the number of
+                that micro-batch, as `foreachBatch` takes it; or a table or folder: `{"format": "delta", "path": ...}`
+                (or `"table"`), or `{"format": "parquet", "path": ...}` (also `orc`, `json`, `csv`), with options of the
+                format beside it.
 
         >>> import tempfile
         >>> import tidewheel as tw
@@ -244,63 +251,60 @@ class Result(Stream):
         results: Topic | None = None,
         late: Topic | None = None,
         metrics: Topic | None = None,
+        outputs: Mapping[str, Topic] | None = None,
         type: str | type[Message] | None = None,
-        spark: SparkSession | None = None,
-        available_now: bool = False,
-        start_from: str = "earliest",
-        max_events_per_batch: int = 100_000,
-        max_bytes_per_batch: int = MAX_BYTES,
-        key_groups: int | None = None,
-        clock: Literal["wall", "log"] = "wall",
-        skip_damaged: bool = False,
-        append_to_existing: bool = False,
-        **others: Topic,
+        **options: Unpack[RunOptions],
     ) -> Run:
-        """Start it on its log, into topics of the same log, each result once whatever crashes. Other outputs of a
-        process function or a pattern are named likewise. `type`: the message type of the
-        results; without it one is made.
+        """Start it on its log, into topics of the same log, each result once whatever crashes.
 
-        With `available_now` it reads what is there and ends. `start_from`: where a new checkpoint begins. `clock="log"`
-        lets processing time be when events reached the log, for running history again as it happened. A new checkpoint
-        does not write into topics that hold results of another run unless `append_to_existing` says so. `skip_damaged`:
-        go on without records whose blocks are damaged; `dead.<name>` tells of them.
+        Args:
+            checkpoint: The folder of the query's progress and state.
+            results: Where results go.
+            late: Where rows go that came too late.
+            metrics: Where metrics go.
+            outputs: Where other outputs go, by name, like `{"timed_out": log.topic("timed_out.stops")}`.
+            type: The message type of the results; without one a type is made of their columns.
+            options: See `help(tidewheel.RunOptions)`: `spark`, `available_now`, `start_from`, `max_events_per_batch`,
+                `max_bytes_per_batch`, `skip_damaged`, `append_to_existing`, `key_groups`, `accept_changes`, `clock`.
         """
-        from tidewheel.engine.execution.query_start import start_flows
-        from tidewheel.engine.execution.targets import Target
+        from tidewheel.engine.execution.query_start import start_query
+        from tidewheel.engine.execution.run_options import RunSettings
 
+        known = self.schemas()
+        misplaced = next((name for name in options if name in known), None)
+        if misplaced is not None:
+            raise DefinitionError(f'start: {misplaced} is an output; say outputs={{"{misplaced}": topic}}')
+        settings = RunSettings.of("start", options)
         if not isinstance(self.input, LogInput):
             raise DefinitionError(
                 "start writes to a log what comes from a log; over a DataFrame, use writeStream(results=...) or "
                 'df("results").writeStream'
             )
-        chosen: dict[str, Any] = {RESULTS: results, LATE: late, METRICS: metrics, **others}
-        known = self.schemas()
-        strange = [name for name, topic in chosen.items() if topic is not None and name not in known]
-        if strange:
-            raise DefinitionError(f"start: there is no output {strange[0]!r}; there are {', '.join(known)}")
-        targets = {
-            name: Target(topic, type or self.writes, self.key) if name == RESULTS else Target(topic)
-            for name, topic in chosen.items()
-            if topic
-        }
-        if not targets:
+        named = {RESULTS: results, LATE: late, METRICS: metrics}
+        chosen = {name: topic for name, topic in named.items() if topic is not None} | dict(outputs or {})
+        if not chosen:
             raise DefinitionError('start: say where the results go, like results=log.topic("analytics.delay")')
         name = self.name or (results.name.removeprefix(ANALYTICS) if results is not None else "result")
-        return start_flows(
-            {self.named(name): targets},
+        return start_query(
+            {self.named(name): self._targets(chosen, type)},
             self.input.log,
             checkpoint=checkpoint,
             name=name,
-            spark=spark,
-            available_now=available_now,
-            start_from=start_from,
-            max_events_per_batch=max_events_per_batch,
-            max_bytes_per_batch=max_bytes_per_batch,
-            key_groups=key_groups,
-            clock=clock,
-            skip_damaged=skip_damaged,
-            append_to_existing=append_to_existing,
+            settings=settings,
         )
+
+    def _targets(self, topics: Mapping[str, Topic], type: str | type[Message] | None) -> dict[str, Target]:
+        """Where each of these outputs goes, by name."""
+        from tidewheel.engine.execution.targets import Target
+
+        known = self.schemas()
+        strange = [name for name in topics if name not in known]
+        if strange:
+            raise DefinitionError(f"start: there is no output {strange[0]!r}; there are {', '.join(known)}")
+        return {
+            name: Target(topic, type or self.writes, self.key) if name == RESULTS else Target(topic)
+            for name, topic in topics.items()
+        }
 
     def __hash__(self) -> int:
         return id(self)

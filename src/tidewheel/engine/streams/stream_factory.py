@@ -38,16 +38,21 @@ def stream(
 ) -> Stream:
     """A stream over topics of a log, or over any DataFrame with a column of event times.
 
-    `watermark` says how far event time has come: `watermarks.bounded("1 s")` by default (10 min over a DataFrame); a
-    duration alone, such as "10 minutes", is that of `bounded`. A streaming DataFrame that has a watermark of Spark's
-    keeps it: leave it out there. `time` names the DataFrame's time column; for a log it may be `ingestion_time` or
-    `arrival`, whose watermark is that of the log's clock (for `ingestion_time` a second behind it). `type` is the
-    message type, which a topic that holds events tells by itself. `lookups` is the log that has the answers for
-    `lookup` over a DataFrame.
-
     Rows with a boolean column `retraction`, as all results of windows have it, may retract earlier ones. Windows
-    follow that, and what cannot is refused. `retracting=False` says that none of them does: then everything may follow,
-    and a row that is a retraction all the same is an error.
+    follow that, and what cannot is refused.
+
+    Args:
+        source: The log, or the DataFrame.
+        topic: The topic of the log, or several that hold events of one type.
+        type: The message type; by default what the events in the topic say.
+        time: The DataFrame's time column. For a log it may be `ingestion_time` or `arrival`, whose watermark is that of
+            the log's clock (for `ingestion_time` a second behind it).
+        watermark: How far event time has come: a strategy, or a duration such as "10 minutes", which is that of
+            `watermarks.bounded`. By default it is bounded by 1 s, over a DataFrame by 10 min; a streaming DataFrame
+            that has a watermark of Spark's keeps it: leave it out there.
+        lookups: The log that has the answers for `lookup` over a DataFrame.
+        retracting: False says that no row retracts another: then everything may follow, and a row that is a retraction
+            all the same is an error.
 
     >>> import tempfile
     >>> from tidewheel.transport.open_log import open_log

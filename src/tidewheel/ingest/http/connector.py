@@ -20,7 +20,7 @@ messages: how many were accepted, filtered by a rule, and made dead letters (wit
 A client that must not write twice names itself (`Tidewheel-Producer: any-name`) and numbers its requests, rising, one
 at a time (`Tidewheel-Sequence: 7`). It repeats a request whose answer it did not get, unchanged; if the log had it, the
 answer is the same, status and counts, and says `"duplicate": true`. What it sent last, and what became of it, is kept
-in the log, with the messages (see `http_producers`).
+in the log, with the messages (see `producers`).
 
 `GET /v1/report` gives the totals, `GET /healthz` whether the last delivery succeeded and how old the one at hand is.
 """
@@ -36,23 +36,22 @@ import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
-from datetime import timedelta
 from functools import partial
 
 from tidewheel.errors import DefinitionError, FencedError, LogError, MalformedError, SetupError
 from tidewheel.ingest.connector import Deliver
 from tidewheel.ingest.http.framing import (
-    MAX_MESSAGES,
     TooLargeError,
     parse_document,
     parse_json_lines,
     parse_lines,
     parse_protobuf,
 )
+from tidewheel.ingest.http.limits import HttpLimits
 from tidewheel.ingest.http.producers import Producers, RefusedError, Turn, parse_turn
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processed
-from tidewheel.model.time import Duration, duration, now
+from tidewheel.model.time import now
 from tidewheel.threads import ServiceThread
 
 try:
@@ -63,7 +62,7 @@ try:
     from starlette.routing import Route
 
     from tidewheel.ingest.http.bodies import Bodies, Body, decompress
-    from tidewheel.ingest.http.connections import ConnectionLimits, Connections
+    from tidewheel.ingest.http.connections import Connections
     from tidewheel.ingest.http.guard import Guard, GuardedApp, is_loopback
     from tidewheel.ingest.http.responses import delivery_response, outcome_of, refusal_response
     from tidewheel.ingest.http.server import HttpServer, listen
@@ -86,7 +85,7 @@ _POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
+class _PostedRequest:
     """A request whose body is here."""
 
     content_type: str
@@ -108,17 +107,7 @@ class HttpConnector:
     Args:
         host: Where to listen.
         port: 0 takes any free one; `port` tells it once `ready` is set.
-        max_body: Bytes that a request may have, also when decompressed.
-        max_message: Bytes that a message may have.
-        max_messages: Messages that a request may have: one request is one delivery.
-        max_waiting: Requests that may wait for the log at a time.
-        max_producers: Producers whose last request is remembered.
-        producer_expiry: One that has not written for so long may make room for another.
-        max_connections: Connections at a time; see `http_connections` for what becomes of more.
-        max_per_address: Those of one address; half of them by default.
-        header_timeout: Within which the headers of a request must have come.
-        body_timeout: Within which its body must have come.
-        unhealthy_after: `/healthz` is unhealthy when a delivery takes longer.
+        limits: What clients may take.
         token: What clients must bring.
         without_token: Whether all who can reach the port may write, also from other machines.
         allow_origins: Pages of these sites may post, and their names may stand for this machine.
@@ -131,27 +120,13 @@ class HttpConnector:
         *,
         host: str = "127.0.0.1",
         port: int = 8090,
-        max_body: int = 16 << 20,
-        max_message: int = 1 << 20,
-        max_messages: int = MAX_MESSAGES,
-        max_waiting: int = 32,
-        max_producers: int = 1_000,
-        producer_expiry: str | timedelta | Duration = "7 d",
-        max_connections: int = 1_000,
-        max_per_address: int | None = None,
-        header_timeout: str | timedelta | Duration = "10 s",
-        body_timeout: str | timedelta | Duration = "30 s",
-        unhealthy_after: str | timedelta | Duration = "60 s",
+        limits: HttpLimits | None = None,
         token: str | None = None,
         without_token: bool = False,
         allow_origins: Iterable[str] = (),
     ) -> None:
         if not 0 <= port <= 65_535:
             raise DefinitionError(f"port must be from 0 to 65535, got {port}")
-        limits = {"max_body": max_body, "max_message": max_message, "max_messages": max_messages}
-        for name, limit in {**limits, "max_waiting": max_waiting, "max_producers": max_producers}.items():
-            if limit < 1:
-                raise DefinitionError(f"{name} must be at least 1, got {limit}")
         self.guard = Guard(guarded=["/"], health=_HEALTH, token=token, origins=allow_origins, host=host, query=False)
         if token is None and not without_token and not is_loopback(host):
             raise DefinitionError(
@@ -161,19 +136,7 @@ class HttpConnector:
         self.host = host
         self.port = port
         self.ready = threading.Event()
-        self.max_body = max_body
-        self.max_message = max_message
-        self.max_messages = max_messages
-        self.max_waiting = max_waiting
-        self.max_producers = max_producers
-        self.producer_expiry = duration(producer_expiry, what="producer_expiry")
-        self.unhealthy_after = duration(unhealthy_after, what="unhealthy_after")
-        self.limits = ConnectionLimits(
-            connections=max_connections,
-            per_address=max_per_address,
-            header_seconds=duration(header_timeout, what="header_timeout") / 1_000_000,
-            body_seconds=duration(body_timeout, what="body_timeout") / 1_000_000,
-        )
+        self.limits = limits or HttpLimits()
 
     @property
     def name(self) -> str:
@@ -184,22 +147,23 @@ class HttpConnector:
         """Serve until `stop` is set, then answer what is under way."""
         with listen(self.host, self.port, mend="choose another port") as listener:
             self.port = int(listener.getsockname()[1])
-            _Run(self, deliver, listener).run(stop)
+            _DeliveryServer(self, deliver, listener).run(stop)
 
 
-class _Run:
+class _DeliveryServer:
     """One run of a connector: a server in a thread of its own reads requests, this one delivers them in turn."""
 
     def __init__(self, connector: HttpConnector, deliver: Deliver, listener: socket.socket) -> None:
         self._connector = connector
         self._deliver = deliver
         self._listener = listener
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._posted: queue.SimpleQueue[_PostedRequest] = queue.SimpleQueue()
         self._waiting = 0  # touched by the server's thread only, as the bodies
-        self._bodies = Bodies(connector.max_body)
+        self._bodies = Bodies(connector.limits.body)
         self._healthy = True
         self._began: float | None = None
-        self._producers = Producers(most=connector.max_producers, expiry=connector.producer_expiry)
+        limits = connector.limits
+        self._producers = Producers(most=limits.producers, expiry=limits.micros("producer_expiry"))
         routes = [
             Route("/v1/messages", self._messages, methods=["POST"]),
             Route("/v1/lines", self._messages, methods=["POST"]),
@@ -221,7 +185,7 @@ class _Run:
                 "Tidewheel-Sequence",
             ],
         )
-        self._connections = Connections(connector.limits)
+        self._connections = Connections(connector.limits.of_connections())
         self._server = HttpServer(
             app, connections=self._connections, health=_HEALTH, lifespan="off", timeout_graceful_shutdown=60
         )
@@ -238,10 +202,10 @@ class _Run:
                 if stop.is_set():
                     self._server.should_exit = True
                 try:
-                    job = self._jobs.get(timeout=_POLL_SECONDS)
+                    posted = self._posted.get(timeout=_POLL_SECONDS)
                 except queue.Empty:
                     continue
-                self._do(job)
+                self._deliver_and_answer(posted)
         finally:
             self._server.should_exit = True
             self._refuse_until_end(thread)
@@ -250,46 +214,46 @@ class _Run:
         if not stop.is_set():
             raise RuntimeError("the server ended by itself")
 
-    def _do(self, job: _Job) -> None:
-        if not job.answer.set_running_or_notify_cancel():
+    def _deliver_and_answer(self, posted: _PostedRequest) -> None:
+        if not posted.answer.set_running_or_notify_cancel():
             return
         self._began = time.monotonic()
         try:
-            answer = self._answer(job)
+            answer = self._answer(posted)
         except RefusedError as refused:
             answer = refusal_response(refused)
         except BaseException as error:
-            job.answer.set_result(refusal_response(RefusedError(503, f"this server stops: {error}", retry_after=5)))
+            posted.answer.set_result(refusal_response(RefusedError(503, f"this server stops: {error}", retry_after=5)))
             raise
         finally:
             self._began = None
-        job.answer.set_result(answer)
+        posted.answer.set_result(answer)
 
     def _refuse_until_end(self, thread: threading.Thread) -> None:
         """Refuse what comes until the thread ends, so that no client waits for an answer that does not come."""
         while thread.is_alive():
             try:
-                job = self._jobs.get(timeout=_POLL_SECONDS)
+                posted = self._posted.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 continue
-            if job.answer.set_running_or_notify_cancel():
-                job.answer.set_result(refusal_response(RefusedError(503, "this server stops", retry_after=5)))
+            if posted.answer.set_running_or_notify_cancel():
+                posted.answer.set_result(refusal_response(RefusedError(503, "this server stops", retry_after=5)))
 
-    def _answer(self, job: _Job) -> JSONResponse:
-        """Do all that takes long, in a thread of its own: the server goes on answering."""
+    def _answer(self, posted: _PostedRequest) -> JSONResponse:
+        """All that takes long is done here, in a thread of its own: the server goes on answering."""
         connector = self._connector
+        limits = {"max_message": connector.limits.message, "max_messages": connector.limits.messages}
         try:
-            body = decompress(job.body, limit=connector.max_body) if job.packed else job.body
-            limits = {"max_message": connector.max_message, "max_messages": connector.max_messages}
-            if job.topic is None:
-                messages = _PARSERS["messages"][job.content_type](body, received_at=now(), **limits)
+            body = decompress(posted.body, limit=connector.limits.body) if posted.packed else posted.body
+            if posted.topic is None:
+                messages = _PARSERS["messages"][posted.content_type](body, received_at=now(), **limits)
             else:
-                messages = _PARSERS["lines"][job.content_type](body, topic=job.topic, received_at=now(), **limits)
+                messages = _PARSERS["lines"][posted.content_type](body, topic=posted.topic, received_at=now(), **limits)
         except TooLargeError as error:
             raise RefusedError(413, str(error)) from None
         except MalformedError as error:
             raise RefusedError(400, str(error)) from None
-        turn = None if job.producer is None else Turn.of(*job.producer, *_identity(job, body))
+        turn = None if posted.producer is None else Turn.of(*posted.producer, *_identity(posted, body))
         try:
             if not self._producers.known:
                 self._producers.load(self._deliver.state)
@@ -320,19 +284,19 @@ class _Run:
     async def _messages(self, request: Request) -> JSONResponse:
         try:
             with self._bodies.room() as body:
-                job = await self._job(request, body)
-                if self._waiting >= self._connector.max_waiting:
+                posted = await self._read(request, body)
+                if self._waiting >= self._connector.limits.waiting:
                     raise RefusedError(429, f"{self._waiting} requests wait already", retry_after=1)
                 self._waiting += 1
                 try:
-                    self._jobs.put(job)
-                    return await asyncio.wrap_future(job.answer)
+                    self._posted.put(posted)
+                    return await asyncio.wrap_future(posted.answer)
                 finally:
                     self._waiting -= 1
         except RefusedError as refused:
             return refusal_response(refused)
 
-    async def _job(self, request: Request, body: Body) -> _Job:
+    async def _read(self, request: Request, body: Body) -> _PostedRequest:
         topic = None
         if request.url.path.startswith("/v1/lines"):
             topic = request.path_params.get("topic") or _LINES_TOPIC
@@ -345,7 +309,7 @@ class _Run:
             raise RefusedError(415, f"Content-Encoding must be gzip or none, got {encoding}")
         producer = parse_turn(request.headers)
         content = await self._bodies.read(request, body)
-        return _Job(content_type, topic, content, encoding == "gzip", producer, Future())
+        return _PostedRequest(content_type, topic, content, encoding == "gzip", producer, Future())
 
     async def _report(self, _: Request) -> JSONResponse:
         report = self._deliver.report()
@@ -365,7 +329,7 @@ class _Run:
         began = self._began
         age = 0.0 if began is None else time.monotonic() - began
         reasons = [] if self._healthy else ["the last request could not be written to the log"]
-        most = self._connector.unhealthy_after / 1_000_000
+        most = self._connector.limits.seconds("unhealthy_after")
         if age > most:
             reasons.append(f"the delivery at hand has taken longer than {most:g} s")
         content = {
@@ -378,8 +342,8 @@ class _Run:
         return JSONResponse(content, 503 if reasons else 200)
 
 
-def _identity(job: _Job, body: bytes) -> tuple[bytes, str]:
+def _identity(posted: _PostedRequest, body: bytes) -> tuple[bytes, str]:
     """What tells a request from others, and of what kind it is."""
-    if job.topic is None:
-        return body, job.content_type
-    return job.topic.encode(errors="replace") + b"\0" + body, f"lines {job.content_type}"
+    if posted.topic is None:
+        return body, posted.content_type
+    return posted.topic.encode(errors="replace") + b"\0" + body, f"lines {posted.content_type}"

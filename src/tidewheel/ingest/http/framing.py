@@ -192,5 +192,5 @@ def parse_protobuf(
 def _too_many(what: str, most: int) -> str:
     return (
         f"the body has more than {most} {what}; send fewer in a request, or let the server take more "
-        "(--max-messages, max_messages)"
+        "(--max-messages, HttpLimits.messages)"
     )

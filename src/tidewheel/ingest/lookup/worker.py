@@ -76,11 +76,22 @@ class _Raised:
 class LookupWorker:
     """Asks for the keys of a lookup that come up in topics of events of one type.
 
-    `columns` makes key columns that the events do not have by that name. A new worker begins at `start`; one that is
-    started again, where the last one left off, or after what has left the log since then, which is counted. Of several
-    lookup workers of one lookup and log only the newest goes on; the others stop with `FencedError`. With
-    `skip_damaged` it goes on without records whose blocks are damaged in the log's file: `dead.lookup.<name>` tells of
-    them.
+    One that is started again goes on where the last one left off, or after what has left the log since then, which is
+    counted. Of several lookup workers of one lookup and log only the newest goes on; the others stop with
+    `FencedError`.
+
+    Args:
+        log: The log that has the events, and keeps the answers.
+        lookup: What is looked up.
+        provider: Who is asked.
+        topics: The topics of the events whose keys are looked up.
+        type: The message type of the events.
+        columns: Expressions that make key columns that the events do not have by that name.
+        limits: How much is asked, how long it may take, and what is remembered.
+        start: Where a new worker begins.
+        skip_damaged: Go on without records whose blocks are damaged in the log's file: `dead.lookup.<name>` tells of
+            them.
+        clock: The time, in microseconds.
 
     >>> import tempfile
     >>> import tidewheel as tw

@@ -69,11 +69,17 @@ class Broker:
     """
 
     host: str
+    """Its name or address."""
     port: int = 0
+    """0 stands for the usual one."""
     tls: Tls | None = None
+    """How to encrypt, and whom to trust; without it nothing is encrypted."""
     username: str | None = None
+    """Who logs in."""
     password: str | None = field(default=None, repr=False)
+    """The user's password."""
     keepalive: str | timedelta | Duration = "60 s"
+    """How long the connection may be silent."""
 
     def __post_init__(self) -> None:
         if not self.host:

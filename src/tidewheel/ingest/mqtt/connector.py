@@ -55,10 +55,16 @@ _GOODBYE_SECONDS = 5.0
 class MqttConnector:
     """Brings what is published at a broker. See the module for what it promises.
 
-    `client_id` names the session that the broker keeps while the connector is away, for `session_expiry`: it must be
-    the same at every start, and no other process may use it. The broker sends at most `receive_maximum` messages ahead
-    of their acknowledgement, so a slow log holds it back. Messages are delivered when `batch_size` of them are there,
-    or `linger` after the first of them came.
+    Args:
+        broker: The broker, and how to log in.
+        subscriptions: What to subscribe to, as MQTT topic filters.
+        client_id: Names the session that the broker keeps while the connector is away: it must be the same at every
+            start, and no other process may use it.
+        session_expiry: How long the broker keeps the session.
+        receive_maximum: How many messages the broker sends ahead of their acknowledgement, so that a slow log holds it
+            back.
+        batch_size: Messages are delivered when so many of them are there.
+        linger: Or so long after the first of them came.
     """
 
     resumes = True
@@ -95,7 +101,7 @@ class MqttConnector:
     def run(self, deliver: Deliver, stop: threading.Event) -> None:
         """Bring messages until `stop` is set. Connects again by itself, and waits for a broker that is not there, and
         for a log that cannot be written; `SetupError` if the broker refuses in a way that waiting cannot mend."""
-        _Run(self, deliver, stop).run()
+        _BrokerSession(self, deliver, stop).run()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +149,7 @@ class _Memory:
         self._packets, self._with_new = {0: set()}, set()
 
 
-class _Run:
+class _BrokerSession:
     """One run of a connector. One thread does everything in turn: it reads packets, delivers, acknowledges. While it
     delivers nothing is read, so what the log cannot take stays with the broker."""
 

@@ -14,12 +14,15 @@ __all__ = ["Pacer"]
 class Pacer:
     """Makes instants of a story (a recording, a simulation) come true against a clock.
 
-    The story starts at `origin`, and the clock's time at the first `wait_for` (or `begin`) is when it starts;
-    from there on it runs `speed` times as fast as the clock (`None`: as fast as possible). Behind its time it
-    does not wait, and so catches up by itself.
+    The clock's time at the first `wait_for` (or `begin`) is when it starts. Behind its time it does not wait, and so
+    catches up by itself.
 
-    `clock` gives the time; `wait(seconds)` waits at most so long and says whether to stop. Tests give both;
-    by default they are the wall clock and a wait that ends at once when `stop` is set.
+    Args:
+        origin: The instant at which the story starts.
+        speed: How many times as fast as the clock it runs; None: as fast as possible.
+        stop: Ends every wait.
+        clock: The time, in microseconds; by default that of the machine.
+        wait: Waits at most so many seconds and says whether to stop.
     """
 
     def __init__(

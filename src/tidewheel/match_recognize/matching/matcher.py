@@ -256,16 +256,21 @@ class ClauseMatcher:
         matches = Matches.of(work.found, self._program)
         unmatched = self._unmatched(batch.first, begins, following, batch.matched, matches, len(frame))
         output = Output.of(matches, self.clause.rows, unmatched)
-        due = None
-        if known_times is not None and self.clause.within is not None:
-            due = np.where(following < batch.last, known_times[np.minimum(following, len(frame) - 1)], _NEVER)
-            due = np.where(due == _NEVER, _NEVER, due + self.clause.within)
+        due = self._due(batch.last, following, known_times)
         return Step(
             self._rows(frame, matches, output),
             self._moments(frame, output.last_row(matches)),
             self._given_up(frame, work.given_up),
             self._partitions.state(batch, following, due),
         )
+
+    def _due(self, last: Integers, following: Integers, times: Integers | None) -> Integers | None:
+        """For each partition when the first row that still waits is too old for a match; None without a limit."""
+        within = self.clause.within
+        if times is None or within is None:
+            return None
+        first = np.where(following < last, times[np.minimum(following, len(times) - 1)], _NEVER)
+        return np.where(first == _NEVER, _NEVER, first + within)
 
     def _partition_matches(
         self, partition: Partition, begin: int, starts: Sequence[int], number: int, work: MatchAttempt

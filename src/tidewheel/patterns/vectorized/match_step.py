@@ -14,7 +14,7 @@ from tidewheel.patterns.vectorized.event_batch import EventBatch, Numbers, Truth
 from tidewheel.patterns.vectorized.match_state import ID, TIME, Frames, Layout, MatchState, needed
 from tidewheel.patterns.vectorized.measures import EVENTS, POSITIONS, Measures
 from tidewheel.patterns.vectorized.new_matches import NewMatches, new_matches_of
-from tidewheel.patterns.vectorized.nfa_step import PATHS, Found, NFAStep, Work
+from tidewheel.patterns.vectorized.nfa_step import PATHS, Found, NFABatch, NFAStep
 from tidewheel.patterns.vectorized.pending_matches import PendingMatches, pending_matches_of
 
 __all__ = ["MatchStep", "Outputs"]
@@ -119,7 +119,7 @@ class MatchStep:
                 # A match has a say in the key's other partial matches.
                 take_runs |= busy[keys.of_runs]
                 take_starters |= busy[starters.key] & ~dies
-            work = Work(
+            nfa_batch = NFABatch(
                 kept=kept,
                 runs=kept.runs.filter(take_runs),
                 run_keys=keys.of_runs[take_runs],
@@ -131,7 +131,7 @@ class MatchStep:
                 spare=self._limit - (loads - load(take_runs, take_starters)),
                 mark=mark,
             )
-            found = NFAStep(self._machine, work).run()
+            found = NFAStep(self._machine, nfa_batch).run()
             again = found.too_many
             if len(found.given):
                 key, start, completed = found.given.T

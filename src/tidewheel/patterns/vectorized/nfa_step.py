@@ -18,7 +18,7 @@ from tidewheel.patterns.vectorized.event_batch import EventBatch, Numbers, Truth
 from tidewheel.patterns.vectorized.match_state import HELD, ID, RUN, MatchState, needed
 from tidewheel.patterns.vectorized.measures import EVENTS, POSITIONS
 
-__all__ = ["PATHS", "Found", "NFAStep", "Work"]
+__all__ = ["PATHS", "Found", "NFABatch", "NFAStep"]
 
 PATHS = {
     "__key": pl.Int64(),
@@ -47,35 +47,39 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What Python is to run. runs, held: rows of the state, with the numbers of their keys; starts: for each event, the
-    starts to consider, as bits; whole: keys of which no event and no start was left out; spare: how much partial
-    matches of each key may weigh, besides those that stay rows."""
+class NFABatch:
+    """What the NFAs run over in one step."""
 
     kept: MatchState
     runs: pl.DataFrame
+    """Rows of the state that go through the NFA."""
     run_keys: Numbers
+    """The numbers of their keys."""
     held_keys: Numbers
+    """Those of the keys of the matches that are held."""
     batch: EventBatch
     events: pl.DataFrame
     starts: Numbers
+    """For each event, the starts to consider, as bits."""
     whole: Truths
+    """By key, whether no event and no start was left out."""
     spare: Numbers
+    """How much the partial matches of each key may weigh, besides those that stay rows."""
     mark: Instant
 
 
 class NFAStep:
     """Events have local numbers: those that were kept come first, then those of the batch that matter."""
 
-    def __init__(self, machine: BoundProgram, work: Work) -> None:
+    def __init__(self, machine: BoundProgram, nfa_batch: NFABatch) -> None:
         self._machine = machine
-        self._work = work
-        batch, kept = work.batch, work.kept
-        playing = np.zeros(len(work.spare), dtype=np.bool_)
-        playing[work.run_keys] = playing[work.held_keys] = True
-        playing[batch.keys[work.starts != 0]] = True
+        self._nfa_batch = nfa_batch
+        batch, kept = nfa_batch.batch, nfa_batch.kept
+        playing = np.zeros(len(nfa_batch.spare), dtype=np.bool_)
+        playing[nfa_batch.run_keys] = playing[nfa_batch.held_keys] = True
+        playing[batch.keys[nfa_batch.starts != 0]] = True
         self._keys: list[int] = np.flatnonzero(playing).tolist()
-        matter = batch.satisfied(machine.matters) | (work.starts != 0) | work.whole[batch.keys]
+        matter = batch.satisfied(machine.matters) | (nfa_batch.starts != 0) | nfa_batch.whole[batch.keys]
         matter &= playing[batch.keys]
         self._rows = np.flatnonzero(matter)
         # What comes right after an event that matters, and does not matter itself, still comes next.
@@ -83,7 +87,7 @@ class NFAStep:
         skips[:-1] &= ~matter[1:]
         self._skips: list[bool] = skips[self._rows].tolist()
         self._first_skipped = ~matter[batch.firsts] if len(batch) else np.zeros(0, dtype=np.bool_)
-        old = needed([work.runs, kept.held])
+        old = needed([nfa_batch.runs, kept.held])
         self._old = len(old)
         self._ids: list[int] = np.concatenate([old.to_numpy(), self._rows + kept.next_id]).tolist()
         self._numbers = {identity: number for number, identity in enumerate(self._ids[: self._old])}
@@ -91,33 +95,36 @@ class NFAStep:
             names = list(machine.conditions.columns)
             before = kept.events.filter(pl.col(ID).is_in(old.implode()))
             before = before.select(name for name in names if name in before.columns)
-            arrived = work.events.select(names)[self._rows]
+            arrived = nfa_batch.events.select(names)[self._rows]
             # Columns that only the event itself is asked for were not kept.
             machine.conditions.load(pl.concat([before, arrived], how="diagonal"))
 
     def run(self) -> Found:
         """Run all that is to be run."""
-        work, rows = self._work, self._rows
-        row_keys = work.batch.keys[rows]
+        nfa_batch, rows = self._nfa_batch, self._rows
+        row_keys = nfa_batch.batch.keys[rows]
         bounds = np.searchsorted(row_keys, self._keys).tolist()
         ends = np.searchsorted(row_keys, self._keys, side="right").tolist()
         # From each event, the next one that begins something.
-        marked = np.where(work.starts[rows] != 0, np.arange(len(rows)), len(rows))
+        marked = np.where(nfa_batch.starts[rows] != 0, np.arange(len(rows)), len(rows))
         begins = np.minimum.accumulate(marked[::-1])[::-1].tolist()
         skips = self._skips
-        following = work.batch.times[np.minimum(rows + 1, len(work.batch) - 1)].tolist()
-        times, bits = work.batch.times[rows].tolist(), work.batch.bits[rows].tolist()
-        starts = work.starts[rows].tolist()
-        runs, held = self._by_key(work.runs, work.run_keys), self._by_key(work.kept.held, work.held_keys)
-        collected = _Collected(self._ids, work.kept.next_id)
+        following = nfa_batch.batch.times[np.minimum(rows + 1, len(nfa_batch.batch) - 1)].tolist()
+        times, bits = nfa_batch.batch.times[rows].tolist(), nfa_batch.batch.bits[rows].tolist()
+        starts = nfa_batch.starts[rows].tolist()
+        runs, held = (
+            self._by_key(nfa_batch.runs, nfa_batch.run_keys),
+            self._by_key(nfa_batch.kept.held, nfa_batch.held_keys),
+        )
+        collected = _Collected(self._ids, nfa_batch.kept.next_id)
         for place, key in enumerate(self._keys):
-            nfa = NFA(self._machine, limit=int(work.spare[key]))
+            nfa = NFA(self._machine, limit=int(nfa_batch.spare[key]))
             for row in runs.get(key, ()):
                 nfa.add(self._loaded(row))
             nfa.hold([self._held(row) for row in held.get(key, ())])
             if key < len(self._first_skipped) and self._first_skipped[key]:
-                nfa.pass_over(int(work.batch.times[work.batch.firsts[key]]))
-            number, end, whole = bounds[place], ends[place], work.whole[key]
+                nfa.pass_over(int(nfa_batch.batch.times[nfa_batch.batch.firsts[key]]))
+            number, end, whole = bounds[place], ends[place], nfa_batch.whole[key]
             while number < end and (whole or not nfa.dropped):
                 if nfa.empty:
                     number = begins[number]
@@ -127,7 +134,7 @@ class NFAStep:
                 if skips[number]:
                     nfa.pass_over(following[number])
                 number += 1
-            nfa.advance(work.mark)
+            nfa.advance(nfa_batch.mark)
             if nfa.dropped and not whole:
                 collected.too_many.append(key)
             else:
@@ -154,7 +161,7 @@ class NFAStep:
     def _held(self, row: dict[str, Any]) -> Match:
         by = row["__by"]
         # Whatever completed it came before all events of the batch.
-        by = by if by == BY_TIME else by - self._work.kept.next_id
+        by = by if by == BY_TIME else by - self._nfa_batch.kept.next_id
         return Match(self._path(row)[0], self._numbers[row["__start"]], row["__at"], by)
 
     def _path(self, row: dict[str, Any]) -> tuple[Path, Taken]:

@@ -22,7 +22,7 @@ from tidewheel.ingest.http.connections import Connections
 from tidewheel.ingest.http.guard import Guard
 from tidewheel.model.time import Instant
 from tidewheel.serve.http.background import Background
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.http.openapi import openapi
 from tidewheel.serve.http.prometheus import exposition
 from tidewheel.serve.http.requests import parse_millis, parse_names, parse_query
@@ -102,7 +102,7 @@ class Api:
         feed: Feed,
         hub: Hub,
         *,
-        limits: Limits,
+        limits: ServeLimits,
         guard: Guard,
         background: Background,
         connections: Connections,

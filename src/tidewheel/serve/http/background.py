@@ -19,10 +19,13 @@ class Background:
     """What lies under the layers."""
 
     lines: Mapping[str, Any] | None = None
+    """GeoJSON that is drawn right under the layers."""
     tiles: str | None = None
+    """The address of a map, with {z}, {x} and {y}."""
     attribution: str | None = None
-    """Of the tiles."""
+    """Whose tiles they are."""
     view: tuple[float, float, float] = (24.94, 60.2, 10.5)
+    """What the page shows first: longitude, latitude and zoom."""
 
     def __post_init__(self) -> None:
         _check_tiles(self.tiles)

@@ -6,14 +6,14 @@ from dataclasses import asdict, dataclass, fields
 
 from tidewheel.errors import DefinitionError
 
-__all__ = ["Limits"]
+__all__ = ["ServeLimits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ServeLimits:
     """The bounds of a server.
 
-    >>> Limits(clients=0)
+    >>> ServeLimits(clients=0)
     Traceback (most recent call last):
     ...
     tidewheel.errors.DefinitionError: the limit clients must be a whole number of at least 1, got 0

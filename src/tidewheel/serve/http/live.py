@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import Instant
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.http.requests import Ping, parse_message, parse_names, parse_query
 from tidewheel.serve.view import frame as frames
 from tidewheel.serve.view.feed import Feed
@@ -32,7 +32,7 @@ _KEEPALIVE_SECONDS = 15.0
 class Live:
     """The handlers of both streams."""
 
-    def __init__(self, feed: Feed, hub: Hub, *, limits: Limits, clock: Callable[[], Instant]) -> None:
+    def __init__(self, feed: Feed, hub: Hub, *, limits: ServeLimits, clock: Callable[[], Instant]) -> None:
         self._feed = feed
         self._hub = hub
         self._limits = limits

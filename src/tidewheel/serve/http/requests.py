@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 
 from tidewheel.errors import DefinitionError
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.view.subscription import Subscription
 
 __all__ = ["Ping", "Subscribe", "parse_message", "parse_millis", "parse_names", "parse_query"]
@@ -81,7 +81,7 @@ def parse_millis(text: str | None, *, what: str) -> int | None:
 
 
 def parse_query(
-    query: Mapping[str, str], filters: Iterable[str], *, layers: Iterable[str], limits: Limits
+    query: Mapping[str, str], filters: Iterable[str], *, layers: Iterable[str], limits: ServeLimits
 ) -> Subscription:
     """A subscription from a query: region=w,s,e,n and filter=field:value,value as often as wanted."""
     region: list[float] | None = None

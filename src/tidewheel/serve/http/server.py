@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from tidewheel.errors import DefinitionError, SetupError
 from tidewheel.model.time import Instant
 from tidewheel.model.time import now as wall_clock
 from tidewheel.serve.http.background import Background
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.layers.catalogue import Catalogue
 from tidewheel.serve.layers.layer import Layer
 from tidewheel.serve.view.feed import Feed
@@ -32,13 +32,11 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8080,
     layers: Sequence[Layer] = (),
-    lines: Mapping[str, Any] | None = None,
-    tiles: str | None = None,
-    attribution: str | None = None,
+    background: Background | None = None,
     token: str | None = None,
     allow_origins: Iterable[str] = (),
     speed: float = 1.0,
-    limits: Limits | None = None,
+    limits: ServeLimits | None = None,
     page: Path | None = None,
     clock: Callable[[], Instant] = wall_clock,
 ) -> Server:
@@ -49,9 +47,7 @@ def serve(
         host: Where to listen; "0.0.0.0" lets other machines in.
         port: 0 takes any free one; `Server.url` tells it.
         layers: They go before those of installed packages.
-        lines: GeoJSON that lies under the layers.
-        tiles: The address of a map under the layers, with {z}, {x} and {y}.
-        attribution: Whose tiles they are.
+        background: What lies under the layers: lines, tiles.
         token: Only who brings it is answered.
         allow_origins: Pages of these sites may ask, too.
         speed: That of a replay: results expire as much faster.
@@ -64,11 +60,11 @@ def serve(
         host=host,
         port=port,
         layers=layers,
-        background=Background(lines=lines, tiles=tiles, attribution=attribution),
+        background=background or Background(),
         token=token,
         allow_origins=allow_origins,
         speed=speed,
-        limits=limits or Limits(),
+        limits=limits or ServeLimits(),
         page=page,
         clock=clock,
     )
@@ -88,7 +84,7 @@ class Server:
         token: str | None,
         allow_origins: Iterable[str],
         speed: float,
-        limits: Limits,
+        limits: ServeLimits,
         page: Path | None,
         clock: Callable[[], Instant],
     ) -> None:
@@ -127,9 +123,12 @@ class Server:
         )
         self.connections = self._server.connections
         self._listener = listen(host, port, mend="choose another with --port")
+        self.port = int(self._listener.getsockname()[1])
+        self._start()
+
+    def _start(self) -> None:
         # What the kernel holds for a client is old by the time a slow one gets it.
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER)
-        self.port = int(self._listener.getsockname()[1])
         self._thread = ServiceThread(lambda: self._server.run([self._listener]), name="the server of the live map")
         try:
             self.feed.start()

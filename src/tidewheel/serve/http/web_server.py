@@ -12,7 +12,7 @@ from tidewheel.model.time import Instant
 from tidewheel.serve.http.api import Api
 from tidewheel.serve.http.app import make_app
 from tidewheel.serve.http.background import Background
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.http.live import Live
 from tidewheel.serve.http.page import Page
 from tidewheel.serve.view.feed import Feed
@@ -34,7 +34,7 @@ def make_web_server(
     feed: Feed,
     hub: Hub,
     *,
-    limits: Limits,
+    limits: ServeLimits,
     guard: Guard,
     background: Background,
     page: Path | None,

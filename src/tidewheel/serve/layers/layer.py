@@ -139,13 +139,29 @@ class Colouring(_Part, frozen=True):
 class Layer(_Part, frozen=True):
     """How the results of a topic are shown. Times are in milliseconds.
 
-    `key` are the fields that make a result's identity; without them it is the key that its record has in the log.
-    `alternatives` are other ways to colour the results, which the page offers.
-    Without `all_fields` only those fields are sent that the layer names; details and clients see no others.
-    `period` is how often a window ends: early results of windows that end later than the next one are not shown.
-    Without `expiry` the windows of the results tell both: results expire a period and 5 s after their arrival, those of
-    sessions when the longest of them would have passed once more, and `EXPIRY` after it if there are no windows.
-    Results without a place stay for `KEPT` at least. The time in which nothing comes to the log does not count.
+    Without `expiry` the windows of the results tell it and `period`: results expire a period and 5 s after their
+    arrival, those of sessions when the longest of them would have passed once more, and `EXPIRY` after it if there are
+    no windows. Results without a place stay for `KEPT` at least. The time in which nothing comes to the log does not
+    count.
+
+    Args:
+        topic: The topic of the results.
+        name: Names the layer in addresses and subscriptions; by default it is that of the topic.
+        title: What the page calls it.
+        about: What the page says of it.
+        key: The fields that make a result's identity; by default the key that its record has in the log.
+        geometry: Which fields tell the place.
+        show: As what it is drawn.
+        value: The field that colours the results.
+        scale: The colours of the values.
+        alternatives: Other ways to colour the results, which the page offers.
+        figures: The fields that are shown in numbers.
+        filters: The fields by which clients may filter.
+        filters_also: Further fields that a filter looks at.
+        all_fields: Whether clients get all fields, or only those that the layer names.
+        expiry: How long after its arrival a result is shown.
+        period: How often a window ends: early results of windows that end later than the next one are not shown.
+        on: Whether the page shows it at first.
 
     >>> Layer(topic="analytics.busy", geometry=Cell(), show="cells", value=Value(field="count")).name
     'busy'

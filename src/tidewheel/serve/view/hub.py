@@ -21,7 +21,7 @@ from functools import partial
 from tidewheel.errors import TidewheelError, panics_as_errors
 from tidewheel.model.time import Instant
 from tidewheel.model.time import now as wall_clock
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.layers.layer import Layer
 from tidewheel.serve.view import frame as frames
 from tidewheel.serve.view.feed import Feed
@@ -102,7 +102,7 @@ class Client:
 class Hub:
     """All clients, and what they share."""
 
-    def __init__(self, feed: Feed, *, limits: Limits, clock: Callable[[], Instant] = wall_clock) -> None:
+    def __init__(self, feed: Feed, *, limits: ServeLimits, clock: Callable[[], Instant] = wall_clock) -> None:
         self._feed = feed
         self._limits = limits
         self._clock = clock

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidewheel.errors import DefinitionError
-from tidewheel.serve.http.limits import Limits
+from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.layers.layer import Layer
 from tidewheel.serve.view.map_item import Item, Mask, Pool
 
@@ -32,11 +32,11 @@ class Subscription:
         region: Sequence[float] | None = None,
         filters: Mapping[str, Iterable[str]] | None = None,
         *,
-        limits: Limits,
+        limits: ServeLimits,
     ) -> Subscription:
         """Check the wishes of a client, and put them into one order. A filter without values is none.
 
-        >>> Subscription.of(["b", "a", "b"], [24, 60, 25, 61], {"mode": ["bus"]}, limits=Limits())
+        >>> Subscription.of(["b", "a", "b"], [24, 60, 25, 61], {"mode": ["bus"]}, limits=ServeLimits())
         Subscription(layers=('a', 'b'), region=(24.0, 60.0, 25.0, 61.0), filters=(('mode', frozenset({'bus'})),))
         """
         names = sorted(set(layers))

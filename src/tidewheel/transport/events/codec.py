@@ -105,8 +105,15 @@ def encode_columns(
     batch_time: Instant | None = None,
     registry: TypeRegistry = types,
 ) -> pa.Array:
-    """Events from columns named like the message's fields; nulls and missing columns are unset fields. `batch_time`:
-    the clock of the batch that they are results of.
+    """Encode events from columns named like the message's fields; nulls and missing columns are unset fields.
+
+    Args:
+        of: The message type.
+        columns: A row for each event.
+        event_time: When each happened, in microseconds.
+        ingestion_time: When each came in, or all of them.
+        batch_time: The clock of the batch that they are results of.
+        registry: Where the message type is looked up.
 
     >>> import polars as pl
     >>> from tidewheel.transport.events.event_pb2 import DeadLetter
@@ -189,8 +196,15 @@ def decode_columns(
     carried: str | None = None,
     registry: TypeRegistry = types,
 ) -> Decoded:
-    """Decode a batch of events that carry one type; with `only`, at least these columns. `carried`: the type that all
-    of them are known to carry, so that it need not be looked up in each (see `Batch.type`)."""
+    """Decode a batch of events that carry one type.
+
+    Args:
+        of: The message type.
+        values: The events as bytes.
+        only: The columns that are needed at least; by default all.
+        carried: The type that all of them are known to carry, so that it need not be looked up in each (`Batch.type`).
+        registry: Where the message type is looked up.
+    """
     wanted = type_name(of)
     converter = registry.converter(of)
     if isinstance(values, pa.ChunkedArray):

@@ -174,11 +174,18 @@ class Log(ABC):
         limit: int | None = None,
         on_damage: OnDamage | None = None,
     ) -> list[Block]:
-        """The blocks that hold records from offset `start` on (and before `end`), as many as hold at most `limit` of
-        them but at least one. `DataLossError` if records from `start` on have left by retention.
+        """The blocks that hold records of a partition. `DataLossError` if records from `start` on have left by
+        retention.
 
-        For a block whose header is damaged `on_damage` is called, and it is among the blocks with a summary that knows
-        only how many offsets it takes and about when it was appended. Without `on_damage` it is raised."""
+        Args:
+            topic: The topic.
+            partition: The partition.
+            start: The offset from which records are wanted.
+            end: The offset before which they are wanted.
+            limit: As many blocks as hold at most so many of them, but at least one.
+            on_damage: Called for a block whose header is damaged; the block is then given with a summary that knows
+                only how many offsets it takes and about when it was appended. Without it the damage is raised.
+        """
 
     @abstractmethod
     def read(
@@ -191,8 +198,16 @@ class Log(ABC):
         limit: int | None = None,
         on_damage: OnDamage | None = None,
     ) -> Iterator[Batch]:
-        """The records from offset `start` on (and before `end`, at most `limit`), a block at a time. Of a block that is
-        damaged `on_damage` is called, and it is passed over. Without `on_damage` it is raised."""
+        """Read the records of a partition, a block at a time.
+
+        Args:
+            topic: The topic.
+            partition: The partition.
+            start: The offset from which records are wanted.
+            end: The offset before which they are wanted.
+            limit: How many records at most.
+            on_damage: Called for a block that is damaged, which is then passed over. Without it the damage is raised.
+        """
 
     @abstractmethod
     def fingerprints(self, positions: Positions) -> dict[Partition, str | None]:
@@ -256,7 +271,8 @@ class Log(ABC):
             time: The column that tells when each row happened: timestamps (without a zone: UTC), ISO text with a zone,
                 or numbers since 1970 whose unit is beyond doubt. It becomes the `event_time`, and stays a column.
             key: The column, or columns, whose values are the record's key: rows of one key stay in order.
-            producer, sequence: For writers that may repeat an append: the same name and number is written once.
+            producer: For writers that may repeat an append: their name.
+            sequence: The number of this append of the producer; the same number is written once.
 
         >>> import tempfile
         >>> from tidewheel.transport.open_log import open_log

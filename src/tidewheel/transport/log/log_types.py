@@ -72,8 +72,15 @@ def records(
     punctuations: Sequence[Instant | None] | pa.Array | None = None,
     type: str | None = None,
 ) -> pa.RecordBatch:
-    """Records ready to be appended. `type`: the message type that all the values carry, if they are binary events of
-    one type: readers need not look at each of them then.
+    """Make records that are ready to be appended.
+
+    Args:
+        values: The bytes of each record.
+        keys: The key of each: records of one key go to one partition.
+        event_times: When each happened, in microseconds.
+        punctuations: For markers, up to when nothing more comes.
+        type: The message type that all the values carry, if they are binary events of one type: readers then need not
+            look at each of them.
 
     >>> records([b"one", b"two"], keys=[b"a", None], event_times=[1, None]).num_rows
     2

@@ -1,0 +1,42 @@
+"""Where each output of a query goes, and how an option of the sink carries that."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from pyspark import cloudpickle
+
+__all__ = ["Encodings", "OutputEncoding", "encodings_option", "load_encodings"]
+
+
+@dataclass(frozen=True)
+class OutputEncoding:
+    """The topic of an output, and what its records are made of."""
+
+    topic: str
+    type: str
+    columns: tuple[str, ...]
+    """Those that fill the message."""
+    key: tuple[str, ...]
+    """Those that make the record's key."""
+    marked: bool
+    """Whether the topic also gets the query's watermark, for those who read it."""
+
+
+Encodings: TypeAlias = Mapping[tuple[str, str], OutputEncoding]
+"""By flow and output."""
+
+
+def encodings_option(encodings: Encodings) -> str:
+    """The value of the option `encodings`."""
+    pickled: bytes = cloudpickle.dumps(dict(encodings))  # type: ignore[no-untyped-call]
+    return base64.b64encode(pickled).decode()
+
+
+def load_encodings(option: str) -> Encodings:
+    """Read the encodings back from the option's value."""
+    encodings: Encodings = cloudpickle.loads(base64.b64decode(option))
+    return encodings

@@ -1,0 +1,102 @@
+"""Functions that run inside the reading tasks: what they get, what they give, and how an option carries them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from tidewheel.model.time import Instant
+
+__all__ = [
+    "DecodedBatch",
+    "ReadInfo",
+    "ReaderFunction",
+    "SelectiveReaderFunction",
+    "load_reader_function",
+    "reader_function",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadInfo:
+    """The time of a batch, as its offsets hold it, and which of its tasks this is."""
+
+    watermark_before: Instant | None
+    """The watermark that the batch before ended with."""
+    watermark: Instant | None
+    """The watermark of this batch."""
+    clock: Instant
+    """The processing time of this batch."""
+    task: int
+    """The number of this task, from 0."""
+    tasks: int
+    """How many tasks read the batch."""
+    first: bool = True
+    """Whether it is the first task of its catch-up, from which every key group gets the time."""
+    catch_up: tuple[str, ...] = ()
+    """The flows that it is for; empty: all that are not catching up."""
+    elsewhere: tuple[str, ...] = ()
+    """The flows that are catching up."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch:
+    """Events of one partition in columns (the records as they are if no type was named), as a function inside the
+    reader gets them."""
+
+    topic: str
+    """The topic that they are from."""
+    partition: int
+    """The partition of the topic."""
+    columns: pa.RecordBatch
+    """A row for each event."""
+    whole: Callable[[pa.Array], pa.RecordBatch] | None = None
+    """If only some columns were decoded: all columns of the rows at these places."""
+    size: int = 0
+    """The bytes of the records that the events were in."""
+
+
+class ReaderFunction(Protocol):
+    """A function inside the reader."""
+
+    def __call__(self, batches: Iterator[DecodedBatch], info: ReadInfo, /) -> Iterator[pa.RecordBatch]:
+        """Make rows for Spark of what was decoded."""
+
+
+@runtime_checkable
+class SelectiveReaderFunction(ReaderFunction, Protocol):
+    """One that also says what to decode, and what to refuse."""
+
+    columns: Mapping[str, frozenset[str]]
+    """The columns that need to be decoded, of each topic of which not all are."""
+
+    def refused(self, topic: str, columns: pa.RecordBatch) -> Mapping[int, str]:
+        """Name the rows that become dead letters although they can be decoded, each with the reason."""
+
+
+def reader_function(function: ReaderFunction) -> str:
+    """The value of the option `transform`: a function that runs inside the reading tasks, before Spark sees a row.
+
+    In each task it is called once, with an iterator of `DecodedBatch` and the batch's `ReadInfo` (watermark before and
+    after, clock), also when there is nothing to read; it gives Arrow record batches of the columns `transformSchema`.
+
+    >>> def lengths(batches, info):
+    ...     for batch in batches:
+    ...         yield pa.RecordBatch.from_pydict({"rows": [batch.columns.num_rows]})
+    >>> option = reader_function(lengths)  # .option("transform", option).option("transformSchema", "rows BIGINT")
+    >>> isinstance(option, str)
+    True
+    """
+    pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
+    return base64.b64encode(pickled).decode()
+
+
+def load_reader_function(option: str) -> ReaderFunction:
+    """Read a function back from the option's value."""
+    function: ReaderFunction = cloudpickle.loads(base64.b64decode(option))
+    return function
