@@ -204,7 +204,12 @@ class JobError(TidewheelError):
 
 
 class FlowError(JobError):
-    """One of the jobs that share a query failed; the message begins with its name."""
+    """One of the jobs that share a query failed: `flow` is its name, `reason` what broke it."""
+
+    def __init__(self, message: str, *, flow: str = "", reason: str = "") -> None:
+        super().__init__(message)
+        self.flow = flow
+        self.reason = reason
 
 
 class PanicError(TidewheelError):

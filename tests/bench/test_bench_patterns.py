@@ -33,7 +33,7 @@ def data(tmp_path_factory):
 def test_the_pattern_and_the_function_by_hand_find_the_same_stops(spark, data, tmp_path):
     found = set()
     for row in collected(exchange_batches(spark, data, [emergency_stop(data)]), "stops_ours", tmp_path):
-        for _, output, frame in ExchangeBatch.read(bytes(row.batch_bytes)):
+        for _, output, frame in ExchangeBatch.outputs(bytes(row.batch_bytes)):
             if output == RESULTS:
                 times = pl.col("match_start", "match_end").cast(pl.Int64)
                 found |= set(

@@ -51,7 +51,7 @@ def test_both_sides_give_the_same_results(spark, data, tmp_path, windows, size, 
     name = size.replace(" ", "_")
     found = set()
     for row in collected(exchange_batches(spark, data, [ours(data, windows)]), f"ours_{name}", tmp_path):
-        for _, output, frame in ExchangeBatch.read(bytes(row.batch_bytes)):
+        for _, output, frame in ExchangeBatch.outputs(bytes(row.batch_bytes)):
             if output == RESULTS:
                 times = frame.select("key", pl.col("window_start").dt.epoch("s"), "events", "total")
                 found |= set(times.iter_rows())

@@ -24,6 +24,7 @@ from tidewheel.engine.datasource.reader_function import reader_function
 from tidewheel.engine.execution.state_operator import _KeyGroupProcessor
 from tidewheel.engine.operators.operator import LATE, RESULTS, BatchTime
 from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows
+from tidewheel.engine.runtime.exchange_parts import Output
 from tidewheel.engine.runtime.flow import Flow, Stage
 from tidewheel.engine.runtime.stage_runner import StatefulStage
 from tidewheel.errors import FlowError
@@ -42,7 +43,7 @@ _EXCHANGE = pa.schema(
         ("key_group", pa.int32()),
         ("step", pa.int32()),
         ("task", pa.int32()),
-        ("catch_up", pa.string()),
+        ("catch_up", pa.list_(pa.string())),
         ("watermark_before", pa.int64()),
         ("watermark", pa.int64()),
         ("clock", pa.int64()),
@@ -50,8 +51,8 @@ _EXCHANGE = pa.schema(
     ]
 )
 _DDL = (
-    "key_group INT, step INT, task INT, catch_up STRING, watermark_before BIGINT, watermark BIGINT, clock BIGINT, "
-    "batch_bytes BINARY"
+    "key_group INT, step INT, task INT, catch_up ARRAY<STRING>, watermark_before BIGINT, watermark BIGINT, "
+    "clock BIGINT, batch_bytes BINARY"
 )
 
 FrameStep = tuple[pl.DataFrame, Instant | None, Instant]
@@ -120,7 +121,7 @@ def run_cases(
         spark.catalog.dropTempView(name)
     parts: dict[tuple[int, int], dict[str, list[pl.DataFrame]]] = {}
     for row in collected:
-        for _, output, frame in ExchangeBatch.read(bytes(row.batch_bytes)):
+        for _, output, frame in ExchangeBatch.outputs(bytes(row.batch_bytes)):
             parts.setdefault((row.key_group, row.step), {}).setdefault(output, []).append(frame)
 
     def found(case: int, step: int) -> Found:
@@ -168,7 +169,7 @@ class _Reader:
                         "key_group": case,
                         "step": step,
                         "task": task,
-                        "catch_up": "",
+                        "catch_up": [],
                         "watermark_before": batch_time.watermark_before,
                         "watermark": batch_time.watermark,
                         "clock": batch_time.clock,
@@ -195,7 +196,7 @@ class _CaseProcessor(_KeyGroupProcessor):
             if not self._may_fail:
                 raise
             told = ExchangeBatch()
-            told.add(FLOW, ERROR, pl.DataFrame({"error": [str(error)]}))
+            told.add(Output(FLOW, ERROR), pl.DataFrame({"error": [str(error)]}))
             yield Row(key_group=key[0], step=held[0].step, batch_bytes=told.to_bytes())
 
 

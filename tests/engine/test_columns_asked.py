@@ -15,6 +15,7 @@ from tidewheel.engine.execution import exchange_rows
 from tidewheel.engine.execution.exchange_rows import EXCHANGE
 from tidewheel.engine.execution.map_side_reader import MapSideReader
 from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows
+from tidewheel.engine.runtime.exchange_parts import LateRows, StageRows
 from tidewheel.engine.runtime.flow import needed
 
 
@@ -42,7 +43,7 @@ def test_what_nobody_asks_for_is_not_needed(orders):
 
 
 def partitioned(log, orders, before):
-    """All that the reader hands on, by port."""
+    """All that the reader hands on, by the kind of the part."""
     reader = MapSideReader([counted(orders).flow()], 1)
     options = ReadOptions.of(
         {
@@ -58,22 +59,22 @@ def partitioned(log, orders, before):
     found = {}
     for batch in read_pieces(log, options, [piece], info, exchange_rows.EXCHANGE_ARROW):
         for data in batch.column("batch_bytes").to_pylist():
-            found |= {output: frame for _, output, frame in ExchangeBatch.read(data)}
+            found |= {type(part): frame for part, frame in ExchangeBatch.read(data)}
     return found
 
 
 def test_late_rows_have_all_columns(log, orders):
     found = partitioned(log, orders, 3_000_000)
-    assert found["in"]["__n"].to_list() == [1]
-    late = found["late"].sort("event_time")
+    assert found[StageRows]["__n"].to_list() == [1]
+    late = found[LateRows].sort("event_time")
     assert late.select("country", "amount", "late_reason").rows() == [("fi", 5, "too late"), ("se", 7, "too late")]
     assert {"ingestion_time", "_append_time", "_key"} <= set(late.columns)
 
 
 def test_rows_in_time_are_counted_without_the_columns_that_nobody_asked_for(log, orders):
     found = partitioned(log, orders, None)
-    assert found.keys() == {"in"}
-    assert found["in"]["__n"].sum() == 3
+    assert found.keys() == {StageRows}
+    assert found[StageRows]["__n"].sum() == 3
 
 
 def test_rows_from_the_future_are_found_behind_a_select(log, orders):
@@ -84,5 +85,5 @@ def test_rows_from_the_future_are_found_behind_a_select(log, orders):
     )
     exchange_batches = {}
     Partitioner([flow], 1).partition(exchange_batches, flow.name, [Rows(frame)], None, arrival="_arrival")
-    [late] = [frame for _, output, frame in ExchangeBatch.read(exchange_batches[0].to_bytes()) if output == "late"]
+    [late] = [frame for part, frame in ExchangeBatch.read(exchange_batches[0].to_bytes()) if isinstance(part, LateRows)]
     assert late.select("country", "late_reason").rows() == [("se", "from the future")]

@@ -16,7 +16,7 @@ from tidewheel.engine.operators.operator import BatchTime, MemoryStore
 from tidewheel.engine.operators.patterns import dynamic_patterns
 from tidewheel.engine.operators.patterns.dynamic_patterns import DynamicPatterns
 from tidewheel.engine.operators.patterns.pattern import DynamicPatternsOperator
-from tidewheel.engine.runtime.arrow_ipc import pack, unpack
+from tidewheel.engine.runtime.arrow_ipc import from_bytes, to_bytes
 from tidewheel.errors import CheckpointError, DefinitionError
 from tidewheel.patterns.serde.pattern_json import pattern_to_json
 from tidewheel.patterns.vectorized.matcher import Matcher
@@ -65,7 +65,7 @@ class KeyGroup:
             self._tell(operator.on_control(self.store, frame.with_columns(tells=True), batch_time))
         self._tell(operator.step(self.store, given, batch_time))
         self.watermark = mark
-        self.store.frames = dict(unpack(pack(sorted(self.store.frames.items()))))
+        self.store.frames = {name: from_bytes(to_bytes(frame)) for name, frame in self.store.frames.items()}
         return self.outputs
 
     def _tell(self, outputs: Any) -> None:

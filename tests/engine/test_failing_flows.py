@@ -13,7 +13,8 @@ from tidewheel.engine.datasource.output_encoding import OutputEncoding
 from tidewheel.engine.datasource.result_encoder import encoded
 from tidewheel.engine.execution.map_side_reader import MapSideReader
 from tidewheel.engine.operators.lookup_join import LookupJoin
-from tidewheel.engine.runtime.exchange import ExchangeBatch, attribute_errors
+from tidewheel.engine.runtime.exchange import ExchangeBatch, attribute_errors, attributed
+from tidewheel.engine.runtime.exchange_parts import Output
 from tidewheel.engine.runtime.flow import Flow
 from tidewheel.errors import FlowError
 from tidewheel.transport.events.registry import type_name, types
@@ -30,7 +31,8 @@ def _known_type():
 
 def written(log, frame, *, columns, key=()):
     exchange_batch = ExchangeBatch()
-    exchange_batch.add("cells", "results", frame.with_columns(pl.lit(7, pl.Int64).cast(INSTANT).alias("event_time")))
+    rows = frame.with_columns(pl.lit(7, pl.Int64).cast(INSTANT).alias("event_time"))
+    exchange_batch.add(Output("cells", "results"), rows)
     target = OutputEncoding("analytics.cells", CELL, columns, key, True)
     [(topic, batch)] = encoded(exchange_batch.to_bytes(), {("cells", "results"): target}, log.address)
     assert topic == "analytics.cells"
@@ -51,8 +53,13 @@ def test_keys_are_text_but_bytes_stay_as_they_are(log):
 
 
 def test_a_panic_of_polars_is_attributed_to_the_job():
-    with pytest.raises(FlowError, match=r"^cells: PanicException: index out of bounds"), attribute_errors("cells"):
+    with (
+        pytest.raises(FlowError, match=r"^cells: PanicException: index out of bounds") as raised,
+        attribute_errors("cells"),
+    ):
         raise pl.exceptions.PanicException("index out of bounds")
+    assert (raised.value.flow, raised.value.reason) == attributed(str(raised.value))
+    assert raised.value.flow == "cells"
 
 
 def test_an_interruption_is_attributed_to_no_job():

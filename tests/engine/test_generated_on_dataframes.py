@@ -121,7 +121,7 @@ def by_flow(exchange_batches: list[Any]) -> dict[str, Outcome]:
     """The same of what came out of Spark, of all batches and key groups together."""
     found: dict[str, Outcome] = {}
     for row in exchange_batches:
-        for flow, output, frame in ExchangeBatch.read(bytes(row.batch_bytes)):
+        for flow, output, frame in ExchangeBatch.outputs(bytes(row.batch_bytes)):
             panes, late = found.setdefault(flow, ([], []))
             if output == "results":
                 panes += [repr(pane) for pane in panes_of(frame, list(AGGREGATES))]

@@ -121,7 +121,7 @@ def by_flow(exchange_batches: list[Any]) -> dict[str, dict[str, list[str]]]:
     """The outputs of each flow, of all batches and key groups together."""
     frames: dict[str, dict[str, list[pl.DataFrame]]] = {}
     for row in exchange_batches:
-        for flow, output, frame in ExchangeBatch.read(bytes(row.batch_bytes)):
+        for flow, output, frame in ExchangeBatch.outputs(bytes(row.batch_bytes)):
             frames.setdefault(flow, {}).setdefault(output, []).append(frame)
     return {
         flow: together(plain({output: pl.concat(some) for output, some in of.items()})) for flow, of in frames.items()

@@ -14,6 +14,7 @@ import tidewheel as tw
 from tidewheel.engine.operators.lookup_join import LookupJoin, LookupJoinOperator
 from tidewheel.engine.operators.operator import BatchTime, MemoryStore
 from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows
+from tidewheel.engine.runtime.exchange_parts import LateRows, StageRows
 from tidewheel.errors import CheckpointError, DefinitionError
 from tidewheel_transit.transit_pb2 import VehiclePosition
 
@@ -247,6 +248,6 @@ def test_rows_from_the_future_are_told_apart_also_after_a_select(log):
     frame = frame.with_columns(pl.col("event_time").cast(INSTANT), pl.col("vehicle").cast(pl.Int32))
     exchange_batches: dict[int, ExchangeBatch] = {}
     Partitioner([flow], 1).partition(exchange_batches, flow.name, [Rows(frame)], None, arrival="_arrival")
-    found = {output: part for _, output, part in ExchangeBatch.read(exchange_batches[0].to_bytes())}
-    assert found["in"]["vehicle"].to_list() == [1]
-    assert found["late"].select("vehicle", "late_reason").rows() == [(2, "from the future")]
+    found = {type(part): frame for part, frame in ExchangeBatch.read(exchange_batches[0].to_bytes())}
+    assert found[StageRows]["vehicle"].to_list() == [1]
+    assert found[LateRows].select("vehicle", "late_reason").rows() == [(2, "from the future")]

@@ -11,7 +11,7 @@ from tests.engine.pattern_cases import KEYS, SCHEMA, batches, expected, frame_of
 from tidewheel.engine.operators.operator import LATE, BatchTime, MemoryStore
 from tidewheel.engine.operators.patterns.pattern import PatternOperator
 from tidewheel.engine.operators.patterns.recognizer import PatternRecognizer
-from tidewheel.engine.runtime.arrow_ipc import pack, unpack
+from tidewheel.engine.runtime.arrow_ipc import from_bytes, to_bytes
 from tidewheel.errors import CheckpointError
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.patterns.define.builder import pattern
@@ -26,8 +26,7 @@ class PackedStore(MemoryStore):
     """Frames as they are after they were written and read."""
 
     def put(self, name, frame):
-        [(_, again)] = unpack(pack([(name, frame)]))
-        super().put(name, again)
+        super().put(name, from_bytes(to_bytes(frame)))
 
 
 def timed(rows):

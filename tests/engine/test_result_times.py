@@ -17,7 +17,8 @@ from tests.engine.test_sink import CELL, values
 from tidewheel.engine.datasource.output_encoding import OutputEncoding
 from tidewheel.engine.datasource.result_encoder import encoded
 from tidewheel.engine.jobs.batch import run_batch
-from tidewheel.engine.runtime.exchange import CLOCK, ExchangeBatch
+from tidewheel.engine.runtime.exchange import ExchangeBatch
+from tidewheel.engine.runtime.exchange_parts import Clock, Output
 from tidewheel.model.time import now
 from tidewheel.transport.events import codec
 from tidewheel.transport.sqlite.schema import add_functions
@@ -104,9 +105,10 @@ def run(spark, log, folder, *jobs):
 
 def test_results_carry_the_clock_of_their_exchange_batch(log):
     exchange_batch = ExchangeBatch()
-    exchange_batch.add("", CLOCK, pl.DataFrame({"clock": [77]}))
+    exchange_batch.add(Clock(77))
     exchange_batch.add(
-        "cells", "results", pl.DataFrame({"event_time": [7], "vehicle": [1]}, schema_overrides={"vehicle": pl.Int32})
+        Output("cells", "results"),
+        pl.DataFrame({"event_time": [7], "vehicle": [1]}, schema_overrides={"vehicle": pl.Int32}),
     )
     target = OutputEncoding("analytics.cells", CELL, ("vehicle",), (), True)
     [(_, batch)] = encoded(exchange_batch.to_bytes(), {("cells", "results"): target}, log.address)

@@ -181,8 +181,9 @@ def test_when_the_last_job_fails_the_run_fails_with_what_broke_it(spark, log, or
 
     put(log, (9, "fi", 1))
     result = orders.key_by("country").process(never).named("never")
-    with pytest.raises(tw.errors.FlowError, match="never: ValueError: not today"):
+    with pytest.raises(tw.errors.FlowError, match="never: ValueError: not today") as raised:
         finish(spark, log, tmp_path, result)
+    assert (raised.value.flow, raised.value.reason) == ("never", "ValueError: not today")
 
 
 def test_jobs_share_the_source_and_a_state_operator_for_each_depth(spark, log, orders, tmp_path):
@@ -239,6 +240,9 @@ def test_a_checkpoint_keeps_its_number_of_key_groups(spark, log, orders, tmp_pat
 def test_results_that_cannot_run_together_are_refused(log, orders, tmp_path):
     with pytest.raises(DefinitionError, match="needs a name"):
         tw.run(totals(orders), log=log, checkpoint=tmp_path)
+    for name in ("a/b", "a: b"):
+        with pytest.raises(DefinitionError, match=f"a result's name has no / and no :, got '{name}'"):
+            tw.run(totals(orders).named(name), log=log, checkpoint=tmp_path)
     with pytest.raises(DefinitionError, match="two results are named 'a'"):
         tw.run(totals(orders).named("a"), totals(orders).named("a"), log=log, checkpoint=tmp_path)
     with pytest.raises(DefinitionError, match="at least one"):

@@ -13,7 +13,18 @@ import pytest
 
 from tidewheel.engine.datasource.offset import CatchUp, Offset
 from tidewheel.engine.runtime import state_store
-from tidewheel.engine.runtime.arrow_ipc import unpack
+from tidewheel.engine.runtime.arrow_ipc import pack, parts_of, to_bytes, unpack
+from tidewheel.engine.runtime.exchange import ExchangeBatch
+from tidewheel.engine.runtime.exchange_parts import (
+    Clock,
+    LateRows,
+    MaybeLateRows,
+    Output,
+    SideInputRows,
+    SkippedRows,
+    StageRows,
+    Watermark,
+)
 from tidewheel.engine.runtime.state_store import KeyGroupState, MemoryEntries
 from tidewheel.errors import CheckpointError
 
@@ -32,13 +43,14 @@ PACKED = """
     0FfokempbRwzrPPIqBIV6JmcX3D6IvNuBq+YWDNx1sQW+i3dz5nYzuXT/XwKiFyB2U+n/UR//5bo15dWNN9BVs7KyVo/txnIi1yM7he7oSgDXfzJ
     wiw/jIElqdig7nJkjcD3s3z/evhgQyzI8oM7oC4leiL1Z1EXv/CdLN9ZS+HO6ojz//f+BubHG3ba26VR+fJ/kfEbC050bQ==
 """
-EXCHANGE_BATCH = """
-    eNrtVD1Lw1AUPUljibFI/IKOoSB06GClIrhY0MHBoYiCUDtEyFCtdbCKbv4Ef4Q/wrE/wtHZSUTEoYii531pGotD2sHBG27ve+eee+7La3uteQD1
-    eqHZXjk43i+UgnK5UmmUgnqhFXYijS0vLTYaH7QNC3BY8Mz1LMSaADxMwOWngx7xHBGXj8gK7h39mr4OVRuQs8DoSx5geZD2QlxgtsQ9uoMM1zvb
-    axILO8AeOZtaS9bOQZ5A6J4zF8R1M0r3lbiNLB91nmYnOhL4FfEs41nYOo1OgBvui/F6+/tcVag+Lsap4cp1m/7AXEm8Ez0vOHlRP02OjympkpMa
-    b+Q5+n0OowuJifvc1fcpdLqW6qfuNcPKGamV4+5evoOyW3pR84BJ9nXI8SWiJb7Mi61NrqpjoONlosbsfR27ibzZ55PCib1r+ln9tEurX1/YmP7e
-    4zw7IWsPbvMjb/B3DGdCJxyyftC50+pYqap7q2n7Dnt/eMJWt5ZNXS7+Hyb+z53Rzp1abO6YeTBo7jwyn5w3vuSpHr/Nm1Gbm5hfSLk38+avmfm9
-    fwJm9LaI
+PARTS = """
+    eNrtVcFu00AQHTsmMiFChoKUY+RTDz40pVVFLlSCAwcOFQIJqVSR6yyqiRNbtkNaoUj9BD6Cj+CYj+DImRNCCHGoEAjerm3qbiwOTpE47ESb3Zl582a9
+    Tt7qc41of/+1HblxavftOJwltmO/CMIZvJfhoT13er2trQPnHBO4KZMxO9ubZcjYPTlkg2WgYzM3DnyWALS9zJz4QzbwJ9E0lcuGLEqP7H6vombkRxEb
+    ygUxc5NwAncSdqPA9fhGvHA6QcmdubNRZginaUXHPJo97mCz4hxmSMRjNx5V9PaOsKX+jtTJC0KPo1N/zOz+XZ49+AV7iJdgENFXrG8RXyNALbpGJr4N
+    OkO8jYiJD89y7AeMtxgPKKvtArOB2RI4Iq1Fwr4hzmO6iLcwDGpg/fTJfRFzU6LnwDzKuUTtbRI74LzHyHXLvI2M9zviOjXxyfbjp2zM428Qb2J+5QZT
+    lhC9g79ertfP97VLWR+TroLDFOsJxifkHP5MGB2O6fD6m8BYdEOwtAXHD+CM/HlG7ETE+Hk+y8+T8yy0rF92rg1UrgmuNryP4hkye4+xnuOIrqOvAYwl
+    IjnFH2uV1kVuN5+7+Xwq1RS+lc8LKV/4HZlY8s2in3YRdqpd5Od2JX/vZZwu0erVbZbyRfwnrWacx12xvmrfdXm0WtVn9+r2XfX86As9Xuw1a5fz/0cx
+    K925XN3ZK+lOoQdVuvMZeVlvLIHLevxNby7bTEm/qKZf6M3/Zur3ru5Zdc+qe1bds0p3lO4o3VG6o3RH6Y7SHaU7/0Z3fgPEzDTZ
 """
 DIRECTORY = (
     '{"names": {"job/0/s0.0": "cc49df2011a253f999c9a5bf13bca867", "job/0/w1": "00112233445566778899aabbccddeeff"}, '
@@ -95,17 +107,44 @@ def test_state_of_another_version_is_refused(version):
         KeyGroupState(entries(DIRECTORY.replace('"version": 2', f'"version": {version}')))
 
 
-def test_frames_on_their_way():
-    [(name, frame), (late, nothing)] = unpack(stored(EXCHANGE_BATCH))
-    assert (name, late) == ("in:job", "late:job")
-    assert frame.equals(FRAME)
-    assert nothing.equals(FRAME.clear())
+WITH_ROWS = [
+    StageRows("job"),
+    LateRows("job"),
+    MaybeLateRows("job", earliest=5),
+    SideInputRows("job", depth=1),
+    Output("job", "late_2"),
+]
+WITHOUT = [SkippedRows("job", "no place", count=3), Watermark("job", reached=7), Clock(time=9)]
 
 
-def test_frames_of_another_version_are_refused():
-    later = struct.pack("<B", 2) + stored(EXCHANGE_BATCH)[1:]
-    with pytest.raises(CheckpointError, match="frames of version 2 cannot be read; this Tidewheel writes version 1"):
-        unpack(later)
+def test_parts_on_their_way():
+    found = dict(unpack(stored(PARTS)))
+    assert found.keys() == {*WITH_ROWS, *WITHOUT}
+    assert found[LateRows("job")].equals(FRAME.clear())
+    assert all(found[part].equals(FRAME) for part in WITH_ROWS if part != LateRows("job"))
+    assert all(found[part].is_empty() for part in WITHOUT)
+    assert parts_of(stored(PARTS)) == list(found)
+
+
+@pytest.mark.parametrize(("before", "there"), [(None, False), (5, False), (6, True)])
+def test_rows_that_cannot_be_late_are_not_even_decoded(before, there):
+    maybe_late = pack([(MaybeLateRows("job", 5), FRAME)])
+    head = len(maybe_late) - len(to_bytes(FRAME))
+    broken = maybe_late[:head] + bytes(len(maybe_late) - head)
+    if there:
+        with pytest.raises(pl.exceptions.PolarsError):
+            ExchangeBatch.read(broken, before=before)
+    else:
+        assert ExchangeBatch.read(broken, before=before) == []
+
+
+@pytest.mark.parametrize("version", [1, 3])
+def test_parts_of_another_version_are_refused(version):
+    other = struct.pack("<B", version) + stored(PARTS)[1:]
+    with pytest.raises(
+        CheckpointError, match=f"frames of version {version} cannot be read; this Tidewheel writes version 2"
+    ):
+        unpack(other)
 
 
 def test_the_offset_of_a_batch():

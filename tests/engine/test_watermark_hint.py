@@ -15,6 +15,7 @@ from pyspark.sql.types import Row
 import tidewheel as tw
 from tidewheel.engine.execution.dataframe.watermark_hint import expect, expected
 from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows
+from tidewheel.engine.runtime.exchange_parts import MaybeLateRows, StageRows
 
 pytestmark = pytest.mark.long
 
@@ -96,13 +97,9 @@ def test_only_rows_that_may_be_late_travel_beside_their_aggregates(spark, tmp_pa
     Partitioner([flow], 1, watermark_known=False).partition(
         exchange_batches, flow.name, [Rows(frame)], None, bound=known
     )
-    sent = [
-        (output, frame)
-        for data in exchange_batches.values()
-        for _, output, frame in ExchangeBatch.read(data.to_bytes())
-    ]
-    assert sorted(v for output, frame in sent if output.startswith("maybe_late") for v in frame["value"]) == travel
-    assert sum(frame["__n"].sum() for output, frame in sent if output == "in") == 3
+    sent = [each for data in exchange_batches.values() for each in ExchangeBatch.read(data.to_bytes())]
+    assert sorted(v for part, frame in sent if isinstance(part, MaybeLateRows) for v in frame["value"]) == travel
+    assert sum(frame["__n"].sum() for part, frame in sent if isinstance(part, StageRows)) == 3
 
 
 def test_a_watermark_beyond_what_was_expected_is_refused(spark, tmp_path):

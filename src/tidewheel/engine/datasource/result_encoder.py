@@ -8,7 +8,9 @@ import polars as pl
 import pyarrow as pa
 
 from tidewheel.engine.datasource.output_encoding import Encodings, OutputEncoding
-from tidewheel.engine.runtime.exchange import CLOCK, WATERMARK, ExchangeBatch, attribute_errors
+from tidewheel.engine.runtime.arrow_ipc import parts_of
+from tidewheel.engine.runtime.exchange import ExchangeBatch, attribute_errors
+from tidewheel.engine.runtime.exchange_parts import Clock, Watermark
 from tidewheel.engine.spark.worker import registry_for
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Instant
@@ -25,16 +27,15 @@ _ALL = b"all"
 
 def watermarks_of(data: bytes) -> dict[str, Instant]:
     """The watermarks in an exchange batch, by flow."""
-    return {flow: int(frame["watermark"][0]) for flow, output, frame in ExchangeBatch.read(data) if output == WATERMARK}
+    return {part.flow: part.reached for part in parts_of(data) if isinstance(part, Watermark)}
 
 
 def encoded(data: bytes, targets: Encodings, address: str) -> Iterator[tuple[str, pa.RecordBatch]]:
     """Encode the outputs of an exchange batch as records, by topic. Outputs without a target are left out: nobody asked
     for them. All carry the clock of their batch, which is the same when the batch is repeated; the sink adds when they
     are written."""
-    frames = ExchangeBatch.read(data)
-    clock = next((int(frame["clock"][0]) for _, output, frame in frames if output == CLOCK), None)
-    for flow, output, frame in frames:
+    clock = next((part.time for part in parts_of(data) if isinstance(part, Clock)), None)
+    for flow, output, frame in ExchangeBatch.outputs(data):
         target = targets.get((flow, output))
         if target is not None and frame.height:
             with attribute_errors(flow):

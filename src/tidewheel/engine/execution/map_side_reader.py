@@ -16,7 +16,7 @@ from tidewheel.engine.execution.exchange_rows import (
     OUT_ARROW,
     exchange_rows,
     packed_outputs,
-    watermark_outputs,
+    watermarks_reached,
 )
 from tidewheel.engine.operators.operator import BatchTime
 from tidewheel.engine.runtime.exchange import PLACE, ExchangeBatch, Partitioner, Rows, attribute_errors
@@ -67,9 +67,7 @@ class MapSideReader(CachedClosure):
     ) -> pa.RecordBatch:
         place = info.task * FRAMES_PER_TASK + number
         everyone = info.first and number == 0
-        return exchange_rows(
-            exchange_batches, self._ids, place, batch_time, everyone=everyone, catch_up="/".join(info.catch_up)
-        )
+        return exchange_rows(exchange_batches, self._ids, place, batch_time, everyone=everyone, catch_up=info.catch_up)
 
     def refused(self, topic: str, columns: pa.RecordBatch) -> dict[int, str]:
         """The rows of a side input that make no sense to a flow that reads it, and why not."""
@@ -103,10 +101,11 @@ class StatelessReader(MapSideReader):
     ) -> pa.RecordBatch:
         held = [exchange_batches[0].to_bytes()] if exchange_batches else []
         out, _ = self._stateful_stage.step(KeyGroupState(MemoryEntries()), 0, held, batch_time, flows=chosen)
-        if info.first and number == 0:
-            out += watermark_outputs(self._stateful_stage, batch_time, chosen)
+        first = info.first and number == 0
+        watermarks = watermarks_reached(self._stateful_stage, batch_time, chosen) if first else []
         return pa.RecordBatch.from_pylist(
-            [{"batch_bytes": packed_outputs(out, batch_time)}] if out else [], schema=OUT_ARROW
+            [{"batch_bytes": packed_outputs(out, batch_time, watermarks)}] if out or watermarks else [],
+            schema=OUT_ARROW,
         )
 
 

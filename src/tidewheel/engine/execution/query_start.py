@@ -205,12 +205,11 @@ class SharedQuery:
         found = translate_error(self.name, error)
         if not isinstance(found, FlowError):
             return None
-        message = str(found).removeprefix(f"job {self.name}: ")
-        flow, _, reason = message.partition(": ")
         suspended_flows = SuspendedFlows.read(self.held.backfill_file)
         names = {str(result.name) for result in self.results}
-        if flow not in names or names <= {*suspended_flows.suspended, flow}:
+        if found.flow not in names or names <= {*suspended_flows.suspended, found.flow}:
             return None
         reached = Offset.from_json(self.held.last_offset())
-        suspended_flows.suspend(flow, reason, where(reached, flow, suspended_flows)).write(self.held.backfill_file)
+        since = where(reached, found.flow, suspended_flows)
+        suspended_flows.suspend(found.flow, found.reason, since).write(self.held.backfill_file)
         return self.start()

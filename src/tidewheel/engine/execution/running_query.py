@@ -23,6 +23,7 @@ from tidewheel.engine.datasource.backfill import SuspendedFlows
 from tidewheel.engine.datasource.offset import Offset
 from tidewheel.engine.execution.progress import Progress, progress_rows
 from tidewheel.engine.execution.watch import watch
+from tidewheel.engine.runtime.exchange import attributed
 from tidewheel.errors import (
     CheckpointError,
     DamagedLogError,
@@ -330,8 +331,7 @@ def java_pid(spark: SparkSession) -> int:
 _FULL = "No space left on device"
 _OURS = re.compile(r"tidewheel\.errors\.(\w+): (.*)")
 _KINDS: dict[str, type[Exception]] = {
-    kind.__name__: kind
-    for kind in (CheckpointError, DamagedLogError, DataLossError, DefinitionError, FlowError, MalformedError)
+    kind.__name__: kind for kind in (CheckpointError, DamagedLogError, DataLossError, DefinitionError, MalformedError)
 }
 _KINDS["DamagedBlockError"] = DamagedLogError  # where it is, is in the text
 # What Spark, Hadoop and RocksDB say of files of a checkpoint that are not as they were written, or not there.
@@ -355,6 +355,9 @@ def translate_error(job: str, error: PySparkException, checkpoint: Checkpoint | 
     ours = _OURS.findall(text)
     if ours:
         name, message = ours[-1]
+        if name == FlowError.__name__:
+            flow, reason = attributed(message)
+            return FlowError(f"job {job}: {message}", flow=flow, reason=reason)
         return _KINDS.get(name, JobError)(f"job {job}: {message}")
     damage, state = _DAMAGE.findall(text), _STATE_ERROR.findall(text)
     if damage or state:

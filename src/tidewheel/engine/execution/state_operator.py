@@ -19,7 +19,7 @@ from tidewheel.engine.execution.exchange_rows import (
     OUT_ARROW,
     exchange_rows,
     packed_outputs,
-    watermark_outputs,
+    watermarks_reached,
 )
 from tidewheel.engine.operators.operator import BatchTime
 from tidewheel.engine.runtime.flow import Flow
@@ -90,13 +90,13 @@ class _KeyGroupProcessor(StatefulProcessor):
                 expect(max(reached))
             yield from self._at_spark_time(key[0], state, [bytes(row.batch_bytes) for row in held], timerValues)
             return
-        catch_ups = sorted({row.catch_up for row in held})
-        for catch_up in catch_ups:
-            mine = [row for row in held if row.catch_up == catch_up]
+        by_catch_up: dict[tuple[str, ...], list[Row]] = {}
+        for row in held:
+            by_catch_up.setdefault(tuple(row.catch_up), []).append(row)
+        catching_up = [flow for catch_up in by_catch_up for flow in catch_up]
+        for catch_up, mine in sorted(by_catch_up.items()):
             batch_time = _time_of(mine)
-            flows = Flows(
-                catch_up.split("/") if catch_up else (), [flow for other in catch_ups for flow in other.split("/")]
-            )
+            flows = Flows(catch_up, catching_up)
             yield from self._step(
                 key[0], state, [bytes(row.batch_bytes) for row in mine], batch_time, flows=flows, catch_up=catch_up
             )
@@ -142,15 +142,14 @@ class _KeyGroupProcessor(StatefulProcessor):
         batch_time: BatchTime,
         *,
         flows: Flows | None = None,
-        catch_up: str = "",
+        catch_up: Sequence[str] = (),
     ) -> Iterator[Row]:
         number = self._numbers[key_group]
         out, forward = self._stateful_stage.step(state, number, exchange_batches, batch_time, flows=flows)
         if self._stateful_stage.last:
-            if number == 0:
-                out += watermark_outputs(self._stateful_stage, batch_time, flows)
-            if out:
-                yield Row(batch_bytes=packed_outputs(out, batch_time))
+            watermarks = watermarks_reached(self._stateful_stage, batch_time, flows) if number == 0 else []
+            if out or watermarks:
+                yield Row(batch_bytes=packed_outputs(out, batch_time, watermarks))
             return
         # Key group 0 is called in every batch: the others get the time from it.
         onward = exchange_rows(forward, self._ids, key_group, batch_time, everyone=number == 0, catch_up=catch_up)

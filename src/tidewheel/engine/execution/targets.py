@@ -47,6 +47,7 @@ def check(results: Mapping[C, Mapping[str, Target]], log: Log, *, read: Log | No
             raise DefinitionError(f'{result!r} needs a name to run beside others: result.named("delays")')
         if result.name in names:
             raise DefinitionError(f"two results are named {result.name!r}; give each its own name")
+        # State is kept under `name/depth/…`, and Spark carries an error as the text `name: reason`.
         if "/" in result.name or ":" in result.name:
             raise DefinitionError(f"a result's name has no / and no :, got {result.name!r}")
         names.add(result.name)

@@ -22,7 +22,7 @@ from tidewheel.engine.operators.windows.assignment import (
     sliced,
     to_windows,
 )
-from tidewheel.engine.operators.windows.pane_builder import INDEX, SHOWN, SHOWN_TIME, SHOWN_TIMING
+from tidewheel.engine.operators.windows.pane_builder import INDEX, SHOWN, SHOWN_TIME, SHOWN_TIMING, shown_columns
 from tidewheel.engine.operators.windows.partial_aggregates import (
     N,
     finished,
@@ -177,7 +177,7 @@ class WindowOperator(StageOperator):
             if self._remembers:
                 pending = self._waiting(waiting, rows, same)
             by = [*self.keys, "__mstart", "__mend"]
-        carried = [INDEX, IS_PAST, *(name for name in rows.columns if name.startswith("__shown"))]
+        carried = [INDEX, IS_PAST, *shown_columns(rows)]
         aggregations = [
             *merging(self.windowing),
             pl.col(N).sum(),
@@ -209,8 +209,7 @@ class WindowOperator(StageOperator):
     def _waiting(self, before: pl.DataFrame | None, rows: pl.DataFrame, same: pl.Expr) -> pl.DataFrame | None:
         """What must be retracted before a merged window comes out: the panes of the windows that are in it now."""
         gone = rows.filter(pl.col("__old").is_not_null() & ~same & pl.col(SHOWN_TIMING).is_not_null())
-        shown = [name for name in rows.columns if name.startswith("__shown")]
-        columns = [*self.keys, "__mstart", "__mend", START, END, INDEX, *shown]
+        columns = [*self.keys, "__mstart", "__mend", START, END, INDEX, *shown_columns(rows)]
         parts = [gone.select(columns)]
         if before is not None:
             moved = rows.filter(pl.col("__old").is_not_null()).select(*self.keys, START, END, "__mstart", "__mend")

@@ -14,9 +14,18 @@ from functools import cached_property
 import polars as pl
 
 from tidewheel.engine.operators.lateness import LATE_BY, REASON
-from tidewheel.engine.operators.operator import LATE, SideInput, StageOperator
+from tidewheel.engine.operators.operator import SideInput, StageOperator
 from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.engine.runtime.arrow_ipc import pack, unpack
+from tidewheel.engine.runtime.exchange_parts import (
+    LateRows,
+    MaybeLateRows,
+    Output,
+    Part,
+    SideInputRows,
+    SkippedRows,
+    StageRows,
+)
 from tidewheel.engine.runtime.flow import Flow, Stage, prepared
 from tidewheel.engine.runtime.key_groups import by_key_group
 from tidewheel.errors import FlowError
@@ -24,67 +33,49 @@ from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant
 
 __all__ = [
-    "CLOCK",
-    "MAYBE_LATE",
-    "PASSED_ON",
-    "ROWS",
-    "SIDE_INPUT",
-    "SKIPPED",
-    "StageOperators",
-    "late_rows",
-    "public_columns",
-    "WATERMARK",
-    "Partitioner",
     "PLACE",
     "ExchangeBatch",
+    "Partitioner",
     "Rows",
+    "StageOperators",
     "attribute_errors",
+    "attributed",
+    "late_rows",
+    "public_columns",
 ]
 
-WATERMARK = "__watermark"
-"""The output with the watermark of the batch."""
-CLOCK = "clock"
-"""The output with the clock of the batch, of no flow."""
-PASSED_ON = "out"
-"""What a stage before has put out, on its way through later stages."""
-ROWS = "in"
-"""The rows of the stage that the batch is for."""
-SIDE_INPUT = "side_input-"
-"""What the side input holds for the stage of the depth that follows."""
-MAYBE_LATE = "maybe_late-"
-"""Rows, none earlier than the time that follows, that are in partial aggregates already but may be late."""
-SKIPPED = "skipped"
-"""How many rows were skipped, by reason."""
 PLACE = "__place"
 """The column that says which row of its input a row is."""
 
 
 @dataclass
 class ExchangeBatch:
-    """What goes to one key group: frames by flow and output."""
+    """What goes to one key group: parts, most of them with rows."""
 
-    frames: list[tuple[str, pl.DataFrame]] = field(default_factory=list)
+    parts: list[tuple[Part, pl.DataFrame | None]] = field(default_factory=list)
 
-    def add(self, flow: str, output: str, frame: pl.DataFrame) -> None:
-        """Add a frame."""
-        self.frames.append((f"{output}:{flow}", frame))
+    def add(self, part: Part, rows: pl.DataFrame | None = None) -> None:
+        """Add a part."""
+        self.parts.append((part, rows))
 
     def to_bytes(self) -> bytes:
         """Pack it into one value."""
-        return pack(self.frames)
+        return pack(self.parts)
 
     @staticmethod
-    def read(data: bytes, *, before: Instant | None = END_OF_TIME) -> list[tuple[str, str, pl.DataFrame]]:
-        """Read flow, output and frame of all that is in it; of rows that may be late, frames with some before this
-        time."""
+    def read(data: bytes, *, before: Instant | None = END_OF_TIME) -> list[tuple[Part, pl.DataFrame]]:
+        """Read its parts with their rows, which are none where a part has no rows; of those that may be late only the
+        ones with rows before this time."""
 
-        def wanted(name: str) -> bool:
-            output = name.partition(":")[0]
-            if not output.startswith(MAYBE_LATE):
-                return True
-            return before is not None and int(output.removeprefix(MAYBE_LATE)) < before
+        def wanted(part: Part) -> bool:
+            return not isinstance(part, MaybeLateRows) or (before is not None and part.earliest < before)
 
-        return [(name.partition(":")[2], name.partition(":")[0], frame) for name, frame in unpack(data, wanted=wanted)]
+        return unpack(data, wanted=wanted)
+
+    @staticmethod
+    def outputs(data: bytes) -> list[tuple[str, str, pl.DataFrame]]:
+        """Read the outputs in it: flow, output, frame."""
+        return [(part.flow, part.output, frame) for part, frame in unpack(data) if isinstance(part, Output)]
 
 
 @dataclass(frozen=True)
@@ -184,9 +175,9 @@ class Partitioner:
             if not self._watermark_known and operator.late_by_slice:
                 maybe_late = rows if bound is None else late_rows(operator, rows, bound)
                 if maybe_late is not None:
-                    output = f"{MAYBE_LATE}{maybe_late.select(pl.min(TIME)).item()}"
                     exchange_batches.setdefault(spare, ExchangeBatch()).add(
-                        flow, output, public_columns(maybe_late).drop(REASON, LATE_BY, strict=False)
+                        MaybeLateRows(flow, maybe_late.select(pl.min(TIME)).item()),
+                        public_columns(maybe_late).drop(REASON, LATE_BY, strict=False),
                     )
             if self._watermark_known or operator.late_by_slice:
                 rows = operator.pre_aggregate(rows, before)
@@ -194,13 +185,11 @@ class Partitioner:
         if good:
             whole = good[0] if len(good) == 1 else pl.concat(good)
             for key_group, part in by_key_group(whole, stage.by, self._key_groups):
-                exchange_batches.setdefault(key_group, ExchangeBatch()).add(flow, ROWS, part)
-        if skipped:
-            counts = {"reason": list(skipped), "count": list(skipped.values())}
-            exchange_batches.setdefault(0, ExchangeBatch()).add(flow, SKIPPED, pl.DataFrame(counts))
+                exchange_batches.setdefault(key_group, ExchangeBatch()).add(StageRows(flow), part)
+        for reason, count in skipped.items():
+            exchange_batches.setdefault(0, ExchangeBatch()).add(SkippedRows(flow, reason, count))
         if late:
-            # Late rows need no state, only a way out.
-            exchange_batches.setdefault(0, ExchangeBatch()).add(flow, LATE, public_columns(pl.concat(late)))
+            exchange_batches.setdefault(0, ExchangeBatch()).add(LateRows(flow), public_columns(pl.concat(late)))
 
     def broadcast(
         self, exchange_batches: dict[int, ExchangeBatch], flow: str, by_topic: Mapping[str, Sequence[Rows]]
@@ -212,7 +201,7 @@ class Partitioner:
                 if not found.height:
                     continue
                 for key_group, part in self._by_key_group(side_input, found):
-                    exchange_batches.setdefault(key_group, ExchangeBatch()).add(flow, f"{SIDE_INPUT}{depth}", part)
+                    exchange_batches.setdefault(key_group, ExchangeBatch()).add(SideInputRows(flow, depth), part)
 
     def _by_key_group(self, side_input: SideInput, control: pl.DataFrame) -> Iterator[tuple[int, pl.DataFrame]]:
         """Partition what was read of a side input, or broadcast it."""
@@ -232,7 +221,19 @@ def attribute_errors(flow: str) -> Iterator[None]:
         broken = isinstance(error, (BrokenPipeError, ConnectionResetError, EOFError))
         if broken or isinstance(error, FlowError) or type(error).__module__.startswith("pyspark"):
             raise
-        raise FlowError(f"{flow}: {type(error).__name__}: {error}") from error
+        reason = f"{type(error).__name__}: {error}"
+        raise FlowError(f"{flow}: {reason}", flow=flow, reason=reason) from error
+
+
+def attributed(message: str) -> tuple[str, str]:
+    """The flow and the reason in the message of an error that `attribute_errors` raised: Spark carries only the text.
+    Names of flows have no colon.
+
+    >>> attributed("delays: ValueError: not today")
+    ('delays', 'ValueError: not today')
+    """
+    flow, _, reason = message.partition(": ")
+    return flow, reason
 
 
 def public_columns(rows: pl.DataFrame) -> pl.DataFrame:

@@ -13,11 +13,6 @@ from tidewheel.engine.operators.operator import LATE, METRICS, RESULTS, BatchTim
 from tidewheel.engine.operators.windows.assignment import SLICE, TIME
 from tidewheel.engine.operators.windows.partial_aggregates import N
 from tidewheel.engine.runtime.exchange import (
-    MAYBE_LATE,
-    PASSED_ON,
-    ROWS,
-    SIDE_INPUT,
-    SKIPPED,
     ExchangeBatch,
     Partitioner,
     Rows,
@@ -25,6 +20,14 @@ from tidewheel.engine.runtime.exchange import (
     attribute_errors,
     late_rows,
     public_columns,
+)
+from tidewheel.engine.runtime.exchange_parts import (
+    LateRows,
+    MaybeLateRows,
+    Output,
+    SideInputRows,
+    SkippedRows,
+    StageRows,
 )
 from tidewheel.engine.runtime.flow import Flow, RowOp, timed
 from tidewheel.engine.runtime.state_store import KeyGroupState
@@ -84,25 +87,26 @@ class StatefulStage:
         control: dict[str, list[pl.DataFrame]] = {}
         forward: dict[int, ExchangeBatch] = {}
         for data in exchange_batches:
-            for flow, output, frame in ExchangeBatch.read(data, before=batch_time.watermark_before):
-                if output == ROWS:
-                    incoming.setdefault(flow, []).append(frame)
-                elif output.startswith(MAYBE_LATE):
-                    rejected = self._late_of(flow, frame, batch_time.watermark_before)
-                    if rejected is not None:
-                        out.append((flow, late_output(self._depth), rejected))
-                        late_here[flow] = late_here.get(flow, 0) + rejected.height
-                elif output == LATE:
-                    out.append((flow, late_output(self._depth), frame))
-                    late_here[flow] = late_here.get(flow, 0) + frame.height
-                elif output == SKIPPED:
-                    out += [(flow, METRICS, self._skipped(flow, batch_time, *row)) for row in frame.iter_rows()]
-                elif output == f"{SIDE_INPUT}{self._depth}":
-                    control.setdefault(flow, []).append(frame)
-                elif output.startswith(SIDE_INPUT):
-                    forward.setdefault(key_group, ExchangeBatch()).add(flow, output, frame)
-                else:
-                    out.append((flow, output.removeprefix(f"{PASSED_ON}-"), frame))
+            for part, frame in ExchangeBatch.read(data, before=batch_time.watermark_before):
+                match part:
+                    case StageRows(flow):
+                        incoming.setdefault(flow, []).append(frame)
+                    case LateRows(flow):
+                        out.append((flow, late_output(self._depth), frame))
+                        late_here[flow] = late_here.get(flow, 0) + frame.height
+                    case MaybeLateRows(flow):
+                        rejected = self._late_of(flow, frame, batch_time.watermark_before)
+                        if rejected is not None:
+                            out.append((flow, late_output(self._depth), rejected))
+                            late_here[flow] = late_here.get(flow, 0) + rejected.height
+                    case SkippedRows(flow, reason, count):
+                        out.append((flow, METRICS, self._skipped(flow, batch_time, reason, count)))
+                    case SideInputRows(flow, self._depth):
+                        control.setdefault(flow, []).append(frame)
+                    case SideInputRows():
+                        forward.setdefault(key_group, ExchangeBatch()).add(part, frame)
+                    case Output(flow, output):
+                        out.append((flow, output, frame))
         for name, operator in self._operators.by_name.items():
             if flows is not None and name not in flows:
                 continue
@@ -112,7 +116,7 @@ class StatefulStage:
                 out += self._stage(name, operator, state, incoming.get(name, []), late_here, batch_time, forward)
         if self._next is not None:
             for name, output, frame in out:
-                forward.setdefault(key_group, ExchangeBatch()).add(name, f"{PASSED_ON}-{output}", frame)
+                forward.setdefault(key_group, ExchangeBatch()).add(Output(name, output), frame)
             return [], forward
         return out, {}
 

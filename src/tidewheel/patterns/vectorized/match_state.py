@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ from tidewheel.patterns.vectorized.measures import EVENTS, POSITIONS
 
 __all__ = ["ID", "TIME", "VERSION", "Frames", "MatchState", "Layout"]
 
-VERSION = 1
+VERSION = 2  # 1 knew the program's shape by Python's text of it
 ID, TIME = "__id", "__time"
 Frames = dict[str, pl.DataFrame]
 
@@ -55,7 +56,7 @@ class Layout:
         self.events = {ID: pl.Int64(), TIME: pl.Int64(), **columns}
         # Positions are numbers: they mean the same only in a program of the same shape.
         shape = [(position.stage, [edge.target for edge in position.edges]) for position in program.positions]
-        self._shape = hashlib.sha256(repr(shape).encode()).hexdigest()[:16]
+        self._shape = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
 
     def read(self, frames: Mapping[str, pl.DataFrame] | None) -> MatchState:
         """Read what was kept; nothing if there are no frames."""

@@ -152,7 +152,7 @@ def as_columns(exchange_batches: DataFrame, flow: str, outputs: OutputColumns) -
     def columns(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for data in batch.column("batch_bytes").to_pylist():
-                for name, output, frame in ExchangeBatch.read(data):
+                for name, output, frame in ExchangeBatch.outputs(data):
                     if name == flow and output in outputs.schemas:
                         yield outputs.rows(output, frame)
 

@@ -21,7 +21,7 @@ from tidewheel.model.panes import Window
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Custom
 
-__all__ = ["INDEX", "SHOWN", "SHOWN_TIME", "SHOWN_TIMING", "VOID", "PaneBuilder"]
+__all__ = ["INDEX", "SHOWN", "SHOWN_TIME", "SHOWN_TIMING", "VOID", "PaneBuilder", "shown_columns"]
 
 INDEX = "__index"
 """How many panes of the window there have been."""
@@ -33,6 +33,11 @@ SHOWN_TIME = "__shown_time"
 """The event time of the last pane."""
 VOID = "__void"
 """Whether all of a window was retracted."""
+
+
+def shown_columns(rows: pl.DataFrame) -> list[str]:
+    """The columns that hold what the last pane of a window was."""
+    return [name for name in rows.columns if name.startswith(SHOWN) or name in (SHOWN_TIMING, SHOWN_TIME)]
 
 
 class PaneBuilder:

@@ -14,6 +14,7 @@ from typing import Literal
 from pyspark.sql import SparkSession
 
 from tidewheel.engine.execution.input import DataFrameInput, LogInput
+from tidewheel.engine.execution.state_settings import key_group_count
 from tidewheel.engine.runtime.flow import Flow, Stage
 from tidewheel.engine.streams.explain.explain import output_names, source_text, stage_lines
 from tidewheel.engine.streams.step_text import step_texts
@@ -22,7 +23,6 @@ from tidewheel.html import counted
 __all__ = ["Graph", "Operator", "Step", "graph_of"]
 
 _SHOWN = ("What", "Measures", "Where", "When", "How", "Kept")
-_MOST_KEY_GROUPS = 64  # unless more are asked for; see `launch`
 
 
 @dataclass(frozen=True)
@@ -118,6 +118,6 @@ def _key_groups(source: LogInput | DataFrameInput) -> int | None:
     if spark is None:
         return None
     try:
-        return min(int(str(spark.conf.get("spark.sql.shuffle.partitions"))), _MOST_KEY_GROUPS)
+        return key_group_count(spark, None)
     except Exception:  # a session that was stopped: what it would have said does not matter any more
         return None
