@@ -60,6 +60,7 @@ What you hold
     Job                 a job, as `job` makes it
     Run                 a job at work: progress, watch, wait, stop
     Progress            how a run is doing
+    topic_names         what topics are called: of events, results, late rows, dead letters
     Log                 a log, as `open_log` gives it
     TypeRegistry        message types by name
     errors              what can go wrong: every error is a TidewheelError
@@ -70,7 +71,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tidewheel import errors
+from tidewheel import errors, topic_names
 from tidewheel.model import watermarks
 
 if TYPE_CHECKING:
@@ -139,6 +140,7 @@ __all__ = [
     "sql",
     "stream",
     "time",
+    "topic_names",
     "triggers",
     "types",
     "watermarks",

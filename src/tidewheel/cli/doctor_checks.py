@@ -21,6 +21,7 @@ from typing import Literal
 from tidewheel import __version__
 from tidewheel.cli.options import size
 from tidewheel.errors import TidewheelError
+from tidewheel.topic_names import input_topic
 
 __all__ = ["QUICK_CHECKS", "Check", "Finding", "check_spark_starts"]
 
@@ -271,7 +272,7 @@ def _fill(address: str) -> None:
     begin = int(time.time()) - 300
     with open_log(address) as log:
         rows = [{"key": str(n % 3), "at": begin + n} for n in range(250)]
-        log.append_rows("input.doctor", rows, time="at", key="key")
+        log.append_rows(input_topic("doctor"), rows, time="at", key="key")
 
 
 def _installed(module: str) -> bool:

@@ -30,6 +30,7 @@ from tidewheel.model.time import Instant
 from tidewheel.testing.interpreter import interpreter, late_row, plain_row, shown
 from tidewheel.testing.rows import MIDNIGHT, Outcome, Row, micros
 from tidewheel.testing.script import Bundle, Script
+from tidewheel.topic_names import input_topic
 from tidewheel.transport.events.codec import decode_columns, decode_envelopes, encode, encode_columns, pack
 from tidewheel.transport.events.event_pb2 import Punctuation
 from tidewheel.transport.events.registry import TypeRegistry, type_name
@@ -44,7 +45,7 @@ __all__ = ["Pipeline", "by_value", "columns_of", "outcome_of", "result_of", "run
 Pipeline = Callable[[Stream], Result]
 """What a script runs: from its rows as a stream to a result."""
 
-_INPUT = "input.script"
+_INPUT = input_topic("script")
 _INSTANT = pl.Datetime("us", "UTC")
 
 

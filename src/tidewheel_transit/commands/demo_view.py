@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tidewheel as tw
+from tidewheel import topic_names
 from tidewheel.cli import adds_up, local_time
 from tidewheel_transit.commands.demo_watch import INPUT, Check, Quantiles, Snapshot
 
@@ -175,7 +176,7 @@ def _topics(now: Snapshot) -> RenderableType:
     grid.add_column(justify="right", min_width=9)
     grid.add_column(justify="right", min_width=7, style="dim")
     for topic, count in now.topics.items():
-        style = "green" if topic.startswith("analytics.") else "blue"
+        style = "green" if topic_names.kind_of(topic) == topic_names.ANALYTICS else "blue"
         grid.add_row(f"[{style}]{topic}[/{style}]", f"{count:,}", f"{now.rates[topic]:,.0f}/s")
     return grid
 

@@ -30,7 +30,7 @@ from tidewheel.engine.streams.explain.svg import svg
 from tidewheel.engine.streams.row_ops import after_ops
 from tidewheel.engine.streams.stream import Stream
 from tidewheel.errors import DefinitionError
-from tidewheel.topic_names import ANALYTICS
+from tidewheel.topic_names import job_of
 from tidewheel.transport.log.log import Topic
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ class Result(Stream):
         }
         if not targets:
             raise DefinitionError('start: say where the results go, like results=log.topic("analytics.delay")')
-        name = self.name or (results.name.removeprefix(ANALYTICS) if results is not None else "result")
+        name = self.name or (job_of(results.name) if results is not None else "result")
         return start_flows(
             {self.named(name): targets},
             self.input.log,

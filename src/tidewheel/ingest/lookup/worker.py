@@ -26,6 +26,7 @@ from tidewheel.ingest.lookup.limits import Limits
 from tidewheel.ingest.lookup.provider import Provider
 from tidewheel.model.process.lookup import Key, Lookup
 from tidewheel.model.time import Instant, now
+from tidewheel.topic_names import lookup_group
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.event_pb2 import LookupOutcome
 from tidewheel.transport.events.registry import types
@@ -119,7 +120,7 @@ class LookupWorker:
         self._columns = dict(columns or {})
         self._limits = limits or Limits()
         self._start = start
-        self._group = f"lookup.{lookup.name}"
+        self._group = lookup_group(lookup.name)
         self._on_damage = self._pass_over if skip_damaged else None
         self._clock = clock
         self._needed = _needed(lookup, type, self._columns)

@@ -17,6 +17,7 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError, MalformedError
 from tidewheel.model.process.process import DataType
+from tidewheel.topic_names import lookups
 
 __all__ = ["Key", "Lookup"]
 
@@ -75,7 +76,7 @@ class Lookup:
     @property
     def topic(self) -> str:
         """Where what became of its questions is written down."""
-        return f"lookups.{self.name}"
+        return lookups(self.name)
 
     def key_text(self, key: Sequence[Any]) -> str:
         """A key as text: the same for the same values, always."""

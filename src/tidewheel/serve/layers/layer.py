@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from tidewheel.errors import DefinitionError
-from tidewheel.topic_names import ANALYTICS
+from tidewheel.topic_names import job_of
 from tidewheel.transport.log.log import check_topic_name
 
 __all__ = [
@@ -177,7 +177,7 @@ class Layer(_Part, frozen=True):
         msgspec.structs.force_setattr(self, "filters_also", also)
         check_topic_name(self.topic)
         if not self.name:
-            msgspec.structs.force_setattr(self, "name", self.topic.removeprefix(ANALYTICS) or self.topic)
+            msgspec.structs.force_setattr(self, "name", job_of(self.topic) or self.topic)
         if not _NAME.fullmatch(self.name):
             raise DefinitionError(f"a layer's name is 1 to 249 letters, digits, dots, hyphens and _, got {self.name!r}")
         if not self.title:
