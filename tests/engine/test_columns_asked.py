@@ -41,7 +41,7 @@ def test_what_nobody_asks_for_is_not_needed(orders):
 
 
 def partitioned(log, orders, before):
-    """All that the reader hands on, by port."""
+    """All that the reader hands on, by output."""
     reader = MapSideReader([counted(orders).flow()], 1)
     options = ReadOptions.of(
         {

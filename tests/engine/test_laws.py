@@ -164,7 +164,7 @@ def test_deltas_values_and_retractions_add_up_to_the_same(script, windows, trigg
 
 
 def through_stages(stage: Stage, script: Sequence[Step], *, watermark_known: bool) -> Iterator[dict[str, pl.DataFrame]]:
-    """What comes out of both halves of a flow, batch by batch, by port; `judged`: does the first know the watermark?"""
+    """What comes out of both halves of a flow, by batch and output; `watermark_known`: does the first know it?"""
     flow = Flow("law", ("topic",), (stage,))
     partitioner, stateful_stage = (
         Partitioner([flow], 2, watermark_known=watermark_known),

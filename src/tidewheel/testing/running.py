@@ -176,11 +176,11 @@ def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSess
         for bundle in script.bundles:
             given.now = bundle.clock
             log.append(_INPUT, _records(given, bundle))
-        ports = [[name for name in result.schemas() if name != METRICS] for result in given.results]
+        outputs = [[name for name in result.schemas() if name != METRICS] for result in given.results]
         run = start_flows(
             {
                 result.named(f"script-{number}"): {name: Target(log.topic(f"{name}-{number}")) for name in names}
-                for number, (result, names) in enumerate(zip(given.results, ports, strict=True))
+                for number, (result, names) in enumerate(zip(given.results, outputs, strict=True))
             },
             log,
             checkpoint=Path(log.address).parent / "checkpoint",
@@ -196,7 +196,7 @@ def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSess
             raise JobError(f"Script.run: {name} failed: {reason}")
         return [
             outcome_of(result, {name: _read(log, f"{name}-{number}") for name in names})
-            for number, (result, names) in enumerate(zip(given.results, ports, strict=True))
+            for number, (result, names) in enumerate(zip(given.results, outputs, strict=True))
         ]
 
 

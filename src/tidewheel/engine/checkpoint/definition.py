@@ -53,10 +53,12 @@ _NAMES = {
     "columns": "column",
     "writes": "type of the results",
     "exprs": "",
+    "output": "schema",
+    "streams": "outputs",
 }
 """How parts of a definition are called by those who write them."""
 
-_MAPPINGS = {"parameter", "aggregate", "measure", "state", "output", "column", "input topic"}
+_MAPPINGS = {"parameter", "aggregate", "measure", "state", "schema", "column", "input topic"}
 """Those whose parts are called as the user wants."""
 
 

@@ -29,7 +29,7 @@ from tidewheel.engine.operators.process_driver import LAST, ProcessDriver
 from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.errors import CheckpointError
 from tidewheel.model.process.deduplicate import is_deduplicate
-from tidewheel.model.process.process import DATETIME, STREAM, Clock, DataType, Process
+from tidewheel.model.process.process import DATETIME, Clock, DataType, Process
 from tidewheel.model.process.process_call import bind
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.plain_text import function_name
@@ -37,6 +37,8 @@ from tidewheel.plain_text import function_name
 __all__ = ["ProcessOperation", "ProcessOperator"]
 
 VERSION = 1
+_IN_CHECKPOINTS = {"schema": "output", "outputs": "streams"}
+"""What checkpoints call options that have another name now."""
 
 
 @dataclass(frozen=True)
@@ -50,15 +52,15 @@ class ProcessOperation(Operation):
 
     def outputs(self, stage: StageInput) -> dict[str, Schema]:
         """The columns of each output of the function."""
-        output = dict(bind(self.process, stage.schema).output)
-        if self.process.streams:
-            output.pop(STREAM)
-        return dict.fromkeys((RESULTS, *self.process.streams), output)
+        columns = dict(bind(self.process, stage.schema).results)
+        if self.process.outputs:
+            columns.pop(self.process.output_column)
+        return dict.fromkeys((RESULTS, *self.process.outputs), columns)
 
     @property
     def others(self) -> tuple[str, ...]:
         """The outputs that the function names."""
-        return self.process.streams
+        return self.process.outputs
 
     @property
     def waits_for_clock(self) -> bool:
@@ -113,7 +115,8 @@ class ProcessOperation(Operation):
 
     def definition(self) -> Mapping[str, Any]:
         """The function by its name, and its options."""
-        return described_as(self.stable_name, self.process)
+        form = described_as(self.stable_name, self.process)
+        return {_IN_CHECKPOINTS.get(name, name): value for name, value in form.items()}
 
     def operator(self, stage: StageInput) -> StageOperator:
         """Make the operator that calls the function on a key group."""
@@ -166,7 +169,7 @@ class ProcessOperator(StageOperator):
         self.schema = {name: self.bound.events[name] for name in schema if name != process.time}
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
-        """Take the batch's rows that are in time, and its time; give `results` and the process's other streams."""
+        """Take the batch's rows that are in time, and its time; give `results` and the process's other outputs."""
         columns = [*self.schema, TIME]
         accepted = pl.DataFrame(schema={**self.schema, TIME: pl.Int64()}) if rows is None else rows.select(columns)
         watermark = batch_time.reached
@@ -174,7 +177,7 @@ class ProcessOperator(StageOperator):
         released, queue = event_buffer.release(store, accepted, watermark, Queue(hint.next_event, hint.arrivals))
         hint = replace(hint, next_event=queue.next_event, arrivals=queue.arrivals)
         timers_due = watermark is not None and hint.next_timer <= watermark
-        results = pl.DataFrame(schema=dict(self.bound.output))
+        results = pl.DataFrame(schema=dict(self.bound.results))
         if released.height or timers_due or hint.next_clock <= batch_time.clock:
             results, hint = self._advance(
                 store, released, Clock(batch_time.watermark_before, watermark, batch_time.clock), hint

@@ -94,10 +94,14 @@ class KeyedStream:
         *,
         state: Mapping[str, StateColumn] | None = None,
         ttl: str | timedelta | None = None,
-        output: Mapping[str, DataType] | None = None,
-        streams: Sequence[str] = (),
+        schema: Mapping[str, DataType] | None = None,
+        outputs: Sequence[str] = (),
     ) -> Result:
-        """Anything else, per key and in event-time order: see `Process`.
+        """Anything else, per key and in event-time order: `function(events, state, clock)` gives results and new state.
+
+        `state`: the columns that are kept for each key. `ttl`: how long after a key's last row they are kept. `schema`:
+        the columns of the results; without it they are found by calling the function with empty frames. `outputs`:
+        further outputs; results then have a column `output` that names the one of each row, null for the results.
 
         >>> from tidewheel.testing import Script
         >>> def running_total(events, state, clock):
@@ -115,8 +119,8 @@ class KeyedStream:
             keys=self.keys,
             state=state or {},
             ttl=None if ttl is None else duration(ttl, what="ttl"),
-            output=output,
-            streams=tuple(streams),
+            schema=schema,
+            outputs=tuple(outputs),
         )
         return self._staged(ProcessOperation(process))
 

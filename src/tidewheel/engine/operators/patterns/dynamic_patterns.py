@@ -152,7 +152,7 @@ class DynamicPatterns(Recognizer):
     # In a key group ---------------------------------------------------------------------------------------------
 
     def change(self, state: Frames, definitions: pl.DataFrame, at: Instant) -> tuple[Frames, Frames]:
-        """Rows by stream, and the state after these definitions came, in this order. at: the time to tell."""
+        """Rows by output, and the state after these definitions came, in this order. at: the time to tell."""
         entries = _read(state)
         after = dict(state)
         dropped: list[pl.DataFrame] = []
