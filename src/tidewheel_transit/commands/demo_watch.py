@@ -80,13 +80,13 @@ class Check:
 
 
 class Watch:
-    """Looks at what has come into the log since `begin`: what was there before is not the demo's."""
+    """Looks at what has come into the log from `start_from` on: what was there before is not the demo's."""
 
-    def __init__(self, log: tw.Log, *, begin: Positions, group: str) -> None:
+    def __init__(self, log: tw.Log, *, start_from: Positions, group: str) -> None:
         self._log = log
         self._group = group
-        self._begin = begin
-        self._at: dict[Partition, int] = dict(begin)
+        self._start_from = start_from
+        self._at: dict[Partition, int] = dict(start_from)
         self._in, self._done = Rate(), Rate()
         self._by_topic: dict[str, Rate] = {}
         self._waiting = _no_rows()
@@ -149,7 +149,7 @@ class Watch:
         for info in self._log.topics():
             if topic_or_kind in (info.name, topic_names.kind_of(info.name)):
                 for part, (first, end) in self._extent(info.name).items():
-                    start = max(first, self._begin.get(part, 0))
+                    start = max(first, self._start_from.get(part, 0))
                     blocks = self._log.blocks(*part, start, end=end, on_damage=lambda _: None) if start < end else []
                     filled = (each.summary for each in blocks if each.summary.count > len(each.summary.punctuations))
                     found += [each.append_time for each in islice(filled, 1)]
@@ -168,12 +168,12 @@ class Watch:
             expected=len(inputs),
             missing=-int(surplus[surplus < 0].sum()),
             twice=int(surplus[surplus > 0].sum()),
-            whole=all(first <= self._begin.get(part, 0) for part, (first, _) in self._extent(INPUT).items()),
+            whole=all(first <= self._start_from.get(part, 0) for part, (first, _) in self._extent(INPUT).items()),
         )
 
     def _fingerprints(self, topic: str) -> npt.NDArray[np.uint64]:
         """The identity of each row since the beginning, in 8 bytes: the rows themselves might not fit in memory."""
-        frames = self._frames(topic, self._begin, self._extent(topic))
+        frames = self._frames(topic, self._start_from, self._extent(topic))
         each = [rows.select(_IDENTITY).hash_rows().to_numpy() for rows in frames]
         return np.concatenate([np.empty(0, np.uint64), *each])
 

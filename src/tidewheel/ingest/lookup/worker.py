@@ -33,7 +33,7 @@ from tidewheel.transport.events.registry import types
 from tidewheel.transport.log.consumer import Consumer
 from tidewheel.transport.log.damage import note_damage
 from tidewheel.transport.log.log import Log
-from tidewheel.transport.log.log_types import Batch, Partition, Start, records
+from tidewheel.transport.log.log_types import Batch, Partition, StartFrom, records
 from tidewheel.transport.topics.message_topic import MessageTopic
 from tidewheel.transport.topics.types import publish_types
 
@@ -77,9 +77,9 @@ class _Raised:
 class LookupWorker:
     """Asks for the keys of a lookup that come up in topics of events of one type.
 
-    `columns` makes key columns that the events do not have by that name. A new worker begins at `start`; one that is
-    started again, where the last one left off, or after what has left the log since then, which is counted. Of several
-    lookup workers of one lookup and log only the newest goes on; the others stop with `FencedError`. With
+    `columns` makes key columns that the events do not have by that name. A new worker begins at `start_from`; one that
+    is started again, where the last one left off, or after what has left the log since then, which is counted. Of
+    several lookup workers of one lookup and log only the newest goes on; the others stop with `FencedError`. With
     `skip_damaged` it goes on without records whose blocks are damaged in the log's file: `dead.lookup.<name>` tells of
     them.
 
@@ -106,7 +106,7 @@ class LookupWorker:
         type: type[Message],
         columns: Mapping[str, pl.Expr] | None = None,
         limits: Limits | None = None,
-        start: Start = "earliest",
+        start_from: StartFrom = "earliest",
         skip_damaged: bool = False,
         clock: Callable[[], Instant] = now,
     ) -> None:
@@ -119,7 +119,7 @@ class LookupWorker:
         self._type = type
         self._columns = dict(columns or {})
         self._limits = limits or Limits()
-        self._start = start
+        self._start_from = start_from
         self._group = lookup_group(lookup.name)
         self._on_damage = self._pass_over if skip_damaged else None
         self._clock = clock
@@ -165,7 +165,7 @@ class LookupWorker:
             self._log,
             list(self._topics),
             group=self._group,
-            start=self._start,
+            start_from=self._start_from,
             skip_lost=True,
             on_damage=self._on_damage,
         )

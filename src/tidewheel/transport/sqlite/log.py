@@ -25,7 +25,7 @@ from tidewheel.transport.log.log_types import (
     Positions,
     Receipt,
     Retention,
-    Start,
+    StartFrom,
     TopicInfo,
 )
 from tidewheel.transport.sqlite.backup import LogSnapshot, snapshot
@@ -137,9 +137,9 @@ class SqliteLog(Log):
         """Append without a name: for writers that never retry. The receipt's sequence is -1."""
         return self._appender.append({topic: batch})
 
-    def position(self, topic: str, partition: int, start: Start) -> int:
-        """The offset at which reading from `start` begins."""
-        return self._reader.position(topic, partition, start)
+    def position(self, topic: str, partition: int, start_from: StartFrom) -> int:
+        """The offset at which reading from `start_from` begins."""
+        return self._reader.position(topic, partition, start_from)
 
     def blocks(
         self,
