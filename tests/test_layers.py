@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 
 import tidewheel
 import tidewheel_transit
+from tests import ROOT
+from tests.support.run_pages import code_blocks
 
 SOURCE = Path(tidewheel.__file__).parent
 LAYERS = ["model", "patterns", "match_recognize", "transport", "engine", "testing", "ingest", "serve", "cli"]
@@ -116,6 +119,31 @@ def test_the_application_imports_only_what_every_other_package_may(path):
     assert hidden(path.read_text(encoding="utf-8")) == []
 
 
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def hidden_in_page(text: str) -> list[str]:
+    """What a page names of Tidewheel that is not public: in its Python, and dotted in its prose."""
+    found = {name for block in code_blocks(text) for name in hidden(block)}
+    found |= {f"tidewheel.{name}" for name in re.findall(r"\btw\.(\w+)", text) if name not in tidewheel.__all__}
+    for dotted in re.findall(r"(?<![\w.])tidewheel(?:\.\w+)+", text):
+        module, _, name = dotted.rpartition(".")
+        while module not in PUBLIC:  # of a name within what is public, such as a method, what is public
+            module, _, name = module.rpartition(".")
+        exported = name in importlib.import_module(module).__all__ or f"{module}.{name}" in PUBLIC
+        there = (SOURCE.parent / module.replace(".", "/") / name).with_suffix(".py")
+        if not exported and (
+            there.is_file() or there.with_suffix("").is_dir()
+        ):  # else a type, or a group of entry points
+            found.add(dotted)
+    return sorted(found)
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_a_page_names_only_what_is_public(page):
+    assert hidden_in_page(page.read_text(encoding="utf-8")) == []
+
+
 def test_what_is_hidden_is_found():
     assert hidden("import tidewheel as tw\nfrom tidewheel.ingest import Message\nimport tidewheel_transit.hfp") == []
     assert hidden("def f():\n    from tidewheel.model import windows") == ["tidewheel.model.windows"]
@@ -123,6 +151,16 @@ def test_what_is_hidden_is_found():
     assert hidden("from tidewheel.ingest import pipeline, Pipeline") == ["tidewheel.ingest.pipeline"]
     assert hidden("tw.stream(tw.engine.x)") == ["tidewheel.engine"]
     assert hidden("from tidewheel import engine") == ["tidewheel.engine"]
+    page = "`tidewheel.v1.Alias` in `tw.stream`, `tidewheel.serve.Layer.name`, the group `tidewheel.jobs`\n"
+    assert hidden_in_page(page) == []
+    assert hidden_in_page(
+        "`tw.engine` or `tidewheel.serve.http.limits` or tidewheel.engine.jobs.archive.Archive(x)"
+    ) == [
+        "tidewheel.engine",
+        "tidewheel.engine.jobs.archive.Archive",
+        "tidewheel.serve.http.limits",
+    ]
+    assert hidden_in_page("```python\nimport tidewheel.model.time\n```\n") == ["tidewheel.model.time"]
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

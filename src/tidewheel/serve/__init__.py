@@ -7,7 +7,9 @@
 True
 """
 
+from tidewheel.serve.http.limits import Limits
 from tidewheel.serve.http.server import Server, serve
+from tidewheel.serve.layers.catalogue import layers_of_file
 from tidewheel.serve.layers.layer import Cell, Colouring, Edge, Figure, Layer, Nowhere, Point, Scale, Value
 
 __all__ = [
@@ -16,10 +18,12 @@ __all__ = [
     "Edge",
     "Figure",
     "Layer",
+    "Limits",
     "Nowhere",
     "Point",
     "Scale",
     "Server",
     "Value",
+    "layers_of_file",
     "serve",
 ]
