@@ -90,10 +90,30 @@ def test_the_rule_finds_what_is_forbidden():
     assert forbidden("cli", {"tidewheel.engine.execution.running_query", "tidewheel.ingest.replay.replay"}) == []
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+OF_THE_APPLICATION = re.compile(
+    r"tidewheel[_.]transit|hfp|\b(?:the demo|tidewheel (?:demo|simulate|ask)|the simulator)\b", re.I
+)
+
+
+def texts(*folders: Path) -> list[Path]:
+    """What is written by hand in these folders: code, protobuf, Java, properties."""
+    suffixes = {".css", ".html", ".java", ".properties", ".proto", ".py", ".ts"}
+    found = [path for folder in folders for path in sorted(folder.rglob("*")) if path.suffix in suffixes]
+    return [path for path in found if "_pb2" not in path.name and SOURCE / "serve" / "page" not in path.parents]
+
+
+@pytest.mark.parametrize("path", texts(SOURCE, ROOT / "web" / "src"), ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_core_names_nothing_of_the_application(path):
-    text = path.read_text(encoding="utf-8").lower()
-    assert [word for word in ("tidewheel_transit", "tidewheel.transit", "hfp") if word in text] == []
+    assert OF_THE_APPLICATION.findall(path.read_text(encoding="utf-8")) == []
+
+
+def test_core_texts_and_words_of_the_application_are_found():
+    assert {".proto", ".java", ".ts"} <= {path.suffix for path in texts(SOURCE, ROOT / "web" / "src")}
+    assert OF_THE_APPLICATION.findall("import tidewheel_transit, HFP: the demo, democratic") == [
+        "tidewheel_transit",
+        "HFP",
+        "the demo",
+    ]
 
 
 def hidden(source: str) -> list[str]:

@@ -328,7 +328,7 @@ def test_a_version_beside_a_known_topic_looks_like_it_until_it_takes_its_place(l
     catalogue = Catalogue(log, installed=[known])
     catalogue.refresh(log.topics())
     beside = catalogue.layers["vehicle-cell.v2"]
-    assert (beside.title, beside.show, beside.on) == ("Vehicles (v2)", "vehicles", False)
+    assert (beside.title, beside.show, beside.on) == ("Vehicles (v2)", "moving", False)
     Aliases(log).switch("analytics.vehicle-cell", "analytics.vehicle-cell.v2")
     catalogue.refresh(log.topics())
     assert catalogue.topics == {"vehicles": "analytics.vehicle-cell.v2"}

@@ -29,7 +29,7 @@ _GIGABYTE = 1 << 30
 _SPARK_SECONDS = 240
 _PORTS = {
     8090: ("tidewheel ingest --http", "tidewheel ingest --http 127.0.0.1:PORT"),
-    8080: ("the live map", "tidewheel serve --port PORT (the demo takes a free one by itself)"),
+    8080: ("the live map", "tidewheel serve --port PORT"),
 }
 """Who wants a port, and how to give it another one."""
 

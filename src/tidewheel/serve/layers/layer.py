@@ -46,7 +46,7 @@ _WANTED = {"sequential": 2, "diverging": 3}
 
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=500)]
 Field: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
-Show: TypeAlias = Literal["cells", "vehicles", "points", "arrows", "alerts", "table"]
+Show: TypeAlias = Literal["cells", "moving", "points", "arrows", "alerts", "table"]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -237,7 +237,7 @@ class Layer(_Part, frozen=True):
 
 _KINDS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "cells": (Cell,),
-    "vehicles": (Point,),
+    "moving": (Point,),
     "points": (Point,),
     "alerts": (Point, Cell, Nowhere),
     "arrows": (Edge,),
