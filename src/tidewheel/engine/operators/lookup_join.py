@@ -65,6 +65,7 @@ class LookupJoin(Operation):
     known: pl.DataFrame | None = field(default=None, repr=False, compare=False)
 
     stable_name: ClassVar[str] = "lookup/1"
+    only_once: ClassVar[bool] = True
     noun: ClassVar[str] = "a lookup"
     message: ClassVar[str] = type_name(LookupOutcome)
     strategy: ClassVar[Strategy] = ReadAheadTopic()
