@@ -282,8 +282,6 @@ CIRCLES = {
         "tidewheel.engine.streams.windowed_stream",
         "tidewheel.engine.streams.keyed_stream",
     ): "windows are of a keyed stream",
-    ("tidewheel.testing.script", "tidewheel.testing.micro_batches"): "a script runs itself",
-    ("tidewheel.testing.script", "tidewheel.testing.running"): "a script runs itself",
 }
 """Imports that close a circle, with the reason. This list only becomes shorter."""
 
