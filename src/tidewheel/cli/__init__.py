@@ -7,13 +7,11 @@ command speaks, goes on until it is stopped, and ends. None loads polars, pyarro
 from tidewheel.cli.app import main
 from tidewheel.cli.broker import make_broker
 from tidewheel.cli.command_options import with_options
-from tidewheel.cli.commands.topics import adds_up
 from tidewheel.cli.installed_commands import command
 from tidewheel.cli.options import (
     DEFAULT_LOG,
     CaOption,
     CertificateOption,
-    DurationOption,
     ExistingLogOption,
     ExitCode,
     JsonOption,
@@ -31,7 +29,7 @@ from tidewheel.cli.options import (
     say,
 )
 from tidewheel.cli.progress import Stop, attend, print_json, start_text, stoppable
-from tidewheel.cli.run_connectors import Account, account_line, bring
+from tidewheel.cli.run_connectors import Account, account_line
 from tidewheel.model.rate import Rate
 from tidewheel.transport.log.private_files import make_private_folder
 
@@ -40,7 +38,6 @@ __all__ = [
     "CaOption",
     "CertificateOption",
     "DEFAULT_LOG",
-    "DurationOption",
     "ExistingLogOption",
     "ExitCode",
     "JsonOption",
@@ -51,9 +48,7 @@ __all__ = [
     "SkipDamagedOption",
     "Stop",
     "account_line",
-    "adds_up",
     "attend",
-    "bring",
     "command",
     "existing_log",
     "local_time",

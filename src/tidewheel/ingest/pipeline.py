@@ -26,7 +26,7 @@ from tidewheel.transport.log.log_types import RECORDS, Receipt, records
 from tidewheel.transport.topics.message_topic import MessageTopic
 from tidewheel.transport.topics.types import publish_types
 
-__all__ = ["Pipeline", "Reports", "read_reports"]
+__all__ = ["Pipeline", "Reports", "adds_up", "read_reports"]
 
 _logger = logging.getLogger(__name__)
 """What the names of the topics begin with that hold the totals."""
@@ -246,6 +246,12 @@ class Reports:
 def read_reports(log: Log) -> list[IngestReport]:
     """The latest totals, once (see `Reports`)."""
     return Reports(log)()
+
+
+def adds_up(report: IngestReport) -> bool:
+    """Whether every message that was received is in a topic, filtered, or a dead letter."""
+    parts = (report.topics, report.filtered, report.dead)
+    return report.received == sum(sum(part.values()) for part in parts)
 
 
 def _text(value: str) -> str:

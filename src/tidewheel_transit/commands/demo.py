@@ -21,7 +21,6 @@ import tidewheel as tw
 from tidewheel.cli import (
     ExitCode,
     Stop,
-    adds_up,
     command,
     make_private_folder,
     opened_log,
@@ -251,6 +250,7 @@ class _Demo:
 
     def _sum_up(self) -> bool:
         """Say what was processed, and whether all of it is there."""
+        from tidewheel.ingest import adds_up
         from tidewheel_transit.commands.demo_view import first_of_all, summary
 
         console = out()

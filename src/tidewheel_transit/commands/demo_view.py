@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import tidewheel as tw
 from tidewheel import topic_names
-from tidewheel.cli import adds_up, local_time
+from tidewheel.cli import local_time
+from tidewheel.ingest import adds_up
 from tidewheel_transit.commands.demo_watch import INPUT, Check, Quantiles, Snapshot
 
 if TYPE_CHECKING:
