@@ -15,6 +15,7 @@ from tidewheel.engine.streams.stream_factory import stream
 from tidewheel.model import aggregates as agg
 from tidewheel.model import watermarks
 from tidewheel.model.windows import tumbling
+from tidewheel.topic_names import analytics
 from tidewheel.transport.events.registry import types
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log
@@ -93,7 +94,7 @@ def _batches(
         result = source.key_by("key").window(tumbling("10 s")).aggregate(events=agg.count(), total=agg.sum("value"))
         run = result.start(
             checkpoint=bench.folder / f"small-{name}",
-            results=log.topic(f"analytics.{name}"),
+            results=log.topic(analytics(name)),
             spark=bench.spark,
             key_groups=key_groups,
         )

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from tidewheel.engine.jobs.job import Job
+from tidewheel.topic_names import late
+from tidewheel.topic_names import metrics as metrics_topic
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.topics.materialize import KEY, frames_of
 
@@ -53,7 +55,7 @@ def accounts(log: Log, jobs: Iterable[Job]) -> list[Account]:
 
 
 def _account(log: Log, job: Job) -> Account:
-    metrics = pl.concat([_metrics(frame) for frame in frames_of(log, f"metrics.{job.name}")] or [_metrics(_NOTHING)])
+    metrics = pl.concat([_metrics(frame) for frame in frames_of(log, metrics_topic(job.name))] or [_metrics(_NOTHING)])
     last_stage = len(job.on(log).stages) - 1
     first, last = metrics.filter(pl.col("stage") == 0), metrics.filter(pl.col("stage") == last_stage)
     written, twice = _results(log, job.topic)
@@ -65,7 +67,7 @@ def _account(log: Log, job: Job) -> Account:
         skipped=int(first["skipped"].sum()),
         results=int(last["results"].sum()) + int(last["retractions"].sum()),
         written=written,
-        late_written=sum(frame.height for frame in frames_of(log, f"late.{job.name}")),
+        late_written=sum(frame.height for frame in frames_of(log, late(job.name))),
         twice=twice,
     )
 

@@ -20,6 +20,7 @@ from tidewheel.engine.execution.session import end_spark, session
 from tidewheel.engine.jobs.job import Job
 from tidewheel.engine.jobs.run import run as run_jobs
 from tidewheel.model.time import now
+from tidewheel.topic_names import INPUT, kind_of
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log
 from tidewheel_transit import jobs as transit
@@ -187,7 +188,7 @@ class _Look:
         moment = now()
         return Sample(
             at=time.monotonic(),
-            came=sum(sum(info.next_offsets) for info in self.log.topics() if info.name.startswith("input.")),
+            came=sum(sum(info.next_offsets) for info in self.log.topics() if kind_of(info.name) == INPUT),
             lag=progress.lag,
             waited=(moment - self._oldest(moment)) / 1e6,
             behind=0.0 if progress.watermark is None else (moment - progress.watermark) / 1e6,

@@ -13,6 +13,7 @@ import numpy as np
 from bench.transit_account import Account, accounts
 from bench.transit_jobs import JOBS, RUN, JobsProcess, Sample
 from bench.trends import slope
+from tidewheel.topic_names import INPUT, dead, kind_of
 from tidewheel.transport.open_log import open_log
 from tidewheel_transit.commands.demo_parts import Part
 
@@ -123,7 +124,7 @@ class Soak:
         return Outcome(
             came=self._came(),
             accounts=accounts(self._log, JOBS),
-            dead=sum(info.count for info in topics if info.name in (f"dead.{RUN}", "dead.simulator")),
+            dead=sum(info.count for info in topics if info.name in (dead(RUN), dead("simulator"))),
             unanswered=int(status["unknown"]) + int(status["failed"]) + int(status["open"]),
         )
 
@@ -138,7 +139,7 @@ class Soak:
         return sample
 
     def _came(self) -> int:
-        return sum(sum(info.next_offsets) for info in self._log.topics() if info.name.startswith("input."))
+        return sum(sum(info.next_offsets) for info in self._log.topics() if kind_of(info.name) == INPUT)
 
     def _await_more(self, simulator: Part, before: int) -> None:
         """Until events come: what is measured begins with them."""

@@ -19,6 +19,7 @@ import pytest
 import typer
 
 import tidewheel
+import tidewheel.cli
 import tidewheel_transit
 from tests import ROOT
 from tests.support.run_pages import code_of
@@ -117,6 +118,11 @@ def test_every_limit_of_the_http_connector_is_documented():
     page = (ROOT / "docs" / "ingestion.md").read_text(encoding="utf-8")
     table = page.partition("**Limits**")[2].partition("\n\nWhen there are more")[0]
     assert [field.name for field in fields(HttpLimits) if f"`{field.name}`" not in table] == []
+
+
+def test_every_name_for_commands_is_documented():
+    page = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    assert [name for name in tidewheel.cli.__all__ if f"`{name}`" not in page.partition("exports\n\n|")[2]] == []
 
 
 def test_every_limit_of_the_server_is_documented():

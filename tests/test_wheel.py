@@ -111,7 +111,7 @@ def test_installed_it_serves_the_page_without_the_checkout(installed, wheel, tmp
 @pytest.mark.slow
 def test_installed_the_first_example_of_the_readme_gives_the_sessions_of_an_oracle(installed, tmp_path, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    first = code_blocks(ROOT / "README.md")[0]
+    first = code_blocks((ROOT / "README.md").read_text(encoding="utf-8"))[0]
     assert sum(bool(line.strip()) for line in first.splitlines()) <= 15
     write_orders(tmp_path / "orders")
     program = tmp_path / "first.py"

@@ -22,6 +22,8 @@ Where rows come from
     codec               events as bytes: whole columns at once, or one at a time
     records             bytes as records that a log takes, with keys and times
     Retention           how long a topic keeps its records
+    Consumer            reads topics, and remembers how far under the name of a group
+    Archive             the Parquet files that `tidewheel archive` writes
 
 What is computed
     windows             windows in event time: tumbling, sliding, session, calendar, count, custom
@@ -44,12 +46,18 @@ Event patterns
     monotonic           a trend: values go one way
     measures            what a match tells of its events: first, last, min, max, sum, mean, count, collect, previous
     PatternRegistry     patterns in a topic, changed while jobs run
+    pattern_to_json     a pattern as text that lasts
+    pattern_from_json   the pattern of such a text
 
 Jobs
     job                 makes a job of a function, with parameters that are options
     run                 starts jobs and results of one log as one query
     run_dataframe       runs a function of plain Spark as a job, for what streams have not, like joins
     RunOptions          the options of a run: its session, where it begins, how much a batch reads
+    materialize         what a topic of results comes to: the last result of each key and window
+    Aliases             which topic a name stands for, while versions of a job come and go
+    back_up             saves a log with the checkpoints of its jobs
+    restore             puts both back
     reader_function     a function that runs inside the log's reader, for `format("tidewheel")`
     ReaderFunction      its type
     DecodedBatch        what it gets: events of one partition in columns
@@ -64,6 +72,7 @@ What you hold
     Job                 a job, as `job` makes it
     Run                 a job at work: progress, watch, wait, stop
     Progress            how a run is doing
+    topic_names         what topics are called: of events, results, late rows, dead letters
     Log                 a log, as `open_log` gives it
     TypeRegistry        message types by name
     errors              what can go wrong: every error is a TidewheelError
@@ -74,14 +83,17 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from tidewheel import errors
+from tidewheel import errors, topic_names
 from tidewheel.model import watermarks
 
 if TYPE_CHECKING:
+    from tidewheel.engine.backup.backup import back_up
+    from tidewheel.engine.backup.restore import restore
     from tidewheel.engine.datasource.reader_function import DecodedBatch, ReaderFunction, ReadInfo, reader_function
     from tidewheel.engine.execution.run_options import RunOptions
     from tidewheel.engine.execution.running_query import Progress, Run
     from tidewheel.engine.execution.session import session
+    from tidewheel.engine.jobs.archive import Archive
     from tidewheel.engine.jobs.dataframe_job import run_dataframe
     from tidewheel.engine.jobs.job import Job, job
     from tidewheel.engine.jobs.run import run
@@ -97,17 +109,24 @@ if TYPE_CHECKING:
     from tidewheel.model.process.process import Clock, ProcessingTimer, Timer
     from tidewheel.patterns import Pattern, all_of, any_of, falling, measures, monotonic, pattern, rising
     from tidewheel.patterns.define import geo as geo
+    from tidewheel.patterns.serde.pattern_json import pattern_from_json, pattern_to_json
     from tidewheel.transport.events import codec
     from tidewheel.transport.events.registry import TypeRegistry, types
+    from tidewheel.transport.log.consumer import Consumer
     from tidewheel.transport.log.log import Log
     from tidewheel.transport.log.log_types import Retention, records
     from tidewheel.transport.open_log import open_log
+    from tidewheel.transport.topics.aliases import Aliases
+    from tidewheel.transport.topics.materialize import materialize
     from tidewheel.transport.topics.pattern_registry import PatternRegistry
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Aliases",
+    "Archive",
     "Clock",
+    "Consumer",
     "DecodedBatch",
     "Job",
     "KeyedStream",
@@ -130,17 +149,22 @@ __all__ = [
     "agg",
     "all_of",
     "any_of",
+    "back_up",
     "codec",
     "errors",
     "falling",
     "geo",
     "job",
+    "materialize",
     "measures",
     "monotonic",
     "open_log",
     "pattern",
+    "pattern_from_json",
+    "pattern_to_json",
     "reader_function",
     "records",
+    "restore",
     "rising",
     "run",
     "run_dataframe",
@@ -148,6 +172,7 @@ __all__ = [
     "sql",
     "stream",
     "time",
+    "topic_names",
     "triggers",
     "types",
     "watermarks",
@@ -156,6 +181,9 @@ __all__ = [
 
 # Spark and polars take their time to import: a program that only looks at a log should not wait for them.
 _HOMES = {
+    "Archive": "engine.jobs.archive",
+    "back_up": "engine.backup.backup",
+    "restore": "engine.backup.restore",
     "Job": "engine.jobs.job",
     "job": "engine.jobs.job",
     **dict.fromkeys(
@@ -178,10 +206,15 @@ _HOMES = {
     "RunOptions": "engine.execution.run_options",
     "session": "engine.execution.session",
     "sql": "engine.sql.sql",
+    "Consumer": "transport.log.consumer",
     "Log": "transport.log.log",
     "Retention": "transport.log.log_types",
     "records": "transport.log.log_types",
     "open_log": "transport.open_log",
+    "Aliases": "transport.topics.aliases",
+    "materialize": "transport.topics.materialize",
+    "pattern_from_json": "patterns.serde.pattern_json",
+    "pattern_to_json": "patterns.serde.pattern_json",
     "PatternRegistry": "transport.topics.pattern_registry",
     "TypeRegistry": "transport.events.registry",
     "types": "transport.events.registry",

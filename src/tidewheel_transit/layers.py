@@ -86,7 +86,7 @@ def _vehicles(topic: str, *figures: tuple[str, str, str]) -> Layer:
         about="Every vehicle where it was last heard of.",
         key=["operator", "vehicle"],
         geometry=Point(heading="heading"),
-        show="vehicles",
+        show="moving",
         value=Value(field="mode", label="mode"),
         scale=Scale(kind="categorical", categories=_MODES),
         alternatives=[

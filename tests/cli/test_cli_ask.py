@@ -22,7 +22,7 @@ from tidewheel_transit.transit_pb2 import VehiclePosition
 
 DEFAULTS = asdict(Limits())
 DURATIONS = {name for name, kind in Limits.__annotations__.items() if "Duration" in kind}
-SMALL = ["--rate", 20, "--steady", "--speed", "max", "--start", "2026-03-02T06:15:00Z", "--for", "3s"]
+SMALL = ["--rate", 20, "--steady", "--speed", "max", "--clock", "2026-03-02T06:15:00Z", "--for", "3s"]
 
 
 def test_what_is_in_the_log_is_asked_for_once(inside, tmp_path):
@@ -83,7 +83,7 @@ def test_a_service_is_asked_that_may_be_gone(inside, tmp_path):
         server.server_close()
     assert (last["answered"], last["failed"]) == (len(keys), 0)
     answered = outcomes_in(log)
-    inside("simulate", "--log", log, *SMALL, "--start", "2026-03-02T09:15:00Z")
+    inside("simulate", "--log", log, *SMALL, "--clock", "2026-03-02T09:15:00Z")
     more = keys_in(log) - keys
     assert more
     last = lines(inside(*ask))[-1]

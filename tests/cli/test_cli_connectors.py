@@ -27,7 +27,7 @@ SECOND = 1_000_000
 START = "2026-03-02T06:15:00Z"
 LAST = Message("/hfp/v2/deadrun/ongoing/vp/bus/0022/99999", b'{"VP":{"tst":"2026-03-02T06:16:00.000Z"}}', 0)
 HFP = ["--processor", "hfp"]
-SMALL = ["--rate", 50, "--steady", "--speed", "max", "--start", START]
+SMALL = ["--rate", 50, "--steady", "--speed", "max", "--clock", START]
 
 
 @pytest.fixture

@@ -128,7 +128,7 @@ def test_the_terminal_shows_rates_lag_and_the_latest_results(tmp_path, monkeypat
     with open_log(tmp_path / "log.tw") as log:
         log.create_topic("input.vehicle-position")
         log.create_topic("analytics.vehicle-cell")
-        watch = Watch(log, begin={}, group="demo")
+        watch = Watch(log, start_from={}, group="demo")
         shown = drawn(dashboard, watch.look(seconds=0.0, job={}))
         assert re.search(r"lag +0 positions ", shown)
         assert "none yet" in shown
@@ -153,7 +153,7 @@ def test_the_first_position_and_the_first_result_are_told_from_the_address_on(tm
     position = codec.encode(codec.pack(VehiclePosition(operator=22, vehicle=1), event_time=5, ingestion_time=5))
     with open_log(tmp_path / "log.tw") as log:
         log.append("input.vehicle-position", records([position]))
-        watch = Watch(log, begin={("input.vehicle-position", 0): 1}, group="demo")
+        watch = Watch(log, start_from={("input.vehicle-position", 0): 1}, group="demo")
         assert watch.firsts() == (None, None)
         before = now()
         log.append("input.vehicle-position", records([position]))
@@ -173,7 +173,7 @@ def test_the_first_position_and_the_first_result_are_told_from_the_address_on(tm
 
 def test_while_spark_starts_a_line_tells_only_what_there_is(tmp_path):
     with open_log(tmp_path / "log.tw") as log:
-        watch = Watch(log, begin={}, group="demo")
+        watch = Watch(log, start_from={}, group="demo")
         assert plain(watch.look(seconds=3.0, job={})) == "   3 s: in 0 events/s"
         told = plain(watch.look(seconds=4.0, job={"batches": 1, "watermark": "2026-01-01T12:00:00Z"}))
     assert re.fullmatch(r"   4 s: in 0 events/s, processed 0 positions/s, lag 0, results 0, watermark [\d: -]+", told)
@@ -189,7 +189,7 @@ def test_the_check_finds_what_is_missing_and_what_is_there_twice(tmp_path):
 
     with open_log(tmp_path / "log.tw") as log:
         log.append("input.vehicle-position", records([position(0)]))
-        watch = Watch(log, begin={("input.vehicle-position", 0): 1}, group="demo")
+        watch = Watch(log, start_from={("input.vehicle-position", 0): 1}, group="demo")
         deadrun = codec.encode(codec.pack(VehiclePosition(lat=60.0, lon=25.0, journey="deadrun"), event_time=1))
         log.append("input.vehicle-position", records([*map(position, [1, 2, 3, 3]), deadrun]))
         log.append("analytics.vehicle-cell", records([*map(result, [0, 1, 2, 3])]))
@@ -211,7 +211,7 @@ def test_the_check_takes_what_retention_has_left(tmp_path):
         return [codec.encode(codec.pack(message, event_time=second, ingestion_time=second)) for second in seconds]
 
     with open_log(tmp_path / "log.tw") as log:
-        watch = Watch(log, begin={}, group="demo")
+        watch = Watch(log, start_from={}, group="demo")
         for some in (range(100), range(100, 150)):
             log.append("input.vehicle-position", records(positions(some)))
             log.append("analytics.vehicle-cell", records(results(some)))

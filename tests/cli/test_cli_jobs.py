@@ -15,7 +15,7 @@ from tidewheel_transit.jobs import vehicle_cell as template
 
 pytestmark = pytest.mark.long
 
-SIMULATE = ["simulate", "--steady", "--speed", "max", "--start", "2026-03-02T06:15:00Z", "--rate", 300, "--for", "40s"]
+SIMULATE = ["simulate", "--steady", "--speed", "max", "--clock", "2026-03-02T06:15:00Z", "--rate", 300, "--for", "40s"]
 
 ALL = [getattr(jobs, name) for name in jobs.__all__]
 CHANGES = [

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.cli_support import Running, identities, lines, tidewheel
 from tidewheel.transport.open_log import open_log
 
-SIMULATE = ["simulate", "--steady", "--speed", "max", "--start", "2026-03-02T06:15:00Z"]
+SIMULATE = ["simulate", "--steady", "--speed", "max", "--clock", "2026-03-02T06:15:00Z"]
 
 
 class Story(NamedTuple):

@@ -220,8 +220,8 @@ def _outcomes(built: Pattern | None, steps: Sequence[Found]) -> list[Outcome]:
 def _outcome(built: Pattern, steps: Sequence[Found], copy: int) -> Outcome:
     outcome = Outcome()
 
-    def rows(step: Found, port: str) -> list[dict[str, Any]]:
-        frame = step.outputs.get(port)
+    def rows(step: Found, output: str) -> list[dict[str, Any]]:
+        frame = step.outputs.get(output)
         if frame is None:
             return []
         times = frame.with_columns(pl.col("event_time").cast(pl.Int64))

@@ -110,3 +110,12 @@ def test_skip_wants_a_condition(log):
     put(log, (1, "fi", 5))
     with pytest.raises(DefinitionError, match="give a condition by name"):
         tw.stream(log, INPUT).skip()
+
+
+@pytest.mark.parametrize("on", ["reference", "spark"])
+@pytest.mark.parametrize("name", ["output", "stream"])
+def test_rows_keep_a_column_that_is_called_like_something_of_ours(name, on):
+    script = Script().add(at="12:00:01", k="a", **{name: "x"}).add(at="12:00:03", k="a", **{name: "y"}).end()
+    found = script.run(lambda rows: rows.deduplicate("k", horizon="1 min"), on=on)
+    assert [each[name] for each in found] == ["x"]
+    assert [each[name] for each in found.outputs["duplicates"]] == ["y"]

@@ -202,8 +202,8 @@ def test_nothing_internal_is_told(log, positions, chained, format):
     output = {"vehicle": pl.Int32, "event_time": pl.Datetime("us", "UTC")}
     made = [
         chained,
-        keyed.process(functools.partial(passed_on), state={"n": pl.Int64}, output=output),
-        keyed.process(Passing(), state={"n": pl.Int64}, output=output),
+        keyed.process(functools.partial(passed_on), state={"n": pl.Int64}, schema=output),
+        keyed.process(Passing(), state={"n": pl.Int64}, schema=output),
         keyed.window(tw.windows.custom(functools.partial(int, base=10))).aggregate(n=tw.agg.count()),
         positions.with_columns(x=python, y=tw.geo.cell("lat", "lon", resolution=9)).each_row(),
         keyed.match(tw.pattern("a", pl.col("speed") > 1).next("b", tw.geo.cell("lat", "lon", resolution=3) > 0)),

@@ -17,11 +17,11 @@ from tests.engine.test_sink import values
 from tidewheel.engine.jobs.discovery import find_jobs, installed_jobs, jobs_of_file
 from tidewheel.errors import CheckpointError, DamagedLogError, DefinitionError, JobError
 from tidewheel.testing import Script, row
+from tidewheel.topic_names import TYPES_TOPIC
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.event_pb2 import Punctuation, TypeDefinition
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log
-from tidewheel.transport.topics.types import TYPES_TOPIC
 from tidewheel_transit.jobs import vehicle_cell
 from tidewheel_transit.transit_pb2 import Arrival, VehicleCell, VehiclePosition
 

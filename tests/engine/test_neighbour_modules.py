@@ -56,7 +56,7 @@ JOBS = """
     @tw.job("scores", reads={"input.vehicle-position": VehiclePosition})
     def scores(rows: tw.Stream) -> tw.Result:
         told = {"vehicle": pl.Int32, "event_time": pl.Datetime("us", "UTC"), "score": pl.Int64}
-        return rows.key_by("vehicle").process(scored, output=told)
+        return rows.key_by("vehicle").process(scored, schema=told)
 
     @tw.job("pairs", reads={"input.vehicle-position": VehiclePosition})
     def pairs(rows: tw.Stream) -> tw.Result:

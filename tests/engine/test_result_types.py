@@ -10,6 +10,7 @@ import tidewheel as tw
 from tidewheel.engine.execution.targets import Target, prepared_targets
 from tidewheel.engine.spark.worker import registry_for
 from tidewheel.errors import DefinitionError
+from tidewheel.topic_names import TYPES_TOPIC
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.codec import decode_columns, encode_columns, punctuation
 from tidewheel.transport.events.event_pb2 import TypeDefinition
@@ -17,7 +18,7 @@ from tidewheel.transport.events.registry import TypeRegistry, types
 from tidewheel.transport.events.schema_inference import define_message
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log
-from tidewheel.transport.topics.types import TYPES_TOPIC, load_types, publish_types
+from tidewheel.transport.topics.types import load_types, publish_types
 from tidewheel_transit.transit_pb2 import VehiclePosition
 
 TOPIC = "analytics.speeds"

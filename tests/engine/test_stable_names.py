@@ -343,3 +343,18 @@ def test_the_rows_of_a_clause_have_names_too():
     assert held
     assert all("stable_name" in ast.unparse(node) for node in held)
     assert MatchRecognize.stable_name == "match_recognize/1"
+
+
+def test_options_of_a_process_function_are_stored_by_the_names_they_had(log):
+    def passed(events, state, clock):
+        return events.with_columns(output=None), state
+
+    def steps(*outputs):
+        columns = {"event_time": pl.Datetime("us", "UTC"), "vehicle": pl.Int32, "output": pl.String}
+        moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition).key_by("vehicle")
+        result = moves.process(passed, schema=columns, outputs=outputs)
+        return json.loads(json.dumps(result.flow().definition()))
+
+    assert '"streams": ["alerts"]' in json.dumps(steps("alerts"))
+    assert '"output": {"event_time": ' in json.dumps(steps("alerts"))
+    assert differences(steps("alerts"), steps("notes")) == ["outputs: alerts → notes"]

@@ -143,7 +143,7 @@ def test_the_clock_tells_times_as_datetimes():
         (lambda: Process(same, keys="key", state={"x": Timer, "x_due": pl.Int64}), "'x_due' of the state"),
         (lambda: Process(same, keys="key", state={"__x": pl.Int64}), "kept for Tidewheel"),
         (lambda: Process(same, keys="key", state={}, ttl="0 s"), "ttl must be more than nothing, got 0 s"),
-        (lambda: Process(same, keys="key", state={}, streams=("late",)), "beside results and late"),
+        (lambda: Process(same, keys="key", state={}, outputs=("late",)), "beside results and late"),
         (lambda: Timer(after="0 s"), "after of a Timer must be more than nothing"),
         (lambda: previous("none", keys="key", schema=SCHEMA), "there is no column 'none'"),
         (lambda: previous((), keys="key", schema=SCHEMA), "at least one column"),
@@ -168,11 +168,11 @@ def broken(events, state, clock):
     ("process", "message"),
     [
         (Process(same, keys="other", state={}), "there is no key column 'other'"),
-        (Process(broken, keys="key", state={}), "broken failed on empty frames.*cannot do nothing.*pass output="),
+        (Process(broken, keys="key", state={}), "broken failed on empty frames.*cannot do nothing.*pass schema="),
         (Process(lambda e, s, c: e, keys="key", state={}), "must return two polars DataFrames"),
         (Process(lambda e, s, c: (e.drop("key"), s), keys="key", state={}), "results need a column 'key'"),
         (Process(lambda e, s, c: (e, s.drop("x")), keys="key", state={"x": pl.Int64}), "state without column 'x'"),
-        (Process(same, keys="key", state={}, streams=("more",)), "results need a column 'stream'"),
+        (Process(same, keys="key", state={}, outputs=("more",)), "results need a column 'output'"),
     ],
 )
 def test_a_function_that_does_not_fit_its_input_is_refused_when_bound(process, message):
@@ -180,9 +180,9 @@ def test_a_function_that_does_not_fit_its_input_is_refused_when_bound(process, m
         bind(process, SCHEMA)
 
 
-def test_with_output_the_function_is_not_called_to_find_it():
+def test_with_a_schema_the_function_is_not_called_to_find_it():
     output = {"key": pl.String, "event_time": DATETIME}
-    assert list(bind(Process(broken, keys="key", state={}, output=output), SCHEMA).output) == ["key", "event_time"]
+    assert list(bind(Process(broken, keys="key", state={}, schema=output), SCHEMA).results) == ["key", "event_time"]
 
 
 @pytest.mark.parametrize(
@@ -196,15 +196,15 @@ def test_with_output_the_function_is_not_called_to_find_it():
 )
 def test_what_a_function_must_not_return_is_told(function, message):
     output = {"key": pl.String, "event_time": DATETIME}
-    reference = ProcessReference(Process(function, keys="key", state={"x": pl.Int64}, output=output), SCHEMA)
+    reference = ProcessReference(Process(function, keys="key", state={"x": pl.Int64}, schema=output), SCHEMA)
     with pytest.raises(DefinitionError, match=message):
         reference.step(frame(("a", 1, 1)), watermark=2, clock=0)
 
 
 def test_its_repr_says_what_it_is():
-    process = Process(same, keys=["a"], state={"n": pl.Int64, "t": Timer(after="1 s")}, ttl="1 h", streams=("odd",))
+    process = Process(same, keys=["a"], state={"n": pl.Int64, "t": Timer(after="1 s")}, ttl="1 h", outputs=("odd",))
     assert repr(process) == (
-        "Process(same, keys=('a',), state={'n': Int64, 't': Timer(after='1 s')}, ttl='1 h', streams=('odd',))"
+        "Process(same, keys=('a',), state={'n': Int64, 't': Timer(after='1 s')}, ttl='1 h', outputs=('odd',))"
     )
 
 

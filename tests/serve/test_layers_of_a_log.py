@@ -15,12 +15,13 @@ from tidewheel.errors import DefinitionError, LogError
 from tidewheel.model.time import now
 from tidewheel.serve.layers.catalogue import Catalogue, installed_layers, layers_of_file
 from tidewheel.serve.layers.layer import Cell, Edge, Layer, Nowhere, Point, parse_layers
+from tidewheel.topic_names import ALIASES_TOPIC, TYPES_TOPIC
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.registry import TypeRegistry, types
 from tidewheel.transport.events.schema_inference import define_message
 from tidewheel.transport.log.log_types import records
-from tidewheel.transport.topics.aliases import ALIASES_TOPIC, Aliases
-from tidewheel.transport.topics.types import TYPES_TOPIC, publish_types
+from tidewheel.transport.topics.aliases import Aliases
+from tidewheel.transport.topics.types import publish_types
 from tidewheel_transit import jobs
 from tidewheel_transit.layers import LAYERS
 from tidewheel_transit.transit_pb2 import CellFlow, Door, FinalStopCount, VehiclePosition
@@ -327,7 +328,7 @@ def test_a_version_beside_a_known_topic_looks_like_it_until_it_takes_its_place(l
     catalogue = Catalogue(log, installed=[known])
     catalogue.refresh(log.topics())
     beside = catalogue.layers["vehicle-cell.v2"]
-    assert (beside.title, beside.show, beside.on) == ("Vehicles (v2)", "vehicles", False)
+    assert (beside.title, beside.show, beside.on) == ("Vehicles (v2)", "moving", False)
     Aliases(log).switch("analytics.vehicle-cell", "analytics.vehicle-cell.v2")
     catalogue.refresh(log.topics())
     assert catalogue.topics == {"vehicles": "analytics.vehicle-cell.v2"}

@@ -22,6 +22,7 @@ from tidewheel.model.watermark_hold import Holder
 from tidewheel.serve import Layer, serve
 from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.layers.layer import Point
+from tidewheel.topic_names import TYPES_TOPIC
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.converter import Converter
 from tidewheel.transport.events.event_pb2 import Event, TypeDefinition
@@ -31,7 +32,7 @@ from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log
 from tidewheel.transport.topics.aliases import Aliases
 from tidewheel.transport.topics.held_watermarks import HeldWatermarks
-from tidewheel.transport.topics.types import TYPES_TOPIC, publish_types
+from tidewheel.transport.topics.types import publish_types
 from tidewheel_transit.transit_pb2 import Bunching, VehicleCell
 
 SECOND = 1_000_000

@@ -20,7 +20,7 @@ LAYER = Layer(
     name="vehicles",
     key=["operator", "vehicle"],
     geometry=Point(),
-    show="vehicles",
+    show="moving",
     filters=["route"],
     expiry=3_600_000,
 )

@@ -18,7 +18,7 @@ LASTING = Layer(
     name="vehicles",
     key=["operator", "vehicle"],
     geometry=Point(),
-    show="vehicles",
+    show="moving",
     filters=["route"],
     expiry=3_600_000,
 )

@@ -28,14 +28,14 @@ from tidewheel_transit.simulator import Simulator
 LOG = "city.tw"
 
 
-def code_blocks(page: Path) -> list[str]:
-    """The blocks of Python in it."""
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+def code_blocks(text: str) -> list[str]:
+    """The blocks of Python in the text of a page."""
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def code_of(page: Path) -> str:
     """All blocks of Python in it."""
-    return "\n".join(code_blocks(page))
+    return "\n".join(code_blocks(page.read_text(encoding="utf-8")))
 
 
 def _fresh_folder() -> Log:

@@ -211,12 +211,12 @@ def skipped(outputs: Outputs) -> Counter[str]:
 
 def late_rows(outputs: Outputs) -> Told:
     """Rows that were too late, for whichever stage."""
-    return _told(frame for port, frame in outputs.items() if port == "late" or port.startswith("late_"))
+    return _told(frame for output, frame in outputs.items() if output == "late" or output.startswith("late_"))
 
 
 def repeated_rows(outputs: Outputs) -> Told:
     """Rows that were told apart since they repeat another."""
-    return _told(frame for port, frame in outputs.items() if port == "duplicates")
+    return _told(frame for output, frame in outputs.items() if output == "duplicates")
 
 
 def _told(frames: Iterable[pl.DataFrame]) -> Told:

@@ -40,11 +40,11 @@ assert run.failed == {}, run.failed
 def everything(log: Log, job: Job) -> dict[str, list[tuple[Any, ...]]]:
     """All that came out of a job, by output, but for its metrics, which tell the time on the wall."""
     found = {}
-    for port in job.on(log).schemas():
-        if port != "metrics":
-            topic = f"{'analytics' if port == 'results' else port}.{job.name}"
-            frame = read(log, topic, type_name(job.writes) if port == "results" else None)
-            found[port] = [] if frame is None else sorted(frame.drop("ingestion_time").rows(), key=repr)
+    for output in job.on(log).schemas():
+        if output != "metrics":
+            topic = f"{'analytics' if output == 'results' else output}.{job.name}"
+            frame = read(log, topic, type_name(job.writes) if output == "results" else None)
+            found[output] = [] if frame is None else sorted(frame.drop("ingestion_time").rows(), key=repr)
     return found
 
 
@@ -78,5 +78,5 @@ def test_all_jobs_end_with_the_same_tables_whatever_is_killed(tmp_path):
             # Not only in the end: every result, whether it was replaced or not, is there once, and so is all else.
             expected = everything(whole, job)
             assert everything(log, job) == expected, job.name
-            told |= {port for port, rows in expected.items() if rows}
+            told |= {output for output, rows in expected.items() if rows}
         assert told >= {"results", "late", "duplicates", "failed"}, "there is disorder, there are repeats and failures"

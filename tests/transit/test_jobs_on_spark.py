@@ -46,10 +46,10 @@ def run_all(
         result = job(stream, **parameters).named(job.name + way + end)
         places = {"results": "analytics"}
         targets[result] = {
-            port: Target(
-                log.topic(f"{places.get(port, port)}.{result.name}"), job.writes if port == "results" else None
+            output: Target(
+                log.topic(f"{places.get(output, output)}.{result.name}"), job.writes if output == "results" else None
             )
-            for port in result.schemas()
+            for output in result.schemas()
         }
     settings = RunSettings(spark=spark, available_now=True, max_events_per_batch=batch)
     run = start_query(targets, log, checkpoint=checkpoint, name="ten", settings=settings)
@@ -78,10 +78,10 @@ def read(log: Log, topic: str, kind: str | None = None) -> pl.DataFrame | None:
 def outputs(log: Log, job, way: str = "") -> dict[str, pl.DataFrame]:
     found = {"results": read(log, f"analytics.{job.name}{way}", type_name(job.writes))}
     there = {info.name for info in log.topics()}
-    for port in ("late", "late_2", "late_3", "duplicates", "unresolved", "metrics"):
-        if f"{port}.{job.name}{way}" in there:
-            found[port] = read(log, f"{port}.{job.name}{way}")
-    return {port: frame for port, frame in found.items() if frame is not None}
+    for output in ("late", "late_2", "late_3", "duplicates", "unresolved", "metrics"):
+        if f"{output}.{job.name}{way}" in there:
+            found[output] = read(log, f"{output}.{job.name}{way}")
+    return {output: frame for output, frame in found.items() if frame is not None}
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ def follow(address: str, topic: str, count: int, pipe: Connection) -> None:
     """Follow a topic until so many records have come, or none for long; tell them by partition."""
     seen: dict[int, list[bytes]] = {}
     with open_log(address) as log:
-        consumer = Consumer(log, topic, start="earliest")
+        consumer = Consumer(log, topic, start_from="earliest")
         while sum(map(len, seen.values())) < count and (batches := consumer.poll(timeout=60)):
             for batch in batches:
                 seen.setdefault(batch.partition, []).extend(batch.records.column("value").to_pylist())

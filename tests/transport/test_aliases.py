@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tidewheel.errors import DefinitionError, TopicNotFoundError
+from tidewheel.topic_names import ALIASES_TOPIC
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log
-from tidewheel.transport.topics.aliases import ALIASES_TOPIC, Aliases
+from tidewheel.transport.topics.aliases import Aliases
 
 
 @pytest.fixture

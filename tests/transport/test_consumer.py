@@ -21,8 +21,8 @@ def test_it_begins_at_the_end_or_where_it_is_told(log: Log) -> None:
     log.append("news", records([b"0", b"1", b"2"]))
     newest, earliest, last = (
         Consumer(log, "news"),
-        Consumer(log, "news", start="earliest"),
-        Consumer(log, "news", start=offsets(read(log, "news"))[2]),
+        Consumer(log, "news", start_from="earliest"),
+        Consumer(log, "news", start_from=offsets(read(log, "news"))[2]),
     )
     receipt = log.append("news", records([b"3"]))
     assert values(newest.poll(timeout=0)) == [b"3"]
@@ -36,21 +36,21 @@ def test_a_group_goes_on_where_it_committed(log: Log) -> None:
     log.create_topic("news", partitions=2)
     for number in range(4):
         log.append("news", records([b"%d" % number]))
-    first = Consumer(log, "news", group="readers", start="earliest")
+    first = Consumer(log, "news", group="readers", start_from="earliest")
     assert len(values(first.poll(timeout=0))) == 4
     first.commit()
     log.append("news", records([b"4"]))
     assert values(first.poll(timeout=0)) == [b"4"], "read, but not committed"
     with open_log(log.address) as other:
         assert values(Consumer(other, "news", group="readers").poll(timeout=0)) == [b"4"]
-    assert len(values(Consumer(log, "news", group="others", start="earliest").poll(timeout=0))) == 5
+    assert len(values(Consumer(log, "news", group="others", start_from="earliest").poll(timeout=0))) == 5
 
 
 def test_a_poll_takes_a_limited_number_of_each_partition(log: Log) -> None:
     log.create_topic("news", partitions=2)
     keys = [b"a", b"b", b"c", b"d"] * 10
     log.append("news", records([b"%d" % number for number in range(40)], keys=keys))
-    consumer = Consumer(log, "news", start="earliest")
+    consumer = Consumer(log, "news", start_from="earliest")
     polls = [consumer.poll(timeout=0, limit=7) for _ in range(10)]
     assert all(batch.records.num_rows <= 7 for poll in polls for batch in poll)
     assert sorted(int(value) for poll in polls for value in values(poll)) == list(range(40))
@@ -80,7 +80,7 @@ def test_a_waiting_poll_wakes_for_a_topic_that_is_made_meanwhile(log: Log) -> No
 def test_consumers_share_a_topic_by_its_partitions(log: Log) -> None:
     log.create_topic("news", partitions=3)
     log.append("news", records([b"%d" % number for number in range(30)], keys=[b"%d" % n for n in range(30)]))
-    parts = [Consumer(log, "news", start="earliest", partitions=numbers) for numbers in ([0, 2], [1])]
+    parts = [Consumer(log, "news", start_from="earliest", partitions=numbers) for numbers in ([0, 2], [1])]
     found = [values(part.poll(timeout=0)) for part in parts]
     assert sorted(int(value) for some in found for value in some) == list(range(30))
     assert all(found)
@@ -90,7 +90,7 @@ def test_consumers_share_a_topic_by_its_partitions(log: Log) -> None:
 
 def test_iterating_follows_the_topic_and_commits_only_what_was_handed_out(log: Log) -> None:
     receipts = [log.append("news", records([b"%d" % start, b"%d" % (start + 1)])) for start in range(0, 6, 2)]
-    consumer = Consumer(log, "news", group="readers", start="earliest")
+    consumer = Consumer(log, "news", group="readers", start_from="earliest")
     following = iter(consumer)
     assert values([next(following)]) == [b"0", b"1"]
     consumer.commit()
@@ -106,7 +106,7 @@ def test_gaps_of_compaction_are_passed_over(embedded: Log) -> None:
     embedded.create_topic("state", compact=True)
     for number in range(5):
         embedded.append("state", records([b"%d" % number], keys=[b"a"]))
-    consumer = Consumer(embedded, "state", start=1)
+    consumer = Consumer(embedded, "state", start_from=1)
     embedded.maintain()
     assert offsets(consumer.poll(timeout=0)) == [4]
     assert consumer.poll(timeout=0) == []
@@ -114,7 +114,7 @@ def test_gaps_of_compaction_are_passed_over(embedded: Log) -> None:
 
 def test_records_that_left_unread_are_an_error(embedded: Log) -> None:
     embedded.append("news", records([b"0"]))
-    consumer = Consumer(embedded, "news", group="readers", start="earliest")
+    consumer = Consumer(embedded, "news", group="readers", start_from="earliest")
     consumer.commit()
     embedded.append("news", records([b"1"]))
     embedded.create_topic("news", retention=Retention(size=0))
@@ -127,14 +127,14 @@ def test_records_that_left_unread_are_an_error(embedded: Log) -> None:
 
 def test_records_that_left_unread_are_passed_over_and_counted_if_they_may_be(embedded: Log) -> None:
     embedded.append("news", records([b"%d" % n for n in range(4)]))
-    consumer = Consumer(embedded, "news", group="readers", start="earliest", skip_lost=True)
+    consumer = Consumer(embedded, "news", group="readers", start_from="earliest", skip_lost=True)
     assert len(consumer.poll(0, limit=2)) == 1
     consumer.commit()
     for n in range(4, 8):
         embedded.append("news", records([b"%d" % n]))
     embedded.create_topic("news", retention=Retention(size=0))
     embedded.maintain()
-    for each in (consumer, Consumer(embedded, "news", group="readers", start="latest", skip_lost=True)):
+    for each in (consumer, Consumer(embedded, "news", group="readers", start_from="latest", skip_lost=True)):
         assert values(each.poll(0)) == [b"7"]
         assert each.lost == 5
     assert consumer.poll(0) == []
@@ -159,7 +159,7 @@ def made_anew(log: Log, *values: bytes) -> Receipt:
 @pytest.mark.parametrize("count", [1, 3, 5], ids=["shorter", "as long", "longer"])
 def test_a_topic_that_was_made_anew_is_not_read_from_the_old_position(log: Log, count: int) -> None:
     log.append("news", records([b"0", b"1", b"2"]))
-    strict, lenient = (Consumer(log, "news", group="readers", start="earliest", skip_lost=skip) for skip in (0, 1))
+    strict, lenient = (Consumer(log, "news", group="readers", start_from="earliest", skip_lost=skip) for skip in (0, 1))
     for consumer in (strict, lenient):
         assert len(values(consumer.poll(timeout=0))) == 3
     receipt = made_anew(log, *[b"new %d" % number for number in range(count)])
@@ -186,7 +186,7 @@ def test_a_consumer_of_a_log_that_became_older_is_told(tmp_path: Path) -> None:
         kept, now = sqlite3.connect(tmp_path / "backup.tw"), sqlite3.connect(tmp_path / "city.tw")
         now.backup(kept)
         log.append("news", records([b"two", b"three"]))
-        consumer = Consumer(log, "news", start="earliest")
+        consumer = Consumer(log, "news", start_from="earliest")
         assert len(consumer.poll(0)) == 2
         kept.backup(now)  # restored in place, under the eyes of those who have it open
         now.close()
@@ -205,9 +205,9 @@ def test_a_consumer_tells_of_a_damaged_block_or_goes_on_behind_it(tmp_path: Path
         other.commit()
         other.close()
         with pytest.raises(DamagedBlockError):
-            Consumer(log, "news", start="earliest").poll(0)
+            Consumer(log, "news", start_from="earliest").poll(0)
         found: list[DamagedBlockError] = []
-        consumer = Consumer(log, "news", group="readers", start="earliest", on_damage=found.append)
+        consumer = Consumer(log, "news", group="readers", start_from="earliest", on_damage=found.append)
         assert values(consumer.poll(0)) == [
             b"%d" % number for number in range(3) if number != where - 1 for _ in "1" * 10
         ]
@@ -231,7 +231,7 @@ def test_a_poll_that_fails_behind_a_damaged_block_hands_out_all_before_it_the_ne
             if next(broken, False):
                 raise LogError("its dead letter could not be written")
 
-        consumer = Consumer(log, "news", start="earliest", on_damage=told)
+        consumer = Consumer(log, "news", start_from="earliest", on_damage=told)
         with pytest.raises(LogError, match="dead letter"):
             consumer.poll(0)
         assert values(consumer.poll(0)) == [b"0", b"2"]

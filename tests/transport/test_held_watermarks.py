@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tidewheel.model.watermark_hold import Holder
+from tidewheel.topic_names import HOLDS_TOPIC
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records
-from tidewheel.transport.topics.held_watermarks import HOLDS_TOPIC, HeldWatermarks
+from tidewheel.transport.topics.held_watermarks import HeldWatermarks
 
 SECOND = 1_000_000
 HOLDER = Holder("input.door", 2, since=5 * SECOND, mark=None, fed=5 * SECOND)

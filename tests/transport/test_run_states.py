@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tidewheel.model.time import duration
+from tidewheel.topic_names import RUNS_TOPIC
 from tidewheel.transport.log.log_types import records
-from tidewheel.transport.topics.run_states import ENDED, FIRST_BATCH, RUNNING, RUNS_TOPIC, STARTING, RunState, RunStates
+from tidewheel.transport.topics.run_states import ENDED, FIRST_BATCH, RUNNING, STARTING, RunState, RunStates
 
 AT = duration("1 h")
 

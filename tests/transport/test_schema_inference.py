@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from tidewheel.errors import DefinitionError
+from tidewheel.topic_names import TYPES_TOPIC
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.codec import decode_columns, encode_columns
 from tidewheel.transport.events.event_pb2 import TypeDefinition
@@ -20,7 +21,7 @@ from tidewheel.transport.events.schema_inference import define_message, made_nam
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log
-from tidewheel.transport.topics.types import TYPES_TOPIC, definitions, load_types, publish_types
+from tidewheel.transport.topics.types import definitions, load_types, publish_types
 
 PART = pa.struct({"x": pa.int64()})
 

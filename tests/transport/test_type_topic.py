@@ -9,13 +9,14 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import Message
 
+from tidewheel.topic_names import TYPES_TOPIC
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.event_pb2 import DeadLetter, Punctuation
 from tidewheel.transport.events.registry import TypeRegistry
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log
-from tidewheel.transport.topics.types import TYPES_TOPIC, load_types, publish_types
+from tidewheel.transport.topics.types import load_types, publish_types
 
 
 @pytest.fixture

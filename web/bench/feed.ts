@@ -22,7 +22,7 @@ const LAYERS: Layer[] = [
     topic: "analytics.movers",
     key: ["number"],
     geometry: {kind: "point", lat: "lat", lon: "lon", heading: "heading"},
-    show: "vehicles",
+    show: "moving",
     value: {field: "kind", label: "kind"},
     scale: {kind: "categorical", categories: {bus: "#0072b2", tram: "#009e73", train: "#cc79a7"}},
     figures: [{field: "speed", label: "speed", unit: "m/s"}],

@@ -6,7 +6,7 @@ export type Geometry =
   | {kind: "edge"; from: string; to: string}
   | {kind: "none"};
 
-export type Show = "cells" | "vehicles" | "points" | "arrows" | "alerts" | "table";
+export type Show = "cells" | "moving" | "points" | "arrows" | "alerts" | "table";
 
 export interface Figure {
   field: string;

@@ -36,7 +36,7 @@ describe("the description decides how a layer is drawn", () => {
     const point = {kind: "point" as const, lat: "lat", lon: "lon"};
     expect(kind({})).toBe("cells");
     expect(kind({geometry: {kind: "edge", from: "a", to: "b"}, show: "arrows"})).toBe("arrows");
-    expect(kind({geometry: point, show: "vehicles"})).toBe("markers");
+    expect(kind({geometry: point, show: "moving"})).toBe("markers");
     expect(kind({geometry: point, show: "points"})).toBe("markers");
     expect(kind({geometry: point, show: "alerts"})).toBe("pulses");
     expect(kind({geometry: {kind: "none"}, show: "table"})).toBeUndefined();
@@ -161,7 +161,7 @@ describe("hexagons", () => {
 });
 
 describe("points", () => {
-  const POINT: Partial<Layer> = {geometry: {kind: "point", lat: "lat", lon: "lon", heading: "heading"}, show: "vehicles"};
+  const POINT: Partial<Layer> = {geometry: {kind: "point", lat: "lat", lon: "lon", heading: "heading"}, show: "moving"};
   const flat = (place: [number, number]): number[] => [place[0] * 1000, place[1] * 1000];
 
   it("glide to where they are reported next", () => {

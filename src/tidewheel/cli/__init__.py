@@ -7,14 +7,12 @@ command speaks, goes on until it is stopped, and ends. None loads polars, pyarro
 from tidewheel.cli.app import main
 from tidewheel.cli.broker import make_broker
 from tidewheel.cli.command_options import with_options
-from tidewheel.cli.commands.topics import adds_up
-from tidewheel.cli.connectors import Account, account_line, run_connectors
+from tidewheel.cli.connectors import Account, account_line
 from tidewheel.cli.installed_commands import command
 from tidewheel.cli.options import (
     DEFAULT_LOG,
     CaOption,
     CertificateOption,
-    DurationOption,
     ExistingLogOption,
     ExitCode,
     JsonOption,
@@ -40,7 +38,6 @@ __all__ = [
     "CaOption",
     "CertificateOption",
     "DEFAULT_LOG",
-    "DurationOption",
     "ExistingLogOption",
     "ExitCode",
     "JsonOption",
@@ -51,7 +48,6 @@ __all__ = [
     "SkipDamagedOption",
     "Stop",
     "account_line",
-    "adds_up",
     "command",
     "existing_log",
     "local_time",
@@ -64,7 +60,6 @@ __all__ = [
     "parse_instant",
     "parse_speed",
     "print_json",
-    "run_connectors",
     "run_with_progress",
     "say",
     "start_text",

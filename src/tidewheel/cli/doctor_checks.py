@@ -21,6 +21,7 @@ from typing import Literal
 from tidewheel import __version__
 from tidewheel.cli.options import size
 from tidewheel.errors import TidewheelError
+from tidewheel.topic_names import input_topic
 
 __all__ = ["QUICK_CHECKS", "Check", "Finding", "check_spark_starts"]
 
@@ -28,7 +29,7 @@ _GIGABYTE = 1 << 30
 _SPARK_SECONDS = 240
 _PORTS = {
     8090: ("tidewheel ingest --http", "tidewheel ingest --http 127.0.0.1:PORT"),
-    8080: ("the live map", "tidewheel serve --port PORT (the demo takes a free one by itself)"),
+    8080: ("the live map", "tidewheel serve --port PORT"),
 }
 """What uses a port, and the option that gives it another one."""
 
@@ -271,7 +272,7 @@ def _fill(address: str) -> None:
     begin = int(time.time()) - 300
     with open_log(address) as log:
         rows = [{"key": str(n % 3), "at": begin + n} for n in range(250)]
-        log.append_rows("input.doctor", rows, time="at", key="key")
+        log.append_rows(input_topic("doctor"), rows, time="at", key="key")
 
 
 def _installed(module: str) -> bool:

@@ -15,6 +15,7 @@ from tidewheel.cli.options import ExitCode, out, size
 from tidewheel.cli.progress import print_json
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import duration, format_duration
+from tidewheel.topic_names import is_internal
 
 if TYPE_CHECKING:
     from tidewheel.transport.log.log import Log
@@ -29,7 +30,7 @@ def chosen(log: Log, names: Sequence[str], *, everything: bool) -> list[TopicInf
     """The topics of these names, in which * stands for anything; without a name all of them. The log's own topics must
     be named, or asked for with `everything`."""
     infos = {info.name: info for info in log.topics()}
-    shown = [name for name in infos if everything or not name.startswith("__")]
+    shown = [name for name in infos if everything or not is_internal(name)]
     if not names:
         return [infos[name] for name in shown]
     found: dict[str, TopicInfo] = {}
@@ -126,7 +127,7 @@ def forget(log: Log, group: str, *, yes: bool, as_json: bool) -> None:
 
 def _check_not_own(topics: Sequence[TopicInfo]) -> None:
     for info in topics:
-        if info.name.startswith("__"):
+        if is_internal(info.name):
             raise DefinitionError(f"{info.name} is the log's own; without it other topics could not be read")
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewheel.ingest.connector import Connector, Deliver, Delivered, run_all
 from tidewheel.ingest.message import Message
-from tidewheel.ingest.pipeline import Pipeline, Reports
+from tidewheel.ingest.pipeline import Pipeline, Reports, adds_up
 from tidewheel.ingest.processor import Dead, Processed, Processor, joined
 from tidewheel.ingest.processors.json_rows import JsonProcessor
 from tidewheel.transport.events.event_pb2 import IngestReport
@@ -52,6 +52,7 @@ __all__ = [
     "Provider",
     "ProviderError",
     "Reports",
+    "adds_up",
     "check_url",
     "joined",
     "post",

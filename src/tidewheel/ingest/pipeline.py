@@ -17,19 +17,18 @@ from tidewheel.ingest.ingest_pb2 import PipelineState
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Dead, LogProcessor, Processed, Processor, joined
 from tidewheel.model.time import EARLIEST, LATEST, Duration, Instant, duration, now
-from tidewheel.topic_names import dead
+from tidewheel.topic_names import INGESTED, TYPES_TOPIC, dead, ingested, kind_of
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.event_pb2 import DeadLetter, IngestReport
 from tidewheel.transport.events.registry import TypeRegistry, type_name, types
 from tidewheel.transport.log.log import Log, Producer, check_topic_name
 from tidewheel.transport.log.log_types import RECORDS, Receipt, records
 from tidewheel.transport.topics.message_topic import MessageTopic
-from tidewheel.transport.topics.types import TYPES_TOPIC, publish_types
+from tidewheel.transport.topics.types import publish_types
 
-__all__ = ["Pipeline", "Reports", "read_reports"]
+__all__ = ["Pipeline", "Reports", "adds_up", "read_reports"]
 
 _logger = logging.getLogger(__name__)
-_ACCOUNTS = "ingested."
 """What the names of the topics begin with that hold the totals."""
 _REASONS = 5
 """How many of a delivery's dead letters are reported."""
@@ -70,7 +69,7 @@ class Pipeline:
     ) -> None:
         self.name = f"{processor.name}:{source}"
         self.dead_topic = dead(processor.name)
-        self.account_topic = f"{_ACCOUNTS}{processor.name}"
+        self.account_topic = ingested(processor.name)
         self._log = log
         self._processor = processor
         self._key = source.encode()
@@ -243,7 +242,7 @@ class Reports:
 
     def __call__(self) -> list[IngestReport]:
         """The totals of all pipelines now."""
-        names = [topic.name for topic in self._log.topics() if topic.name.startswith(_ACCOUNTS)]
+        names = [topic.name for topic in self._log.topics() if kind_of(topic.name) == INGESTED]
         for name in names:
             topic = self._topics.setdefault(name, MessageTopic(self._log, name, IngestReport))
             self._latest.setdefault(name, {}).update((report.source, report) for report in topic.news())
@@ -254,6 +253,12 @@ class Reports:
 def read_reports(log: Log) -> list[IngestReport]:
     """The latest totals, once (see `Reports`)."""
     return Reports(log)()
+
+
+def adds_up(report: IngestReport) -> bool:
+    """Whether every message that was received is in a topic, filtered, or a dead letter."""
+    parts = (report.topics, report.filtered, report.dead)
+    return report.received == sum(sum(part.values()) for part in parts)
 
 
 def _text(value: str) -> str:

@@ -10,6 +10,7 @@ True
 from tidewheel.serve.http.background import Background
 from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.http.server import Server, serve
+from tidewheel.serve.layers.catalogue import layers_of_file
 from tidewheel.serve.layers.layer import Cell, Colouring, Edge, Figure, Layer, Nowhere, Point, Scale, Value
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "ServeLimits",
     "Server",
     "Value",
+    "layers_of_file",
     "serve",
 ]

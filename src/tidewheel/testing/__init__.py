@@ -16,7 +16,9 @@ Times without a date are on 2026-01-01, in UTC.
 
 from __future__ import annotations
 
+from tidewheel.patterns.nfa.harness import Harness
+from tidewheel.testing.bundles import Bundle
 from tidewheel.testing.rows import Outcome, Row, pane, row
-from tidewheel.testing.script import Bundle, Script
+from tidewheel.testing.script import Script
 
-__all__ = ["Bundle", "Outcome", "Row", "Script", "pane", "row"]
+__all__ = ["Bundle", "Harness", "Outcome", "Row", "Script", "pane", "row"]

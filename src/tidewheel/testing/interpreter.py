@@ -10,8 +10,8 @@ import polars as pl
 
 from tidewheel.engine.runtime.flow import Stage
 from tidewheel.errors import DefinitionError
+from tidewheel.testing.bundles import Bundle
 from tidewheel.testing.rows import Row, micros, pane, row
-from tidewheel.testing.script import Bundle
 
 __all__ = ["Step", "Stepped", "interpreter", "late_row", "plain_row", "shown"]
 

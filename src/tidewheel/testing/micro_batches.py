@@ -26,9 +26,9 @@ from tidewheel.errors import DefinitionError
 from tidewheel.model import watermarks
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Duration, Instant, format_duration
+from tidewheel.testing.bundles import Bundle, Bundles, is_valid_time
 from tidewheel.testing.rows import Outcome, as_text
 from tidewheel.testing.runner import Pipeline, by_value, columns_of, outcome_of, result_of
-from tidewheel.testing.script import Bundle, Script, is_valid_time
 
 __all__ = ["run_on_dataframe"]
 
@@ -38,7 +38,7 @@ _EVER: Duration = 200 * 365 * 86_400 * 1_000_000
 """A delay by which Spark's watermark stays before 1970, where it begins: it never moves."""
 
 
-def run_on_dataframe(script: Script, pipeline: Pipeline, spark: SparkSession | None = None) -> Outcome:
+def run_on_dataframe(script: Bundles, pipeline: Pipeline, spark: SparkSession | None = None) -> Outcome:
     """What comes out if the rows are a streaming DataFrame: a file for each bundle that has rows, read one by one."""
     delay = _delay(script)
     columns = {_TIME: _INSTANT, **columns_of(script)}
@@ -106,7 +106,7 @@ class _Round:
     marks: tuple[Instant, ...]
 
 
-def _delay(script: Script) -> Duration:
+def _delay(script: Bundles) -> Duration:
     """The delay by which the script's watermarks follow its rows; scripts with others cannot run over a DataFrame."""
     rounds = _rounds(script)
     marked = [each for each in rounds if each.marks]
@@ -137,7 +137,7 @@ def _delay(script: Script) -> Duration:
     return delay
 
 
-def _rounds(script: Script) -> list[_Round]:
+def _rounds(script: Bundles) -> list[_Round]:
     found: list[_Round] = []
     latest: Instant | None = None
     for number, bundle in enumerate(script.bundles):

@@ -28,9 +28,10 @@ from tidewheel.engine.streams.stream_factory import stream
 from tidewheel.errors import DefinitionError, JobError
 from tidewheel.model import watermarks
 from tidewheel.model.time import Instant
+from tidewheel.testing.bundles import Bundle, Bundles
 from tidewheel.testing.interpreter import interpreter, late_row, plain_row, shown
 from tidewheel.testing.rows import MIDNIGHT, Outcome, Row, micros
-from tidewheel.testing.script import Bundle, Script
+from tidewheel.topic_names import input_topic
 from tidewheel.transport.events.codec import decode_columns, decode_envelopes, encode, encode_columns, pack
 from tidewheel.transport.events.event_pb2 import Punctuation
 from tidewheel.transport.events.registry import TypeRegistry, type_name
@@ -45,7 +46,7 @@ __all__ = ["Pipeline", "by_value", "columns_of", "outcome_of", "result_of", "run
 Pipeline = Callable[[Stream], Result]
 """What a script runs: from its rows as a stream to a result."""
 
-_INPUT = "input.script"
+_INPUT = input_topic("script")
 _INSTANT = pl.Datetime("us", "UTC")
 
 
@@ -74,7 +75,7 @@ class _Given:
 
 
 @contextmanager
-def _given(script: Script, pipelines: Sequence[Pipeline]) -> Iterator[_Given]:
+def _given(script: Bundles, pipelines: Sequence[Pipeline]) -> Iterator[_Given]:
     columns = columns_of(script)
     with tempfile.TemporaryDirectory(prefix="tidewheel-script-") as folder:
         held: list[_Given] = []
@@ -98,7 +99,7 @@ def result_of(pipeline: Pipeline, rows: Stream) -> Result:
     return result
 
 
-def columns_of(script: Script) -> dict[str, pl.DataType]:
+def columns_of(script: Bundles) -> dict[str, pl.DataType]:
     """The columns of a script's rows, and their types."""
     given = [values for bundle in script.bundles for _, values in bundle.rows]
     names = dict.fromkeys(name for values in given for name in values)
@@ -127,7 +128,7 @@ def columns_of(script: Script) -> dict[str, pl.DataType]:
 # On the reference ---------------------------------------------------------------------------------------------------
 
 
-def run_on_reference(script: Script, pipeline: Pipeline) -> Outcome:
+def run_on_reference(script: Bundles, pipeline: Pipeline) -> Outcome:
     """What the interpreters of the stages give, one behind the other."""
     with _given(script, [pipeline]) as given:
         [result] = given.results
@@ -168,7 +169,7 @@ def _frame_of(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, pl.DataTyp
 # On Spark -----------------------------------------------------------------------------------------------------------
 
 
-def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSession | None = None) -> list[Outcome]:
+def run_on_spark(script: Bundles, pipelines: Sequence[Pipeline], spark: SparkSession | None = None) -> list[Outcome]:
     """What the engine gives, of all pipelines in one query: each bundle is a block of the log and a batch of the query,
     which reads one block a batch."""
     with _given(script, pipelines) as given, by_value(pipelines):
@@ -176,11 +177,11 @@ def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSess
         for bundle in script.bundles:
             given.now = bundle.clock
             log.append(_INPUT, _records(given, bundle))
-        ports = [[name for name in result.schemas() if name != METRICS] for result in given.results]
+        outputs = [[name for name in result.schemas() if name != METRICS] for result in given.results]
         run = start_query(
             {
                 result.named(f"script-{number}"): {name: Target(log.topic(f"{name}-{number}")) for name in names}
-                for number, (result, names) in enumerate(zip(given.results, ports, strict=True))
+                for number, (result, names) in enumerate(zip(given.results, outputs, strict=True))
             },
             log,
             checkpoint=Path(log.address).parent / "checkpoint",
@@ -192,7 +193,7 @@ def run_on_spark(script: Script, pipelines: Sequence[Pipeline], spark: SparkSess
             raise JobError(f"Script.run: {name} failed: {reason}")
         return [
             outcome_of(result, {name: _read(log, f"{name}-{number}") for name in names})
-            for number, (result, names) in enumerate(zip(given.results, ports, strict=True))
+            for number, (result, names) in enumerate(zip(given.results, outputs, strict=True))
         ]
 
 

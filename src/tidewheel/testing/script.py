@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal
 
 from pyspark.sql import SparkSession
 
 from tidewheel.engine.streams.result import Result
 from tidewheel.engine.streams.stream import Stream
 from tidewheel.errors import DefinitionError
-from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
+from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant, duration
+from tidewheel.testing.bundles import Bundle, Bundles, is_valid_time
+from tidewheel.testing.micro_batches import run_on_dataframe
 from tidewheel.testing.rows import MIDNIGHT, Outcome, Time, as_text, at_time
+from tidewheel.testing.runner import run_on_reference, run_on_spark
 
-__all__ = ["Bundle", "Script", "is_valid_time"]
-
-
-def is_valid_time(time: Instant | None) -> TypeGuard[Instant]:
-    """Whether an event time is valid, so that it may move the watermark."""
-    return time is not None and START_OF_TIME <= time < END_OF_TIME
+__all__ = ["Script"]
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """What one batch has: when it happens, its rows, and the watermark that it moves to (None: it stays).
-
-    >>> Script().add(at="00:00:01", v=1).watermark("00:00:02").bundles[0].rows
-    ((1767225601000000, {'v': 1}),)
-    """
-
-    clock: Instant
-    rows: tuple[tuple[Instant | None, Mapping[str, Any]], ...] = ()
-    watermark: Instant | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(Bundles):
     """What arrives, in bundles, and how time moves. Every method gives a new script.
 
     A bundle is what a batch is: a clock, then rows, then the watermark that follows from them. Calls gather in one
@@ -63,8 +48,6 @@ class Script:
     ([('EARLY', 1), ('ON_TIME', 2)], 7000000)
     """
 
-    columns: Mapping[str, Any] | None = None
-    bundles: tuple[Bundle, ...] = ()
     _open: int = 0  # what the last bundle has reached: 0 nothing is open, 1 a clock, 2 rows, 3 a watermark
 
     def add(self, *, at: Time | None, **columns: Any) -> Script:
@@ -146,9 +129,6 @@ class Script:
         bundle with rows is a micro-batch, and the watermark is Spark's, which follows the rows by a delay and is in
         force from the next micro-batch on. So a script must have just these watermarks, as those of `bounded` do.
         """
-        from tidewheel.testing.micro_batches import run_on_dataframe
-        from tidewheel.testing.runner import run_on_reference, run_on_spark
-
         if on == "reference":
             return run_on_reference(self, pipeline)
         if on == "spark":

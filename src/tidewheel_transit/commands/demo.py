@@ -21,7 +21,6 @@ import tidewheel as tw
 from tidewheel.cli import (
     ExitCode,
     Stop,
-    adds_up,
     command,
     make_private_folder,
     opened_log,
@@ -99,7 +98,7 @@ def demo(
     say("Tidewheel demo: a simulated city → log → Spark → log → the live map. Ctrl-C ends it.", style="bold")
     with stoppable() as stop, _place(log) as address:
         say(f"log: {address}", style="dim")
-        begin = _ends(address)
+        start_from = _ends(address)
         chosen = ["--all"] if jobs is None else [CELLS, *(job for job in jobs if job != CELLS)]
         with Parts() as parts:
             running = ["run", *chosen, "--name", GROUP, "--config", _config(address), "--log", address]
@@ -109,7 +108,7 @@ def demo(
                 parts.start("lookups", "ask", "final-stop", "--provider", "simulator", "--log", address)
             with opened_log(address) as opened:
                 parts.start("map", "serve", "--log", address, "--port", str(_port(port)), "--lines", _lines(address))
-                passed = _Demo(opened, begin, parts, stop, open_page=open_page).run(length)
+                passed = _Demo(opened, start_from, parts, stop, open_page=open_page).run(length)
     if not passed:
         raise typer.Exit(ExitCode.FAILED)
     if length is not None:
@@ -155,19 +154,19 @@ def _quick_start() -> dict[str, str]:
 class _Demo:
     """The demo from its start to the last figure."""
 
-    def __init__(self, log: tw.Log, begin: Positions, parts: Parts, stop: Stop, *, open_page: bool) -> None:
+    def __init__(self, log: tw.Log, start_from: Positions, parts: Parts, stop: Stop, *, open_page: bool) -> None:
         # Here, not at the top: the processes are on their way before this one reads its own large libraries.
         from tidewheel_transit.commands.demo_view import Dashboard
         from tidewheel_transit.commands.demo_watch import Watch
 
         self._log = log
-        self._begin = begin
+        self._start_from = start_from
         self._parts = parts
         self._simulator = parts["simulator"]
         self._job = parts["jobs"]
         self._map = parts["map"]
         self._stop = stop
-        self._watch = Watch(log, begin=begin, group=GROUP)
+        self._watch = Watch(log, start_from=start_from, group=GROUP)
         self._dashboard = Dashboard()
         self._began = self._printed = time.monotonic()
         self._started = tw.time.now()
@@ -193,7 +192,7 @@ class _Demo:
         """Show the demo until it is to end. Its time counts from the first batch on: Spark takes a while to start."""
         while not self._stop.wait(_LOOK_SECONDS):
             self._parts.check()
-            keep_an_hour(self._log, before=self._begin)
+            keep_an_hour(self._log, before=self._start_from)
             self._tell_of_the_map()
             if self._ready is None and self._job.status.get("batches"):
                 self._ready = tw.time.now()
@@ -251,6 +250,7 @@ class _Demo:
 
     def _sum_up(self) -> bool:
         """Say what was processed, and whether all of it is there."""
+        from tidewheel.ingest import adds_up
         from tidewheel_transit.commands.demo_view import first_of_all, summary
 
         console = out()

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tidewheel as tw
-from tidewheel.cli import adds_up, local_time
+from tidewheel import topic_names
+from tidewheel.cli import local_time
+from tidewheel.ingest import adds_up
 from tidewheel_transit.commands.demo_watch import INPUT, Check, Quantiles, Snapshot
 
 if TYPE_CHECKING:
@@ -175,7 +177,7 @@ def _topics(now: Snapshot) -> RenderableType:
     grid.add_column(justify="right", min_width=9)
     grid.add_column(justify="right", min_width=7, style="dim")
     for topic, count in now.topics.items():
-        style = "green" if topic.startswith("analytics.") else "blue"
+        style = "green" if topic_names.kind_of(topic) == topic_names.ANALYTICS else "blue"
         grid.add_row(f"[{style}]{topic}[/{style}]", f"{count:,}", f"{now.rates[topic]:,.0f}/s")
     return grid
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 import tidewheel as tw
+from tidewheel import topic_names
 from tidewheel.cli import Rate
 from tidewheel.ingest import IngestReport, Reports
 from tidewheel_transit.transit_pb2 import VehicleCell, VehiclePosition
@@ -79,13 +80,13 @@ class Check:
 
 
 class Watch:
-    """Looks at what has come into the log since `begin`: what was there before is not the demo's."""
+    """Looks at what has come into the log from `start_from` on: what was there before is not the demo's."""
 
-    def __init__(self, log: tw.Log, *, begin: Positions, group: str) -> None:
+    def __init__(self, log: tw.Log, *, start_from: Positions, group: str) -> None:
         self._log = log
         self._group = group
-        self._begin = begin
-        self._at: dict[Partition, int] = dict(begin)
+        self._start_from = start_from
+        self._at: dict[Partition, int] = dict(start_from)
         self._in, self._done = Rate(), Rate()
         self._by_topic: dict[str, Rate] = {}
         self._waiting = _no_rows()
@@ -96,7 +97,7 @@ class Watch:
         self._measured: deque[_Times] = deque()
         """When results were appended, and when what they are results of was ingested."""
         self._latest: Sequence[Mapping[str, Any]] = []
-        self._first: dict[str, tw.time.Instant | None] = {INPUT: None, "analytics.": None}
+        self._first: dict[str, tw.time.Instant | None] = {INPUT: None, topic_names.ANALYTICS: None}
 
     def look(self, *, seconds: float, job: Mapping[str, Any], url: str = "") -> Snapshot:
         """Take a snapshot of the demo."""
@@ -104,14 +105,18 @@ class Watch:
         self._read_results()
         self.firsts()  # before they leave by retention
         topics = {
-            info.name: info.count for info in self._log.topics() if info.name.startswith(("input.", "analytics."))
+            info.name: info.count
+            for info in self._log.topics()
+            if topic_names.kind_of(info.name) in (topic_names.INPUT, topic_names.ANALYTICS)
         }
         lag = self.lag()
         return Snapshot(
             seconds=seconds,
             topics=topics,
             rates={topic: self._by_topic.setdefault(topic, Rate())(count) for topic, count in topics.items()},
-            received=self._in(sum(count for topic, count in topics.items() if topic.startswith("input."))),
+            received=self._in(
+                sum(count for topic, count in topics.items() if topic_names.kind_of(topic) == topic_names.INPUT)
+            ),
             processed=self._done(sum(end for _, end in self._extent(INPUT).values()) - lag),
             lag=lag,
             latency=self._latency(lambda appended, _: appended >= tw.time.now() - _RECENT),
@@ -139,12 +144,12 @@ class Watch:
         vehicles, results = self._first.values()
         return vehicles, results
 
-    def _first_append(self, prefix: str) -> tw.time.Instant | None:
+    def _first_append(self, topic_or_kind: str) -> tw.time.Instant | None:
         found: list[tw.time.Instant] = []
         for info in self._log.topics():
-            if info.name.startswith(prefix):
+            if topic_or_kind in (info.name, topic_names.kind_of(info.name)):
                 for part, (first, end) in self._extent(info.name).items():
-                    start = max(first, self._begin.get(part, 0))
+                    start = max(first, self._start_from.get(part, 0))
                     blocks = self._log.blocks(*part, start, end=end, on_damage=lambda _: None) if start < end else []
                     filled = (each.summary for each in blocks if each.summary.count > len(each.summary.punctuations))
                     found += [each.append_time for each in islice(filled, 1)]
@@ -163,12 +168,12 @@ class Watch:
             expected=len(inputs),
             missing=-int(surplus[surplus < 0].sum()),
             twice=int(surplus[surplus > 0].sum()),
-            whole=all(first <= self._begin.get(part, 0) for part, (first, _) in self._extent(INPUT).items()),
+            whole=all(first <= self._start_from.get(part, 0) for part, (first, _) in self._extent(INPUT).items()),
         )
 
     def _fingerprints(self, topic: str) -> npt.NDArray[np.uint64]:
         """The identity of each row since the beginning, in 8 bytes: the rows themselves might not fit in memory."""
-        frames = self._frames(topic, self._begin, self._extent(topic))
+        frames = self._frames(topic, self._start_from, self._extent(topic))
         each = [rows.select(_IDENTITY).hash_rows().to_numpy() for rows in frames]
         return np.concatenate([np.empty(0, np.uint64), *each])
 

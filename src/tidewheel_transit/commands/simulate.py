@@ -63,12 +63,12 @@ class SimulateOptions:
         int | None,
         typer.Option("--for", metavar="DURATION", parser=parse_duration, help="So much simulated time: 30s, 5min, 2h."),
     ] = None
-    start: Annotated[
+    clock: Annotated[
         int | None,
         typer.Option(
             metavar="TIME",
             parser=parse_instant,
-            help="When the simulation begins: 2026-01-31T07:00:00Z.",
+            help="What the simulated clock shows first: 2026-01-31T07:00:00Z.",
             show_default="now; with a speed above 1 so that it ends now",
         ),
     ] = None
@@ -92,11 +92,11 @@ def simulate(options: SimulateOptions) -> None:
         tidewheel simulate
         tidewheel simulate --rate 5000 --steady --for 10min
         tidewheel simulate --for 10min --speed max   (the last ten minutes)
-        tidewheel simulate --for 24h --speed max --start 2026-01-31T00:00:00Z   (a whole day, as fast as possible)
+        tidewheel simulate --for 24h --speed max --clock 2026-01-31T00:00:00Z   (a whole day, as fast as possible)
         tidewheel simulate --mqtt localhost:1883
     """
     factor = parse_speed(options.speed)
-    back = 0 if options.start is not None else _head_start(factor, options.length)
+    back = 0 if options.clock is not None else _head_start(factor, options.length)
     with stoppable() as stop:
         from tidewheel_transit.simulator import Simulator, drive
         from tidewheel_transit.simulator.network import network
@@ -115,7 +115,7 @@ def simulate(options: SimulateOptions) -> None:
         )
         with _into_log(options.log) if broker is None else _to_broker(broker) as target:
             fleet = Simulator(
-                start=tw.time.now() - back if options.start is None else options.start,
+                start=tw.time.now() - back if options.clock is None else options.clock,
                 seed=options.seed,
                 rate=options.rate,
                 rush_hours=options.rush_hours,
@@ -155,7 +155,7 @@ def _head_start(speed: float | None, length: tw.time.Duration | None) -> tw.time
         shown = "max" if speed is None else f"{speed:g}"
         raise tw.errors.DefinitionError(
             f"at speed {shown} the simulation overtakes the clock, and its events are refused as from the future; say "
-            "how long (--for 1h: it then ends now), or when it begins (--start)"
+            "how long (--for 1h: it then ends now), or what the simulated clock shows first (--clock)"
         )
     return length if speed is None else length - round(length / speed)
 

@@ -90,7 +90,7 @@ export class LayerList {
       };
       options.append(select);
     }
-    if (layer.show === "vehicles") {
+    if (layer.show === "moving") {
       const trails = h("input", {type: "checkbox", id: `trails-${layer.name}`, checked: this.state.trails.value, data: {test: "trails"}});
       trails.onchange = () => this.state.trails.set(trails.checked);
       options.append(h("label", {className: "check"}, trails, "Trails"));

@@ -20,7 +20,7 @@ from tidewheel.cli.options import (
 )
 from tidewheel.cli.progress import print_json, run_with_progress, stoppable
 from tidewheel.errors import DefinitionError
-from tidewheel.topic_names import INPUT
+from tidewheel.topic_names import INPUT, kind_of
 
 if TYPE_CHECKING:
     from tidewheel.transport.log.log import Log
@@ -91,7 +91,7 @@ def archive(
 
 
 def _inputs(log: Log) -> list[str]:
-    found = [info.name for info in log.topics() if info.name.startswith(INPUT) and info.count]
+    found = [info.name for info in log.topics() if kind_of(info.name) == INPUT and info.count]
     if not found:
         raise DefinitionError(f"{log.address} has no topics input.* with events; name the topics to archive")
     return found

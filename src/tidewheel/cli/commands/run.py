@@ -20,7 +20,7 @@ from tidewheel.cli.run.options import RunCommandOptions
 from tidewheel.cli.run.progress import follow_run
 from tidewheel.engine.datasource.result_topics import refuse_others_results
 from tidewheel.errors import DefinitionError
-from tidewheel.topic_names import ANALYTICS, analytics
+from tidewheel.topic_names import analytics, job_of
 
 if TYPE_CHECKING:
     from tidewheel.engine.execution.running_query import Run
@@ -217,7 +217,7 @@ def _configured(jobs: Sequence[Job], config: str | None, given: Mapping[str, Any
 def _name(job: Job, version: str | None, results: str | None) -> str:
     """The name that the topics of a job's results are called after."""
     if results is not None:
-        name = results.removeprefix(ANALYTICS)
+        name = job_of(results)
         if not name or name == results:
             raise typer.BadParameter(
                 f"results go to a topic analytics.NAME (late rows to late.NAME), got {results!r}",

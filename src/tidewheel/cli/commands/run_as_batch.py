@@ -14,7 +14,7 @@ from tidewheel.cli.processors import make_processor
 from tidewheel.cli.progress import Stop, print_json, run_with_progress
 from tidewheel.cli.progress_count import ResultCount
 from tidewheel.cli.run.recording_input import RecordingInput, check_recordings, recording_input
-from tidewheel.topic_names import DEAD
+from tidewheel.topic_names import dead
 
 if TYPE_CHECKING:
     from tidewheel.engine.streams.result import Result
@@ -139,12 +139,12 @@ def _run(
         as_json=as_json,
     )
     final = {**status(), "state": "ended"}
-    dead, place = 0, DEAD + name
+    letters, place = 0, dead(name)
     if messages is not None:
-        dead = messages.write_dead_letters(log, place)
-        final |= {"messages": messages.account(), "dead_letters": place if dead else None}
+        letters = messages.write_dead_letters(log, place)
+        final |= {"messages": messages.account(), "dead_letters": place if letters else None}
     if as_json:
         print_json(final)
     say(f"{name}: {final['results']:,} results in {', '.join(topics)}")
-    if dead:
-        say(f"{dead:,} dead letters are in {place}, each with its reason: tidewheel tail {place}", style="yellow")
+    if letters:
+        say(f"{letters:,} dead letters are in {place}, each with its reason: tidewheel tail {place}", style="yellow")

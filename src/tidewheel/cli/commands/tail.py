@@ -31,7 +31,7 @@ from tidewheel.model.time import Instant, format_instant, moment
 if TYPE_CHECKING:
     from tidewheel.transport.events.registry import TypeRegistry
     from tidewheel.transport.log.log import Log
-    from tidewheel.transport.log.log_types import OnDamage, Start
+    from tidewheel.transport.log.log_types import OnDamage, StartFrom
 
 __all__ = ["tail"]
 
@@ -57,7 +57,7 @@ def tail(
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,
-    start: Annotated[
+    start_from: Annotated[
         str | None,
         typer.Option(
             "--from",
@@ -89,13 +89,12 @@ def tail(
     """
     from tidewheel.transport.topics.aliases import Aliases
 
-    begin = _start(start)
     on_damage = tell_damage if skip_damaged else None
     with existing_log(log) as opened, stoppable() as stop:
         shown = topic if as_is else Aliases(opened).topic(topic)
         followed = _Followed(opened, topic, shown, partition=partition, as_is=as_is, on_damage=on_damage)
         show = _show_json if as_json else _show
-        for record in followed.backlog(begin, count):
+        for record in followed.backlog(_parse_start_from(start_from), count):
             show(record, followed.types)
             if stop.is_set():
                 return
@@ -131,11 +130,11 @@ class _Followed:
         load_types(log, types)
         self._ends = self._latest()
 
-    def backlog(self, begin: Start | None, count: int | None) -> Iterator[_Record]:
+    def backlog(self, start_from: StartFrom | None, count: int | None) -> Iterator[_Record]:
         """What is there: from the beginning that was asked for, or the last ones."""
-        if begin is None:
+        if start_from is None:
             return iter(_last(self._log, self._topic, self._ends, 10 if count is None else count, self._on_damage))
-        starts = {part: self._log.position(self._topic, part[1], begin) for part in self._ends}
+        starts = {part: self._log.position(self._topic, part[1], start_from) for part in self._ends}
         return islice(_between(self._log, starts, self._ends, self._on_damage), count)
 
     def news(self, timeout: float) -> Iterator[_Record]:
@@ -173,7 +172,7 @@ class _Followed:
         return range(self._info.partitions) if self._partition is None else [self._partition]
 
 
-def _start(text: str | None) -> Start | None:
+def _parse_start_from(text: str | None) -> StartFrom | None:
     if text is None or text == "earliest" or text == "latest":
         return text  # type: ignore[return-value]  # one of the three
     if text.isascii() and text.isdigit():

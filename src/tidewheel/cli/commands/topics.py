@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidewheel.transport.log.log import Log
     from tidewheel.transport.log.log_types import Retention, TopicInfo
 
-__all__ = ["adds_up", "topics"]
+__all__ = ["topics"]
 
 _T = TypeVar("_T")
 _RATE_OVER = 60.0
@@ -199,6 +199,8 @@ def _lags(log: Log, topics: list[TopicInfo]) -> list[_Lag]:
 
 
 def _as_json(log: Log, topics: list[TopicInfo], reports: list[IngestReport]) -> dict[str, Any]:
+    from tidewheel.ingest.pipeline import adds_up
+
     listed = []
     for topic in (_topic(log, info, now()) for info in topics):
         fields = {**asdict(topic), **as_fields(topic.retention)}
@@ -228,12 +230,6 @@ def _as_json(log: Log, topics: list[TopicInfo], reports: list[IngestReport]) -> 
         "disk": disk_fields(log),
         "warnings": [{"what": each.what, "found": each.found, "mend": each.mend} for each in log_findings(log)],
     }
-
-
-def adds_up(report: IngestReport) -> bool:
-    """Whether every message that was received is in a topic, filtered, or a dead letter."""
-    parts = (report.topics, report.filtered, report.dead)
-    return report.received == sum(sum(part.values()) for part in parts)
 
 
 def _tables(log: Log, topics: list[TopicInfo], reports: list[IngestReport]) -> RenderableType:
@@ -287,6 +283,8 @@ def _lag_table(lags: list[_Lag]) -> RenderableType:
 
 def _account_table(reports: list[IngestReport]) -> RenderableType:
     """What became of all that came in, by source."""
+    from tidewheel.ingest.pipeline import adds_up
+
     table = _table("Ingested")
     table.add_column("source", style="bold")
     for name in ("received", "= topics", "+ filtered", "+ dead", "", "repeated"):

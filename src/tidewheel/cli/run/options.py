@@ -9,6 +9,7 @@ import typer
 
 from tidewheel.cli.options import DEFAULT_LOG, DurationOption, JsonOption, LogOption, SkipDamagedOption, parse_instant
 from tidewheel.engine.datasource.batch_limit import MAX_BYTES
+from tidewheel.topic_names import analytics
 
 __all__ = ["RunCommandOptions"]
 
@@ -34,7 +35,7 @@ class RunCommandOptions:
         typer.Option(help="Run beside another version: its topics and its checkpoint end in .VERSION."),
     ] = None
     results: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="Where the results go.", show_default="analytics.JOB")
+        str | None, typer.Option(metavar="TOPIC", help="Where the results go.", show_default=analytics("JOB"))
     ] = None
     available_now: Annotated[bool, typer.Option("--available-now", help="End when all that is there now is done.")] = (
         False

@@ -18,7 +18,7 @@ from tidewheel.cli.options import ExitCode, opened_log, say
 from tidewheel.cli.processors import make_processor
 from tidewheel.cli.progress import Stop, run_with_progress
 from tidewheel.errors import DefinitionError
-from tidewheel.topic_names import DEAD
+from tidewheel.topic_names import DEAD, kind_of
 
 if TYPE_CHECKING:
     from tidewheel.transport.events.event_pb2 import IngestReport
@@ -54,7 +54,7 @@ class RecordingInput:
 
         count = 0
         for info in self.log.topics():
-            for number, first in enumerate(info.first_offsets if info.name.startswith(DEAD) else ()):
+            for number, first in enumerate(info.first_offsets if kind_of(info.name) == DEAD else ()):
                 for batch in self.log.read(info.name, number, first):
                     values = batch.records.column("value")
                     log.append(topic, records(values, event_times=decode_envelopes(values).columns["event_time"]))
@@ -129,6 +129,6 @@ def _place(log: Path) -> Iterator[str]:
     try:
         with open(folder / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            yield str(folder / "input.tw")
+            yield str(folder / "recording.tw")
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -62,10 +62,12 @@ _NAMES = {
     "columns": "column",
     "writes": "type of the results",
     "exprs": "",
+    "output": "schema",
+    "streams": "outputs",
 }
 """The names by which users know the parts of a definition."""
 
-_MAPPINGS = {"parameter", "aggregate", "measure", "state", "output", "column", "input topic"}
+_MAPPINGS = {"parameter", "aggregate", "measure", "state", "schema", "column", "input topic"}
 """The parts of a definition whose own parts are named by the user."""
 
 

@@ -15,7 +15,7 @@ from tidewheel.model.time import Duration, Instant
 from tidewheel.model.watermarks import ReadAheadTopic, Strategy, advance
 from tidewheel.transport.log.damage import pass_over
 from tidewheel.transport.log.log import Log
-from tidewheel.transport.log.log_types import Block, Partition, Start, TopicInfo
+from tidewheel.transport.log.log_types import Block, Partition, StartFrom, TopicInfo
 
 __all__ = ["OffsetRange", "check_topics", "first_offset", "plan_batch", "split"]
 
@@ -31,12 +31,13 @@ class OffsetRange:
 
 
 def first_offset(
-    log: Log, topics: Sequence[str], start: Start, *, clock: Instant, whole: Collection[str] = ()
+    log: Log, topics: Sequence[str], start_from: StartFrom, *, clock: Instant, whole: Collection[str] = ()
 ) -> Offset:
-    """Where a new query begins: at `start`, and the topics in `whole` at their beginning."""
+    """Where a new query begins: at `start_from`, and the topics in `whole` at their beginning."""
     infos = [log.topic_info(topic) for topic in topics]
     positions = {
-        part: log.position(part[0], part[1], "earliest" if part[0] in whole else start) for part in _partitions(infos)
+        part: log.position(part[0], part[1], "earliest" if part[0] in whole else start_from)
+        for part in _partitions(infos)
     }
     return Offset(log.identity, positions, clock, topics=_ids(infos), fingerprints=known_fingerprints(log, positions))
 

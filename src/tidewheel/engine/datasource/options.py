@@ -23,9 +23,9 @@ from tidewheel.model import watermarks
 from tidewheel.model.time import Duration, duration, instant
 from tidewheel.model.watermarks import Strategy
 from tidewheel.transport.events.codec import ENVELOPE_COLUMNS
-from tidewheel.transport.log.log_types import Start
+from tidewheel.transport.log.log_types import StartFrom
 
-__all__ = ["RAW_COLUMNS", "ReadOptions", "WriteOptions", "parse_start"]
+__all__ = ["RAW_COLUMNS", "ReadOptions", "WriteOptions", "parse_start_from"]
 
 _INSTANT = pa.timestamp("us", "UTC")
 RAW_COLUMNS = pa.schema(
@@ -123,7 +123,7 @@ class ReadOptions:
     log: str
     topics: tuple[str, ...]
     types: Mapping[str, str] = field(default_factory=dict)
-    start: Start = "earliest"
+    start_from: StartFrom = "earliest"
     max_events: int = 500_000
     max_bytes: int = MAX_BYTES
     watermark: Mapping[str, Strategy] = field(default_factory=dict)
@@ -180,7 +180,7 @@ class ReadOptions:
             log=log,
             topics=topics,
             types=_types(options.get("type"), topics),
-            start=parse_start(options.get("startFrom") or "earliest"),
+            start_from=parse_start_from(options.get("startFrom") or "earliest"),
             max_events=options.number("maxEventsPerBatch", 500_000),
             max_bytes=options.number("maxBytesPerBatch", MAX_BYTES),
             watermark=_watermark(options.get("watermark"), topics),
@@ -301,7 +301,7 @@ def _types(text: str | None, topics: tuple[str, ...]) -> Mapping[str, str]:
     return {topic: named[topic] for topic in topics}
 
 
-def parse_start(text: str, *, what: str = "'startFrom'") -> Start:
+def parse_start_from(text: str, *, what: str = "'startFrom'") -> StartFrom:
     """Where to begin, from text: `earliest`, `latest`, or a time."""
     if text in ("earliest", "latest"):
         return text  # type: ignore[return-value]  # one of the two

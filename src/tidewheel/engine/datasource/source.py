@@ -96,7 +96,7 @@ class _Reading:
     def _first(self, clock: Instant) -> Offset:
         options = self._options
         control = [topic for topic, strategy in options.watermark.items() if not strategy.takes_part]
-        return first_offset(self._log, options.topics, options.start, clock=clock, whole=control)
+        return first_offset(self._log, options.topics, options.start_from, clock=clock, whole=control)
 
     def _shares(self, before: Offset, after: Offset) -> list[_Share]:
         ways = [

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from tidewheel.engine.datasource.batch_limit import MAX_BYTES
-from tidewheel.engine.datasource.options import parse_start
+from tidewheel.engine.datasource.options import parse_start_from
 from tidewheel.errors import DefinitionError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class RunSettings:
                 raise DefinitionError(f"{name} must be a whole number of at least 1, got {number!r}")
         if self.clock not in ("wall", "log"):
             raise DefinitionError(f"clock must be wall or log, got {self.clock!r}")
-        parse_start(self.start_from, what="start_from")
+        parse_start_from(self.start_from, what="start_from")
 
     @classmethod
     def of(

@@ -14,15 +14,13 @@ from tidewheel.engine.jobs.job import Job
 from tidewheel.engine.operators.operator import RESULTS
 from tidewheel.engine.streams.result import Result
 from tidewheel.errors import DefinitionError
+from tidewheel.topic_names import output_topic
 from tidewheel.transport.log.log import Log
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 __all__ = ["called", "default_targets", "run"]
-
-
-_PLACES = {RESULTS: "analytics"}
 
 
 def run(
@@ -61,7 +59,7 @@ def default_targets(jobs: Sequence[Job | Result], log: Log) -> dict[Result, dict
     found: dict[Result, dict[str, Target]] = {}
     for each in jobs:
         result = each.on(log) if isinstance(each, Job) else each
-        place = {output: log.topic(f"{_PLACES.get(output, output)}.{result.name}") for output in result.schemas()}
+        place = {output: log.topic(output_topic(output, str(result.name))) for output in result.schemas()}
         found[result] = {
             output: Target(topic, result.writes, result.key) if output == RESULTS else Target(topic)
             for output, topic in place.items()

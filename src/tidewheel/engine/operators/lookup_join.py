@@ -67,6 +67,7 @@ class LookupJoin(Operation):
 
     stable_name: ClassVar[str] = "lookup/1"
     stored: ClassVar[Stored] = Stored("lookup", "timeout", "keep", micros=("timeout", "keep"))
+    only_once: ClassVar[bool] = True
     noun: ClassVar[str] = "a lookup"
     message: ClassVar[str] = type_name(LookupOutcome)
     strategy: ClassVar[Strategy] = ReadAheadTopic()

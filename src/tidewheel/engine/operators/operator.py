@@ -218,6 +218,8 @@ class Operation(ABC):
     """Whether rows before it may be retracted."""
     gives_panes: ClassVar[bool] = False
     """Whether its results are panes of windows."""
+    only_once: ClassVar[bool] = False
+    """Whether a stream can have one at most."""
 
     # What it needs and gives ---------------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from tidewheel.engine.operators.process_driver import LAST, ProcessDriver
 from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.errors import CheckpointError
 from tidewheel.model.process.deduplicate import is_deduplicate
-from tidewheel.model.process.process import DATETIME, STREAM, Clock, DataType, Process
+from tidewheel.model.process.process import DATETIME, Clock, DataType, Process
 from tidewheel.model.process.process_call import bind
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant, format_duration
@@ -51,14 +51,14 @@ class ProcessOperation(Operation):
     noun: ClassVar[str] = "a process function"
 
     def outputs(self, stage: StageInput) -> dict[str, Schema]:
-        output = dict(bind(self.process, stage.schema).output)
-        if self.process.streams:
-            output.pop(STREAM)
-        return dict.fromkeys((RESULTS, *self.process.streams), output)
+        columns = dict(bind(self.process, stage.schema).results)
+        if self.process.outputs:
+            columns.pop(self.process.output_column)
+        return dict.fromkeys((RESULTS, *self.process.outputs), columns)
 
     @property
     def others(self) -> tuple[str, ...]:
-        return self.process.streams
+        return self.process.outputs
 
     @property
     def waits_for_clock(self) -> bool:
@@ -161,7 +161,7 @@ class ProcessOperator(StageOperator):
         self.schema = {name: self.bound.events[name] for name in schema if name != process.time}
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
-        """Take the batch's rows that are in time, and its time; give `results` and the process's other streams."""
+        """Take the batch's rows that are in time, and its time; give `results` and the process's other outputs."""
         columns = [*self.schema, TIME]
         accepted = pl.DataFrame(schema={**self.schema, TIME: pl.Int64()}) if rows is None else rows.select(columns)
         watermark = batch_time.reached
@@ -169,7 +169,7 @@ class ProcessOperator(StageOperator):
         released, queue = event_buffer.release(store, accepted, watermark, Queue(hint.next_event, hint.arrivals))
         hint = replace(hint, next_event=queue.next_event, arrivals=queue.arrivals)
         timers_due = watermark is not None and hint.next_timer <= watermark
-        results = pl.DataFrame(schema=dict(self.bound.output))
+        results = pl.DataFrame(schema=dict(self.bound.results))
         if released.height or timers_due or hint.next_clock <= batch_time.clock:
             results, hint = self._advance(
                 store, released, Clock(batch_time.watermark_before, watermark, batch_time.clock), hint

@@ -82,7 +82,7 @@ class ProcessDriver:
         self.table = pl.concat(settled).filter(pl.col(LAST).is_not_null() & (self._expiry_column() >= self.watermark))
         self._processing_timers()
         state = pl.concat([self.idle, self.table])
-        results = pl.concat(self.results) if self.results else pl.DataFrame(schema=dict(self.bound.output))
+        results = pl.concat(self.results) if self.results else pl.DataFrame(schema=dict(self.bound.results))
         return results.sort(self.process.time, *self.keys, maintain_order=True), state
 
     def due(self, state: pl.DataFrame) -> tuple[Instant, Instant]:

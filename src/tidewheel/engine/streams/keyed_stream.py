@@ -94,8 +94,8 @@ class KeyedStream:
         *,
         state: Mapping[str, StateColumn] | None = None,
         ttl: str | timedelta | None = None,
-        output: Mapping[str, DataType] | None = None,
-        streams: Sequence[str] = (),
+        schema: Mapping[str, DataType] | None = None,
+        outputs: Sequence[str] = (),
     ) -> Result:
         """Call a function with each key's rows in event-time order, with state and timers: see `Process`.
 
@@ -103,8 +103,9 @@ class KeyedStream:
             function: Takes the events of a batch, the state and a `Clock`; gives rows and the new state.
             state: The columns of the state, each with its type; a `Timer` among them wakes the function.
             ttl: How long a key's state is kept after its last event, in event time; by default for ever.
-            output: The columns of the results; by default they are found by calling the function with empty frames.
-            streams: The names of further outputs: a column `stream` of the results then says which a row goes to.
+            schema: The columns of the results; by default they are found by calling the function with empty frames.
+            outputs: The names of further outputs: results then have a column `output` that names the one of each row,
+                null for the results.
 
         >>> from tidewheel.testing import Script
         >>> def running_total(events, state, clock):
@@ -122,8 +123,8 @@ class KeyedStream:
             keys=self.keys,
             state=state or {},
             ttl=None if ttl is None else duration(ttl, what="ttl"),
-            output=output,
-            streams=tuple(streams),
+            schema=schema,
+            outputs=tuple(outputs),
         )
         return self._staged(ProcessOperation(process))
 

@@ -29,7 +29,7 @@ from tidewheel.engine.streams.explain.svg import svg
 from tidewheel.engine.streams.row_ops import after_ops
 from tidewheel.engine.streams.stream import Stream
 from tidewheel.errors import DefinitionError
-from tidewheel.topic_names import ANALYTICS
+from tidewheel.topic_names import job_of
 from tidewheel.transport.log.log import Topic
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ class Result(Stream):
         chosen = {name: topic for name, topic in named.items() if topic is not None} | dict(outputs or {})
         if not chosen:
             raise DefinitionError('start: say where the results go, like results=log.topic("analytics.delay")')
-        name = self.name or (results.name.removeprefix(ANALYTICS) if results is not None else "result")
+        name = self.name or (job_of(results.name) if results is not None else "result")
         return start_query(
             {self.named(name): self._targets(chosen, type)},
             self.input.log,

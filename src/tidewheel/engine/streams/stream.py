@@ -203,7 +203,7 @@ class Stream:
         """
         if not isinstance(lookup, Lookup):
             raise DefinitionError(f"lookup: expected a tidewheel.Lookup, got {lookup!r}")
-        if any(isinstance(stage.operation, LookupJoin) for stage in self.stages):
+        if any(stage.operation.only_once for stage in self.stages):
             raise DefinitionError(f"lookup {lookup.name}: there is a lookup before it; a stream can have one")
         what = LookupJoin(
             lookup,

@@ -26,13 +26,14 @@ from tidewheel.ingest.lookup.limits import Limits
 from tidewheel.ingest.lookup.provider import Provider
 from tidewheel.model.process.lookup import Key, Lookup
 from tidewheel.model.time import Instant, now
+from tidewheel.topic_names import lookup_group
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.event_pb2 import LookupOutcome
 from tidewheel.transport.events.registry import types
 from tidewheel.transport.log.consumer import Consumer
 from tidewheel.transport.log.damage import note_damage
 from tidewheel.transport.log.log import Log
-from tidewheel.transport.log.log_types import Batch, Partition, Start, records
+from tidewheel.transport.log.log_types import Batch, Partition, StartFrom, records
 from tidewheel.transport.topics.message_topic import MessageTopic
 from tidewheel.transport.topics.types import publish_types
 
@@ -88,7 +89,7 @@ class LookupWorker:
         type: The message type of the events.
         columns: Expressions that make key columns that the events do not have by that name.
         limits: How much is asked, how long it may take, and what is remembered.
-        start: Where a new worker begins.
+        start_from: Where a new worker begins.
         skip_damaged: Go on without records whose blocks are damaged in the log's file: `dead.lookup.<name>` tells of
             them.
         clock: The time, in microseconds.
@@ -116,7 +117,7 @@ class LookupWorker:
         type: type[Message],
         columns: Mapping[str, pl.Expr] | None = None,
         limits: Limits | None = None,
-        start: Start = "earliest",
+        start_from: StartFrom = "earliest",
         skip_damaged: bool = False,
         clock: Callable[[], Instant] = now,
     ) -> None:
@@ -129,8 +130,8 @@ class LookupWorker:
         self._type = type
         self._columns = dict(columns or {})
         self._limits = limits or Limits()
-        self._start = start
-        self._group = f"lookup.{lookup.name}"
+        self._start_from = start_from
+        self._group = lookup_group(lookup.name)
         self._on_damage = self._pass_over if skip_damaged else None
         self._clock = clock
         self._needed = _needed(lookup, type, self._columns)
@@ -175,7 +176,7 @@ class LookupWorker:
             self._log,
             list(self._topics),
             group=self._group,
-            start=self._start,
+            start_from=self._start_from,
             skip_lost=True,
             on_damage=self._on_damage,
         )

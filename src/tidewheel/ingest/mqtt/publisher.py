@@ -1,4 +1,4 @@
-"""Publishing to an MQTT broker: for the simulator, for replays, for tests."""
+"""Publishing to an MQTT broker: for replays, for programs that make messages, for tests."""
 
 from __future__ import annotations
 

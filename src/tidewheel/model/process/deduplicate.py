@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.process.process import DATETIME, STREAM, Clock, Process
+from tidewheel.model.process.process import DATETIME, Clock, Process
 from tidewheel.model.segmented_search import first_at_or_after
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, duration, format_duration
@@ -32,6 +32,7 @@ class _Deduplicate:
     time: str
 
     __name__ = "deduplicate"
+    output_column: ClassVar[str] = "__output"  # rows may have a column called output
 
     @property
     def about(self) -> str:
@@ -55,7 +56,7 @@ class _Deduplicate:
             kept_at[found] = times[place[found]]
             place = first_at_or_after(times, place, stop, kept_at + self.horizon + 1)
         new = lengths.select(self.columns).with_columns(pl.Series(_KEPT_AT, kept_at, dtype=pl.Int64).cast(DATETIME))
-        return events.with_columns(pl.when(~pl.Series(kept)).then(pl.lit(DUPLICATES)).alias(STREAM)), new
+        return events.with_columns(pl.when(~pl.Series(kept)).then(pl.lit(DUPLICATES)).alias(self.output_column)), new
 
 
 def deduplicate(*columns: str, horizon: Duration | str, time: str = "event_time") -> Process:
@@ -74,7 +75,7 @@ def deduplicate(*columns: str, horizon: Duration | str, time: str = "event_time"
     function = _Deduplicate(columns, micros, time)
     # Events up to the horizon past the kept one may still come; the last event is never before the kept one.
     state = {_KEPT_AT: DATETIME}
-    return Process(function, keys=columns, state=state, ttl=micros, streams=(DUPLICATES,), time=time)
+    return Process(function, keys=columns, state=state, ttl=micros, outputs=(DUPLICATES,), time=time)
 
 
 def is_deduplicate(process: Process) -> bool:

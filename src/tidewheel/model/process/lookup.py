@@ -18,6 +18,7 @@ import polars as pl
 from tidewheel.errors import DefinitionError, MalformedError
 from tidewheel.model.process.process import DataType
 from tidewheel.model.stored import Stored
+from tidewheel.topic_names import lookups
 
 __all__ = ["Key", "Lookup"]
 
@@ -77,7 +78,7 @@ class Lookup:
     @property
     def topic(self) -> str:
         """The topic of the outcomes of its questions."""
-        return f"lookups.{self.name}"
+        return lookups(self.name)
 
     def key_text(self, key: Sequence[Any]) -> str:
         """A key as text: the same for the same values, always."""

@@ -30,12 +30,12 @@ from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant, duration, format_duration, moment
 
-__all__ = ["DATETIME", "STREAM", "Clock", "DataType", "Process", "ProcessFunction", "ProcessingTimer", "Timer"]
+__all__ = ["DATETIME", "OUTPUT", "Clock", "DataType", "Process", "ProcessFunction", "ProcessingTimer", "Timer"]
 
 DATETIME = pl.Datetime("us", "UTC")
 """The type of all times in the frames that a function sees."""
 
-STREAM = "stream"
+OUTPUT = "output"
 """The column of the results that says to which output a row goes, if a process has more than one."""
 
 DataType = pl.DataType | type[pl.DataType]
@@ -147,8 +147,8 @@ class Process:
     has a column `wake_at_due` beside it that says so. It returns the results (at least the key columns and `time`)
     and the new state (the key and state columns; others are ignored). A key left out of the new state is forgotten.
 
-    `output` is the schema of the results; without it, it is found by calling the function with empty frames.
-    With `streams`, results have a column `stream` that names the output of each row; null is the results themselves.
+    `schema` is that of the results; without it, it is found by calling the function with empty frames.
+    With `outputs`, results have a column `output` that names the output of each row; null is the results themselves.
     With a `lateness` they have a boolean column `retraction`.
 
     >>> def totals(events, state, clock):
@@ -161,22 +161,31 @@ class Process:
     """
 
     stored: ClassVar[Stored] = Stored(
-        "function", "keys", "state", "ttl", "output", "streams", "time", "lateness", micros=("ttl", "lateness")
+        "function",
+        "keys",
+        "state",
+        "ttl",
+        "output",
+        "streams",
+        "time",
+        "lateness",
+        micros=("ttl", "lateness"),
+        renamed={"output": "schema", "streams": "outputs"},
     )
 
     function: ProcessFunction
     keys: tuple[str, ...] | str = field(kw_only=True)
     state: Mapping[str, StateColumn] = field(kw_only=True)
     ttl: Duration | str | None = field(default=None, kw_only=True)
-    output: Mapping[str, DataType] | None = field(default=None, kw_only=True)
-    streams: tuple[str, ...] = field(default=(), kw_only=True)
+    schema: Mapping[str, DataType] | None = field(default=None, kw_only=True)
+    outputs: tuple[str, ...] = field(default=(), kw_only=True)
     time: str = field(default="event_time", kw_only=True)
     lateness: Duration = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         put = object.__setattr__
         put(self, "keys", (self.keys,) if isinstance(self.keys, str) else tuple(self.keys))
-        put(self, "streams", tuple(self.streams))
+        put(self, "outputs", tuple(self.outputs))
         if not callable(self.function):
             raise DefinitionError(f"a process needs a function(events, state, clock), got {self.function!r}")
         if not self.keys:
@@ -189,8 +198,8 @@ class Process:
                     f"{self.name}: ttl must be more than nothing, got {format_duration(self.lifetime)}; "
                     "leave it out to keep state for ever"
                 )
-        if self.output is not None:
-            put(self, "output", {name: _column(name, kind, self.name) for name, kind in self.output.items()})
+        if self.schema is not None:
+            put(self, "schema", {name: _column(name, kind, self.name) for name, kind in self.schema.items()})
         if self.lateness < 0 or (self.lateness and (self.timers or self.processing_timers)):
             raise DefinitionError(
                 f"{self.name}: lateness must not be negative, nor be there beside timers, which late events would be "
@@ -209,8 +218,8 @@ class Process:
         for name in taken:
             if name.startswith("__"):
                 raise DefinitionError(f"{self.name}: column {name!r}: names that begin with __ are kept for Tidewheel")
-        if {"results", "late"} & set(self.streams):
-            raise DefinitionError(f"{self.name}: streams are outputs beside results and late, got {self.streams}")
+        if {"results", "late"} & set(self.outputs):
+            raise DefinitionError(f"{self.name}: outputs are those beside results and late, got {self.outputs}")
 
     @property
     def name(self) -> str:
@@ -221,6 +230,12 @@ class Process:
     def key_columns(self) -> tuple[str, ...]:
         """The names of the key columns."""
         return (self.keys,) if isinstance(self.keys, str) else self.keys
+
+    @property
+    def output_column(self) -> str:
+        """The column of the results that names their output. Ready-made functions, which pass on any columns, have
+        one of their own."""
+        return str(getattr(self.function, "output_column", OUTPUT))
 
     @property
     def retracts(self) -> bool:
@@ -251,10 +266,10 @@ class Process:
         parts = [self.name, f"keys={self.keys!r}", f"state={self.state!r}"]
         if self.ttl is not None:
             parts.append(f"ttl={format_duration(self.lifetime)!r}")
-        if self.output is not None:
-            parts.append(f"output={self.output!r}")
-        if self.streams:
-            parts.append(f"streams={self.streams!r}")
+        if self.schema is not None:
+            parts.append(f"schema={self.schema!r}")
+        if self.outputs:
+            parts.append(f"outputs={self.outputs!r}")
         if self.time != "event_time":
             parts.append(f"time={self.time!r}")
         if self.lateness:

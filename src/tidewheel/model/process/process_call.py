@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.process.process import DATETIME, STREAM, Clock, DataType, Process
+from tidewheel.model.process.process import DATETIME, Clock, DataType, Process
 
 __all__ = ["BoundProcess", "bind"]
 
@@ -20,12 +20,12 @@ class BoundProcess:
     process: Process
     events: Mapping[str, pl.DataType]
     state: Mapping[str, pl.DataType]
-    output: Mapping[str, pl.DataType]
+    results: Mapping[str, pl.DataType]
 
     def call(self, events: pl.DataFrame, state: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
         """Call the function; the results and the new state have the declared columns and types, or it is an error."""
         results, new = _returned(self.process, self.process.function(events, state, clock))
-        results = _shaped(self.process, "results", results, self.output)
+        results = _shaped(self.process, "results", results, self.results)
         new = _shaped(self.process, "state", new, self.state)
         if results[self.process.time].null_count():
             raise DefinitionError(
@@ -51,16 +51,16 @@ class BoundProcess:
 
     def split(self, results: pl.DataFrame) -> dict[str, pl.DataFrame]:
         """Split the results by output."""
-        streams = self.process.streams
-        if not streams:
+        declared, column = self.process.outputs, self.process.output_column
+        if not declared:
             return {"results": results}
-        strange = set(results[STREAM].drop_nulls().unique()) - set(streams)
+        strange = set(results[column].drop_nulls().unique()) - set(declared)
         if strange:
             raise DefinitionError(
-                f"{self.process.name} returned results for stream {sorted(strange)[0]!r}, but declares {streams}"
+                f"{self.process.name} returned results for the output {sorted(strange)[0]!r}, but declares {declared}"
             )
-        outputs = {"results": results.filter(pl.col(STREAM).is_null()).drop(STREAM)}
-        return outputs | {name: results.filter(pl.col(STREAM) == name).drop(STREAM) for name in streams}
+        outputs = {"results": results.filter(pl.col(column).is_null()).drop(column)}
+        return outputs | {name: results.filter(pl.col(column) == name).drop(column) for name in declared}
 
 
 def bind(process: Process, schema: Mapping[str, DataType]) -> BoundProcess:
@@ -73,25 +73,25 @@ def bind(process: Process, schema: Mapping[str, DataType]) -> BoundProcess:
     state: dict[str, pl.DataType] = {key: known[key] for key in process.key_columns}
     for name, kind in process.state.items():
         state[name] = kind if isinstance(kind, pl.DataType) else DATETIME
-    output = _output(process, events, state)
-    needed = [*process.key_columns, process.time, *([STREAM] if process.streams else [])]
+    results = _results(process, events, state)
+    needed = [*process.key_columns, process.time, *([process.output_column] if process.outputs else [])]
     for name in needed:
-        if name not in output:
-            raise DefinitionError(f"{process.name}: results need a column {name!r}, they have {list(output)}")
-    if process.lateness and output.get("retraction") != pl.Boolean:
+        if name not in results:
+            raise DefinitionError(f"{process.name}: results need a column {name!r}, they have {list(results)}")
+    if process.lateness and results.get("retraction") != pl.Boolean:
         raise DefinitionError(
             f"{process.name}: events may come late, so results need a boolean column 'retraction' that says which take "
-            f"back earlier ones; they have {list(output)}"
+            f"back earlier ones; they have {list(results)}"
         )
-    types = {name: kind for name, kind in output.items() if isinstance(kind, pl.DataType)}
+    types = {name: kind for name, kind in results.items() if isinstance(kind, pl.DataType)}
     return BoundProcess(process, events, state, types)
 
 
-def _output(
+def _results(
     process: Process, events: Mapping[str, pl.DataType], state: Mapping[str, pl.DataType]
 ) -> Mapping[str, object]:
-    if process.output is not None:
-        return process.output
+    if process.schema is not None:
+        return process.schema
     due = {f"{name}_due": pl.Boolean() for name in (*process.timers, *process.processing_timers)}
     empty = pl.DataFrame(schema=dict(events)), pl.DataFrame(schema={**state, **due})
     try:
@@ -99,7 +99,7 @@ def _output(
     except Exception as error:
         raise DefinitionError(
             f"{process.name} failed on empty frames, by which the columns of its results are found: "
-            f'{type(error).__name__}: {error}. Mend that, or pass output={{"column": pl.Int64, ...}}'
+            f'{type(error).__name__}: {error}. Mend that, or pass schema={{"column": pl.Int64, ...}}'
         ) from error
     results, new = _returned(process, returned)
     _shaped(process, "state", new, state)

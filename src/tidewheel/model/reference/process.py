@@ -50,7 +50,7 @@ class ProcessReference:
                 self._advance(key, self.watermark, now)
         results = [row for frame in self.results for row in frame.to_dicts()]
         results.sort(key=lambda row: (row[self.process.time], key_order(self._key(row))))
-        outputs = self.bound.split(pl.DataFrame(results, schema=dict(self.bound.output)))
+        outputs = self.bound.split(pl.DataFrame(results, schema=dict(self.bound.results)))
         return {name: frame.to_dicts() for name, frame in outputs.items()} | {"late": late}
 
     def _advance(self, key: Key, watermark: Instant, clock: Clock) -> None:

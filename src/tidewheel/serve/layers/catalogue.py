@@ -13,12 +13,12 @@ from tidewheel.errors import DefinitionError
 from tidewheel.serve.layers.inference import infer, timed, version_of
 from tidewheel.serve.layers.layer import Layer, parse_layers
 from tidewheel.serve.layers.sample import Sample
-from tidewheel.topic_names import ANALYTICS
+from tidewheel.topic_names import ALIASES_TOPIC, ANALYTICS, TYPES_TOPIC, kind_of
 from tidewheel.transport.events.registry import TypeRegistry, types
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import TopicInfo
-from tidewheel.transport.topics.aliases import ALIASES_TOPIC, Aliases
-from tidewheel.transport.topics.types import TYPES_TOPIC, load_types
+from tidewheel.transport.topics.aliases import Aliases
+from tidewheel.transport.topics.types import load_types
 
 __all__ = ["Catalogue", "installed_layers", "layers_of_file"]
 
@@ -91,7 +91,7 @@ class Catalogue:
         shown = {*topics.values(), *(layer.topic for layer in self._described)}
         names = {*there, *self._aliases}
         by_topic = {layer.topic: layer for layer in self._described}
-        for name in sorted(name for name in names if name.startswith(ANALYTICS) and name not in shown):
+        for name in sorted(name for name in names if kind_of(name) == ANALYTICS and name not in shown):
             topic = self._aliases.get(name, name)
             if topic not in there or topic in topics.values():
                 continue

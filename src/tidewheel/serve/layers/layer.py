@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from tidewheel.errors import DefinitionError
-from tidewheel.topic_names import ANALYTICS
+from tidewheel.topic_names import job_of
 from tidewheel.transport.log.log import check_topic_name
 
 __all__ = [
@@ -44,7 +44,7 @@ _WANTED = {"sequential": 2, "diverging": 3}
 
 Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=500)]
 Field: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
-Show: TypeAlias = Literal["cells", "vehicles", "points", "arrows", "alerts", "table"]
+Show: TypeAlias = Literal["cells", "moving", "points", "arrows", "alerts", "table"]
 
 
 class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -191,7 +191,7 @@ class Layer(_Part, frozen=True):
         msgspec.structs.force_setattr(self, "filters_also", also)
         check_topic_name(self.topic)
         if not self.name:
-            msgspec.structs.force_setattr(self, "name", self.topic.removeprefix(ANALYTICS) or self.topic)
+            msgspec.structs.force_setattr(self, "name", job_of(self.topic) or self.topic)
         if not _NAME.fullmatch(self.name):
             raise DefinitionError(f"a layer's name is 1 to 249 letters, digits, dots, hyphens and _, got {self.name!r}")
         if not self.title:
@@ -251,7 +251,7 @@ class Layer(_Part, frozen=True):
 
 _KINDS: dict[str, tuple[type[msgspec.Struct], ...]] = {
     "cells": (Cell,),
-    "vehicles": (Point,),
+    "moving": (Point,),
     "points": (Point,),
     "alerts": (Point, Cell, Nowhere),
     "arrows": (Edge,),

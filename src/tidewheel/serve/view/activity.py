@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tidewheel.model.time import Instant
 from tidewheel.serve.view.log_positions import offset_at
-from tidewheel.topic_names import ANALYTICS, INPUT
+from tidewheel.topic_names import ANALYTICS, INPUT, kind_of
 from tidewheel.transport.log.damage import pass_over
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Block, Partition, TopicInfo
@@ -72,7 +72,7 @@ def last_filled(log: Log, part: Partition, first: int, end: int) -> Block | None
 
 def _parts(infos: Iterable[TopicInfo]) -> Iterable[tuple[Partition, int, int]]:
     for info in infos:
-        if info.name.startswith(_FOLLOWED):
+        if kind_of(info.name) in _FOLLOWED:
             for number, end in enumerate(info.next_offsets):
                 yield (info.name, number), info.first_offsets[number], end
 

@@ -22,7 +22,7 @@ from tidewheel.serve.view.log_positions import batches_with_marks, offset_at
 from tidewheel.serve.view.status import Status
 from tidewheel.serve.view.view import View
 from tidewheel.threads import ServiceThread, reason_of
-from tidewheel.topic_names import INPUT
+from tidewheel.topic_names import INPUT, kind_of
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Batch, Partition, TopicInfo
 
@@ -54,7 +54,7 @@ class _Following:
     @property
     def results(self) -> bool:
         """Whether a job gave them: what comes in is no measure of how the jobs are doing."""
-        return not self.topic.startswith(INPUT)
+        return kind_of(self.topic) != INPUT
 
 
 class Feed:

@@ -14,7 +14,7 @@ from tidewheel.model.watermark_hold import hold_text
 from tidewheel.serve.view.activity import last_filled
 from tidewheel.serve.view.latency import Latencies
 from tidewheel.serve.view.log_positions import offset_at
-from tidewheel.topic_names import INPUT
+from tidewheel.topic_names import DEAD, INPUT, LATE, kind_of
 from tidewheel.transport.log.damage import pass_over
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Partition, TopicInfo
@@ -71,8 +71,8 @@ class Status:
         """Everything as of now; times in milliseconds. `last`: when something last came to the log."""
         self._look_at_inputs(infos, now)
         self.latencies.measure(self._reached, self._when, now=now)
-        inputs = [info for info in infos if info.name.startswith(INPUT)]
-        results = {topic: stats for topic, stats in self.topic_stats.items() if not topic.startswith(INPUT)}
+        inputs = [info for info in infos if kind_of(info.name) == INPUT]
+        results = {topic: stats for topic, stats in self.topic_stats.items() if kind_of(topic) != INPUT}
         event_times = [stats.latest for stats in results.values() if stats.latest is not None]
         reached = self._reached[-1] if self._reached else max(event_times, default=None)
         watermark = self._watermark(now)
@@ -103,8 +103,8 @@ class Status:
                 {"run": run, "text": start_text(state, now=now), "since": _millis(state.since)}
                 for run, state in self._runs.starting(now=now).items()
             ],
-            "late": _appended(infos, "late"),
-            "dead": _appended(infos, "dead"),
+            "late": _appended(infos, LATE),
+            "dead": _appended(infos, DEAD),
             "bad": sum(stats.bad for stats in results.values()),
             "topics": {
                 topic: {
@@ -124,7 +124,7 @@ class Status:
         """Note how far event time was when, from the headers of blocks alone."""
         news: list[tuple[Instant, Instant]] = []
         for info in infos:
-            if not info.name.startswith(INPUT):
+            if kind_of(info.name) != INPUT:
                 continue
             for number, end in enumerate(info.next_offsets):
                 part = (info.name, number)
@@ -174,13 +174,8 @@ class Status:
 
 
 def _appended(infos: Sequence[TopicInfo], kind: str) -> int:
-    """How many records were ever appended to the topics of a kind (late.x, late_2.x)."""
-    names = (info.name.partition(".")[0] for info in infos)
-    return sum(
-        sum(info.next_offsets)
-        for info, name in zip(infos, names, strict=True)
-        if name == kind or name.startswith(f"{kind}_")
-    )
+    """How many records were ever appended to the topics of a kind."""
+    return sum(sum(info.next_offsets) for info in infos if kind_of(info.name) == kind)
 
 
 def _millis(value: int | None) -> int | None:

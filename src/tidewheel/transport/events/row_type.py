@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tidewheel.errors import DefinitionError, LogError, TopicNotFoundError
+from tidewheel.topic_names import TYPES_TOPIC
 from tidewheel.transport.events import event_pb2
 from tidewheel.transport.events.registry import TypeRegistry, types
 from tidewheel.transport.events.schema_inference import MADE, define_message, made_name
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.topics.types import (
-    TYPES_TOPIC,
     carried_type,
     definition_records,
     definitions,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from tidewheel.errors import DamagedBlockError, DataLossError, DefinitionError, TopicNotFoundError
 from tidewheel.transport.log.log import Log
-from tidewheel.transport.log.log_types import Batch, OnDamage, Partition, Start, TopicInfo
+from tidewheel.transport.log.log_types import Batch, OnDamage, Partition, StartFrom, TopicInfo
 
 __all__ = ["Consumer"]
 
@@ -19,20 +19,20 @@ _DISCOVERY_SECONDS = 0.1
 class Consumer:
     """Reads topics of a log in the order of each partition; works with every implementation of `Log`.
 
-    It begins where its `group` last committed, and elsewhere at `start`, which is looked up when the consumer is made.
-    A topic that is not there yet is read from its beginning once it appears. `partitions` restricts it to these
-    numbers, for several consumers that share a topic; nobody shares the partitions out by itself. Records that left by
-    retention before they were read are a `DataLossError`; with `skip_lost` they are passed over and counted. So is a
-    topic that was deleted and made anew while it was read; with `skip_lost` it is read from its beginning. A damaged
-    block is a `DamagedBlockError`, unless `on_damage` takes it: it is called with each, and what follows is read. A
-    consumer belongs to one thread.
+    It begins where its `group` last committed, and elsewhere at `start_from`, which is looked up when the consumer is
+    made. A topic that is not there yet is read from its beginning once it appears. `partitions` restricts it to
+    these numbers, for several consumers that share a topic; nobody shares the partitions out by itself. Records that
+    left by retention before they were read are a `DataLossError`; with `skip_lost` they are passed over and counted.
+    So is a topic that was deleted and made anew while it was read; with `skip_lost` it is read from its beginning.
+    A damaged block is a `DamagedBlockError`, unless `on_damage` takes it: it is called with each, and what follows is
+    read. A consumer belongs to one thread.
 
     >>> import tempfile
     >>> from tidewheel.transport.open_log import open_log
     >>> from tidewheel.transport.log.log_types import records
     >>> log = open_log(tempfile.mkdtemp() + "/city.tw")
     >>> receipt = log.append("news", records([b"one", b"two"]))
-    >>> consumer = Consumer(log, "news", group="readers", start="earliest")
+    >>> consumer = Consumer(log, "news", group="readers", start_from="earliest")
     >>> [batch.records.column("value").to_pylist() for batch in consumer.poll(timeout=0)]
     [[b'one', b'two']]
     >>> consumer.commit()
@@ -46,14 +46,14 @@ class Consumer:
         topics: str | Sequence[str],
         *,
         group: str | None = None,
-        start: Start = "latest",
+        start_from: StartFrom = "latest",
         partitions: Sequence[int] | None = None,
         skip_lost: bool = False,
         on_damage: OnDamage | None = None,
     ) -> None:
         self.log = log
         self.group = group
-        self._start = start
+        self._start_from = start_from
         self._partitions = partitions
         self._skip_lost = skip_lost
         self._on_damage = on_damage
@@ -64,7 +64,7 @@ class Consumer:
         self._awaited = [topics] if isinstance(topics, str) else list(dict.fromkeys(topics))
         if not self._awaited:
             raise DefinitionError("a consumer needs at least one topic")
-        self._discover(start)
+        self._discover(start_from)
 
     @property
     def positions(self) -> dict[Partition, int]:
@@ -134,7 +134,7 @@ class Consumer:
         while True:
             self._check_topics()
             # Whatever a new topic holds came after the consumer was made.
-            self._discover("earliest" if self._start == "latest" else self._start)
+            self._discover("earliest" if self._start_from == "latest" else self._start_from)
             left = max(deadline - time.monotonic(), 0)
             step = _DISCOVERY_SECONDS if self._awaited else _FOLLOW_SECONDS
             try:
@@ -182,7 +182,7 @@ class Consumer:
                     "it ends now, at 'latest', or at 'earliest'"
                 )
 
-    def _discover(self, start: Start) -> None:
+    def _discover(self, start_from: StartFrom) -> None:
         """Take up the awaited topics that are there by now."""
         missing = []
         for topic in self._awaited:
@@ -194,7 +194,7 @@ class Consumer:
             self._ids[topic] = info.id
             committed = {} if self.group is None else self.log.committed(self.group)
             for number in range(info.partitions) if self._partitions is None else self._partitions:
-                at: Start = committed.get((topic, number), start)
+                at: StartFrom = committed.get((topic, number), start_from)
                 if isinstance(at, int):
                     at = self._kept((topic, number), at)
                 self._positions[topic, number] = self.log.position(topic, number, at)

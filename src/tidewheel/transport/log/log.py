@@ -26,7 +26,7 @@ from tidewheel.transport.log.log_types import (
     Positions,
     Receipt,
     Retention,
-    Start,
+    StartFrom,
     TopicInfo,
     records,
 )
@@ -43,7 +43,7 @@ __all__ = [
     "Producer",
     "Receipt",
     "Retention",
-    "Start",
+    "StartFrom",
     "Topic",
     "TopicInfo",
     "check_topic_name",
@@ -160,8 +160,8 @@ class Log(ABC):
         """Append without a name: for writers that never retry. The receipt's sequence is -1."""
 
     @abstractmethod
-    def position(self, topic: str, partition: int, start: Start) -> int:
-        """The offset at which reading from `start` begins."""
+    def position(self, topic: str, partition: int, start_from: StartFrom) -> int:
+        """The offset at which reading from `start_from` begins."""
 
     @abstractmethod
     def blocks(

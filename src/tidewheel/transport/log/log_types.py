@@ -24,7 +24,7 @@ __all__ = [
     "Positions",
     "Receipt",
     "Retention",
-    "Start",
+    "StartFrom",
     "TopicInfo",
     "records",
 ]
@@ -60,7 +60,7 @@ Positions: TypeAlias = Mapping[Partition, int]
 OnDamage: TypeAlias = Callable[[DamagedBlockError], None]
 """What is called with each block that cannot be read and is passed over."""
 
-Start: TypeAlias = Literal["earliest", "latest"] | datetime | int
+StartFrom: TypeAlias = Literal["earliest", "latest"] | datetime | int
 """Where to begin: an end of the topic, an offset (int), or the first record appended at or after a time (datetime)."""
 
 

@@ -25,7 +25,7 @@ from tidewheel.transport.log.log_types import (
     Positions,
     Receipt,
     Retention,
-    Start,
+    StartFrom,
     TopicInfo,
 )
 from tidewheel.transport.sqlite.backup import LogSnapshot, snapshot
@@ -132,8 +132,8 @@ class SqliteLog(Log):
     def append(self, topic: str, batch: pa.RecordBatch) -> Receipt:
         return self._appender.append({topic: batch})
 
-    def position(self, topic: str, partition: int, start: Start) -> int:
-        return self._reader.position(topic, partition, start)
+    def position(self, topic: str, partition: int, start_from: StartFrom) -> int:
+        return self._reader.position(topic, partition, start_from)
 
     def blocks(
         self,

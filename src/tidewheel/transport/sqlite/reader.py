@@ -9,7 +9,7 @@ from datetime import datetime
 from tidewheel.errors import DamagedBlockError, DamagedLogError, DefinitionError, LogError, MalformedError
 from tidewheel.model.block_stats import BlockStats
 from tidewheel.model.time import Instant, instant
-from tidewheel.transport.log.log_types import Batch, Block, OnDamage, Start
+from tidewheel.transport.log.log_types import Batch, Block, OnDamage, StartFrom
 from tidewheel.transport.sqlite.blocks import Damage, StoredBlock, blocks_after, find_block, last_block
 from tidewheel.transport.sqlite.database import Database
 from tidewheel.transport.sqlite.topics import PartitionRow, check_offset, find_partition
@@ -25,24 +25,27 @@ class Reader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def position(self, topic: str, partition: int, start: Start) -> int:
-        """The offset at which reading from `start` begins."""
+    def position(self, topic: str, partition: int, start_from: StartFrom) -> int:
+        """The offset at which reading from `start_from` begins."""
         with self._database.reading() as connection:
             row = find_partition(connection, topic, partition)
-            if start == "earliest":
+            if start_from == "earliest":
                 return row.first_offset
-            if start == "latest":
+            if start_from == "latest":
                 return row.next_offset
-            if isinstance(start, datetime):
-                return _first_since(connection, row, partition, instant(start))
-        if isinstance(start, bool) or not isinstance(start, int):
-            raise DefinitionError(f"start must be 'earliest', 'latest', a datetime or an offset, got {start!r}")
-        check_offset(row, topic, partition, start)
-        if start > row.next_offset:
-            raise LogError(
-                f"{topic!r} partition {partition} ends at offset {row.next_offset}, got {start}; 'latest' is its end"
+            if isinstance(start_from, datetime):
+                return _first_since(connection, row, partition, instant(start_from))
+        if isinstance(start_from, bool) or not isinstance(start_from, int):
+            raise DefinitionError(
+                f"start_from must be 'earliest', 'latest', a datetime or an offset, got {start_from!r}"
             )
-        return start
+        check_offset(row, topic, partition, start_from)
+        if start_from > row.next_offset:
+            raise LogError(
+                f"{topic!r} partition {partition} ends at offset {row.next_offset}, got {start_from}; "
+                "'latest' is its end"
+            )
+        return start_from
 
     def blocks(
         self,

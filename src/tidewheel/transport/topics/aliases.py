@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidewheel.model.time import now
+from tidewheel.topic_names import ALIASES_TOPIC
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.event_pb2 import Alias
 from tidewheel.transport.log.log import Log, check_topic_name
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.topics.message_topic import MessageTopic
 
-__all__ = ["ALIASES_TOPIC", "Aliases"]
-
-ALIASES_TOPIC = "__aliases"
-"""A compacted topic of `Alias` events, keyed by the name."""
+__all__ = ["Aliases"]
 
 
 class Aliases:

@@ -9,13 +9,11 @@ from contextlib import suppress
 from tidewheel.errors import DataLossError, TopicNotFoundError
 from tidewheel.model.time import Duration, Instant, duration
 from tidewheel.model.watermark_hold import Holder
+from tidewheel.topic_names import HOLDS_TOPIC
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records
 
-__all__ = ["HOLDS_TOPIC", "HeldWatermarks"]
-
-HOLDS_TOPIC = "__held"
-"""A compacted topic of JSON objects, keyed by the job's name."""
+__all__ = ["HeldWatermarks"]
 
 _AGAIN: Duration = duration("30 s")
 """How often a job repeats its record, so that readers know that it is still there."""

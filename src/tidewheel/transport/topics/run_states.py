@@ -9,13 +9,11 @@ from dataclasses import dataclass
 
 from tidewheel.errors import DataLossError, TopicNotFoundError
 from tidewheel.model.time import Duration, Instant, duration
+from tidewheel.topic_names import RUNS_TOPIC
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records
 
-__all__ = ["ENDED", "FIRST_BATCH", "RUNNING", "RUNS_TOPIC", "STARTING", "USUAL", "RunState", "RunStates", "start_text"]
-
-RUNS_TOPIC = "__runs"
-"""A compacted topic of JSON objects, keyed by the run's name."""
+__all__ = ["ENDED", "FIRST_BATCH", "RUNNING", "STARTING", "USUAL", "RunState", "RunStates", "start_text"]
 
 STARTING = "starting Spark"
 FIRST_BATCH = "first batch"

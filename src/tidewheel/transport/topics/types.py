@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from tidewheel.errors import DefinitionError, TopicNotFoundError
 from tidewheel.model.time import now
+from tidewheel.topic_names import TYPES_TOPIC
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.event_pb2 import Punctuation, TypeDefinition
 from tidewheel.transport.events.registry import TypeRegistry, type_name
@@ -17,7 +18,6 @@ from tidewheel.transport.log.log_types import records
 from tidewheel.transport.topics.message_topic import MessageTopic
 
 __all__ = [
-    "TYPES_TOPIC",
     "carried_type",
     "definition_records",
     "definitions",
@@ -27,8 +27,6 @@ __all__ = [
     "type_version",
 ]
 
-TYPES_TOPIC = "__types"
-"""A compacted topic of `TypeDefinition` events, keyed by the type's full name."""
 _MARKER = type_name(Punctuation)
 
 

@@ -151,7 +151,7 @@ class DynamicPatterns(Recognizer):
     # In a key group ---------------------------------------------------------------------------------------------
 
     def change(self, state: Frames, definitions: pl.DataFrame, at: Instant) -> tuple[Frames, Frames]:
-        """Rows by stream, and the state after these definitions came, in this order. at: the time to report."""
+        """Rows by output, and the state after these definitions came, in this order. at: the time to report."""
         entries = _read(state)
         after = dict(state)
         dropped: list[pl.DataFrame] = []

@@ -78,7 +78,7 @@ class Recognizer(Operation):
 
     @abstractmethod
     def step(self, state: Frames, events: pl.DataFrame, watermark: Instant | None) -> tuple[Frames, Frames]:
-        """Rows by stream, and the state after these events, which are in order and all before the watermark."""
+        """Rows by output, and the state after these events, which are in order and all before the watermark."""
 
     @abstractmethod
     def described(self, outputs: Mapping[str, str]) -> list[str]:
@@ -112,7 +112,7 @@ class Recognizer(Operation):
 
 @dataclass(frozen=True)
 class PatternRecognizer(Recognizer):
-    """A pattern. Results are matches; what ran out of time, and what was dropped at the limit, have their streams."""
+    """A pattern. Results are matches; what ran out of time or was dropped at the limit has outputs of its own."""
 
     matcher: Matcher
     schema: Mapping[str, pl.DataType] = field(repr=False)
