@@ -150,7 +150,7 @@ def test_aggregates_may_be_called_like_the_fields_of_a_pane():
 
 def test_a_column_that_is_called_like_the_time_of_a_row_is_told():
     script = Script().add(at="12:00:01", value=5).end()
-    with pytest.raises(DefinitionError, match=r"a column 'at'.*call it otherwise"):
+    with pytest.raises(DefinitionError, match=r"a column 'at'.*give it another name"):
         script.run(lambda events: events.with_columns(at=pl.col("value")).deduplicate("value", horizon="1 min"))
 
 
