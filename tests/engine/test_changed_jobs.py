@@ -144,10 +144,10 @@ def test_the_version_of_polars_is_that_of_the_last_run(log, tmp_path):
 
 
 def test_a_checkpoint_of_another_format_is_refused_in_words(log, tmp_path):
-    for version, when in ((3, "an earlier"), (5, "a later")):
+    for version, when in ((4, "an earlier"), (6, "a later")):
         folder = made(tmp_path / str(version), log, counted(positions(log)), version=version)
         said = refusal(log, folder, counted(positions(log)))
-        assert f"was written by {when} Tidewheel (its format is {version}, and this one reads 4)" in said
+        assert f"was written by {when} Tidewheel (its format is {version}, and this one reads 5)" in said
         assert "start with a new checkpoint" in said
 
 

@@ -58,7 +58,7 @@ def test_state_of_before_is_taken_and_knows_it_from_then_on():
     state.save()
     assert "state_fingerprint" not in directory(entries)
     batch(entries, FIRST)
-    assert directory(entries)["state_fingerprint"] == {"format": 3, "key_groups": 3, "steps": STEPS}
+    assert directory(entries)["state_fingerprint"] == {"format": 4, "key_groups": 3, "steps": STEPS}
     with pytest.raises(CheckpointError):
         batch(entries, StateFingerprint(4, STEPS))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME, Window
+from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 from tidewheel.model.triggers import Trigger, default
 from tidewheel.model.windows import Count, Windows, typed_back
@@ -48,6 +49,19 @@ class Windowing:
     finish before all accepted elements are shown. weighted: elements have a weight (see `retractable`), and a window of
     which all was retracted is as if it had never been.
     """
+
+    stored: ClassVar[Stored] = Stored(
+        "windows",
+        "aggregates",
+        "trigger",
+        "mode",
+        "lateness",
+        "early_windows",
+        "timestamp",
+        "allow_loss",
+        "weighted",
+        micros=("lateness",),
+    )
 
     windows: Windows
     aggregates: Mapping[str, Summarizing]

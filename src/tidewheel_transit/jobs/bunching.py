@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import ClassVar
 
 import polars as pl
 
@@ -35,6 +36,8 @@ def bunching(positions: tw.Stream, *, every: str = "10 s", nearer: float = 200.0
 @dataclass(frozen=True)
 class _Changes:
     """Tell the first of the windows in which a pair is near, and the first in which it no longer is."""
+
+    stable_name: ClassVar[str] = "bunching.changes/1"
 
     period: timedelta
 

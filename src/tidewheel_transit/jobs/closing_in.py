@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import ClassVar
 
 import polars as pl
 
@@ -33,6 +34,8 @@ def closing_in(positions: tw.Stream, *, every: str = "10 s", by: float = 100.0, 
 @dataclass(frozen=True)
 class _Approaches:
     """Tell the third of three samples that shrink far enough, once until one grows."""
+
+    stable_name: ClassVar[str] = "closing_in.approaches/1"
 
     by: float
     nearer: float

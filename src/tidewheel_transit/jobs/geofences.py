@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import polars as pl
 
@@ -68,6 +68,8 @@ def _inside(number: int) -> str:
 @dataclass(frozen=True)
 class _Crossings:
     """Tell every change of being inside; `since` is the first position inside, and null outside."""
+
+    stable_name: ClassVar[str] = "geofences.crossings/1"
 
     names: tuple[str, ...]
 

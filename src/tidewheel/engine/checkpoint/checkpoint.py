@@ -22,7 +22,8 @@ __all__ = ["EVERY_BATCH", "Checkpoint"]
 EVERY_BATCH = "every_batch_is_noted"
 """What `first_file` says of a run that notes every batch in the log; those of earlier versions did not."""
 
-_VERSION = 4  # 3 knew steps by the names of classes, 2 expressions by polars' text of them
+# 4 knew users' objects by how they are shown, 3 steps by the names of classes, 2 expressions by polars' text of them
+_VERSION = 5
 _STATE_FILE = re.compile(r"\.?(\d+)(?:_[^.]*)?\.(?:changelog|zip|delta|snapshot)(?:\.crc)?")
 _GRACE = 30.0  # seconds that the rest of a killed run gets to end
 _OWN = ("version", "polars")

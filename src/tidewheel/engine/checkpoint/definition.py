@@ -2,26 +2,33 @@
 
 The form of a value follows from what it holds, not from how it is shown, so that a job is the same after an upgrade.
 Options that have their default are left out: one that comes to be later changes nothing. Expressions are known by our
-own text of them, functions by their names, and what has a class of ours by that class's `stable_name`, which stays as
-it is whatever the class is called.
+own text of them, functions by their names, and objects by their `stable_name`, which stays as it is whatever their
+class is called. Of our own classes the fields are kept that they declare (`Stored`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
+import enum
 import functools
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from datetime import timedelta
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from pathlib import PurePath
 from typing import Any
+from uuid import UUID
 
 import polars as pl
 
+from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.aggregate import Aggregate, Column
 from tidewheel.model.expressions.text import dtype_text, expression_text
+from tidewheel.model.stored import Stored
 from tidewheel.model.time import format_duration
 from tidewheel.model.triggers.trigger import Trigger
 from tidewheel.model.watermarks import Strategy, from_json
@@ -33,6 +40,7 @@ __all__ = ["described", "described_as", "differences", "without_expressions", "w
 _IS, _TEXT, _EXPRESSION, _MICROS, _FUNCTION = "$is", "$text", "$expression", "$us", "$function"
 _PLACE = re.compile(r" at 0x[0-9a-f]+")  # where in memory a function is
 _SHOWN = 160
+_WITH_LASTING_TEXT = (date, datetime, time, Decimal, PurePath, UUID)
 _NAMES = {
     "windows": "window",
     "aggregates": "aggregate",
@@ -88,41 +96,78 @@ def described(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [described(each) for each in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _of_fields(value)
+        return described_as(_name_of(value), value)
     if isinstance(value, functools.partial):
         return {**described(value.func), "$given": described([value.args, value.keywords])}
+    if isinstance(value, enum.Enum):
+        return {_IS: _name_of(value), "name": value.name}
+    if isinstance(value, _WITH_LASTING_TEXT):
+        return str(value)
+    if isinstance(value, bytes):
+        return value.hex()
     if callable(value):
-        return {_FUNCTION: str(getattr(value, "__name__", type(value).__name__))}
-    return {_IS: _name_of(value), "$shown": _PLACE.sub("", repr(value))}
+        named = getattr(value, "stable_name", None) or getattr(value, "__name__", None)
+        return {_FUNCTION: str(named or _name_of(value))}
+    return {_IS: _name_of(value)}
 
 
 def described_as(stable_name: str, value: Any) -> dict[str, Any]:
-    """The form of a value under a name of its own.
+    """The form of a dataclass's instance under this name.
 
-    >>> described_as("point/1", {"x": 1, "y": 2})
-    {'x': 1, 'y': 2, '$is': 'point/1'}
+    >>> @dataclasses.dataclass
+    ... class Point:
+    ...     stored = Stored("x", "y")
+    ...     x: int
+    ...     y: int
+    >>> described_as("point/1", Point(1, 2))
+    {'$is': 'point/1', 'x': 1, 'y': 2}
     """
-    return {**described(value), _IS: stable_name}
-
-
-def _of_fields(value: Any) -> dict[str, Any]:
-    found: dict[str, Any] = {_IS: _name_of(value)}
-    for field in dataclasses.fields(value):
-        given = getattr(value, field.name)
-        if not field.repr or _is_default(field, given):
-            continue
-        spans = isinstance(given, int) and not isinstance(given, bool) and "Duration" in str(field.type)
-        found[field.name] = {_MICROS: given} if spans else described(given)
+    found: dict[str, Any] = {_IS: stable_name}
+    fields = {field.name: field for field in dataclasses.fields(value)}
+    stored = _stored(type(value), fields.values())
+    for name, attribute in stored.attributes.items():
+        given = getattr(value, attribute)
+        if not _is_default(fields[attribute], given):
+            found[name] = {_MICROS: given} if name in stored.micros and given is not None else described(given)
     # As it was written, to be shown: no part of what is compared.
     if isinstance(value, (Windows, Trigger, Aggregate)) and not _has_expressions(found):
         found[_TEXT] = _PLACE.sub("", repr(value))
     return found
 
 
+def _stored(kind: type, fields: Collection[dataclasses.Field[Any]]) -> Stored:
+    """What is stored of a class; if it is a user's and does not say so, the fields that it shows."""
+    declared = getattr(kind, "stored", None)
+    if isinstance(declared, Stored):
+        return declared
+    if fields and _is_ours(kind):
+        raise DefinitionError(f"{kind.__qualname__} does not declare which of its fields are stored (a bug)")
+    return Stored(*(field.name for field in fields if field.repr))
+
+
 def _name_of(value: Any) -> str:
-    """What a value is: its class's stable name, with a version; a class of the user's own has only its name. A class
-    that another one is made from is not that other one."""
-    return str(vars(type(value)).get("stable_name", type(value).__name__))
+    """What a value is: its stable name, with a version. A class that is made from one of ours is not that one."""
+    kind = type(value)
+    names = [base for base in kind.__mro__ if "stable_name" in vars(base)]
+    if names and (names[0] is kind or not _is_ours(names[0])):
+        return str(value.stable_name)
+    if _is_ours(kind):
+        raise DefinitionError(f"{kind.__qualname__} has no stable_name, by which checkpoints would know it (a bug)")
+    _warn_of_name(kind.__qualname__)
+    return kind.__qualname__
+
+
+@functools.cache
+def _warn_of_name(name: str) -> None:
+    warnings.warn(
+        f"checkpoints know {name} by the name of its class: once that is renamed, a run on a checkpoint from before is "
+        f'refused. Give the class a name that stays, like stable_name = "crossings/1"',
+        stacklevel=2,
+    )
+
+
+def _is_ours(kind: type) -> bool:
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
 def _is_default(field: dataclasses.Field[Any], given: Any) -> bool:

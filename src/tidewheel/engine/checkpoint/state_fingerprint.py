@@ -13,7 +13,9 @@ from tidewheel.errors import CheckpointError
 
 __all__ = ["StateFingerprint"]
 
-_FORMAT = 3  # 2 knew steps by the names of classes; 1, which was not noted, knew expressions by polars' text of them
+# 3 knew users' objects by how they are shown, 2 steps by the names of classes; 1, which was not noted, expressions by
+# polars' text of them.
+_FORMAT = 4
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from tidewheel.match_recognize.syntax.row_pattern import RowPattern
 from tidewheel.match_recognize.syntax.scalar import Scalar, Span
+from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration
 
 __all__ = ["Clause", "ColumnName", "Measure", "OrderBy", "Rows", "Skip", "SkipTo"]
@@ -21,6 +22,7 @@ class ColumnName:
     """A column of the input, as it was written."""
 
     stable_name: ClassVar[str] = "match_recognize.column_name/1"
+    stored: ClassVar[Stored] = Stored("name")
 
     name: str
     span: Span = field(repr=False, compare=False)
@@ -31,6 +33,7 @@ class OrderBy:
     """One column of the order; nulls are least, as in Spark, unless the statement says where they are."""
 
     stable_name: ClassVar[str] = "match_recognize.order_by/1"
+    stored: ClassVar[Stored] = Stored("column", "descending", "nulls_last")
 
     column: ColumnName
     descending: bool = False
@@ -42,6 +45,7 @@ class Measure:
     """A column of the result."""
 
     stable_name: ClassVar[str] = "match_recognize.measure/1"
+    stored: ClassVar[Stored] = Stored("name", "value")
 
     name: str
     value: Scalar
@@ -52,12 +56,13 @@ class Skip:
     """Where the search goes on after a match; `variable` is for first and last."""
 
     stable_name: ClassVar[str] = "match_recognize.skip/1"
+    stored: ClassVar[Stored] = Stored("to", "variable")
 
     to: SkipTo = "past last row"
     variable: str | None = None
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class Clause:
     """All parts of a clause; variables are in upper case unless they were quoted.
 
@@ -67,6 +72,20 @@ class Clause:
     """
 
     stable_name: ClassVar[str] = "match_recognize.clause/1"
+    stored: ClassVar[Stored] = Stored(
+        "partition_by",
+        "order_by",
+        "measures",
+        "rows",
+        "skip",
+        "pattern",
+        "within",
+        "subsets",
+        "define",
+        "variables",
+        "initial",
+        micros=("within",),
+    )
 
     partition_by: tuple[ColumnName, ...]
     order_by: tuple[OrderBy, ...]
@@ -84,11 +103,6 @@ class Clause:
     span: Span = field(repr=False, compare=False, default=(0, 0))
     """Where the clause's parts are in the text."""
     initial: bool = False
-
-    def __repr__(self) -> str:
-        # Checkpoints know a clause by this: what it did not have when they were written is shown only where it is.
-        shown = [one.name for one in fields(self) if one.repr and (one.name != "initial" or self.initial)]
-        return f"Clause({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
     def union(self, variable: str) -> tuple[str, ...]:
         """The variables of the pattern that a variable stands for: itself, or the members of a SUBSET."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NoReturn
 
 from tidewheel.errors import StatementError
+from tidewheel.model.stored import Stored
 
 __all__ = [
     "Alternatives",
@@ -41,6 +42,7 @@ class Variable:
     """One row that meets the variable's condition."""
 
     stable_name: ClassVar[str] = "match_recognize.variable/1"
+    stored: ClassVar[Stored] = Stored("name")
 
     name: str
 
@@ -50,6 +52,7 @@ class Sequence:
     """Parts of a row pattern, one after the other."""
 
     stable_name: ClassVar[str] = "match_recognize.sequence/1"
+    stored: ClassVar[Stored] = Stored("parts")
 
     parts: tuple[RowPattern, ...]
 
@@ -59,6 +62,7 @@ class Alternatives:
     """One of them, the first that leads to a match."""
 
     stable_name: ClassVar[str] = "match_recognize.alternatives/1"
+    stored: ClassVar[Stored] = Stored("parts")
 
     parts: tuple[RowPattern, ...]
 
@@ -68,6 +72,7 @@ class Permute:
     """All of them in any order; orders that begin with earlier parts are preferred."""
 
     stable_name: ClassVar[str] = "match_recognize.permute/1"
+    stored: ClassVar[Stored] = Stored("parts")
 
     parts: tuple[RowPattern, ...]
 
@@ -77,6 +82,7 @@ class Repeat:
     """The part again and again: as often as can be, or (not greedy) as seldom."""
 
     stable_name: ClassVar[str] = "match_recognize.repeat/1"
+    stored: ClassVar[Stored] = Stored("part", "low", "high", "greedy")
 
     part: RowPattern
     low: int
@@ -89,6 +95,7 @@ class Excluded:
     """Matched, but not among the rows that come out."""
 
     stable_name: ClassVar[str] = "match_recognize.excluded/1"
+    stored: ClassVar[Stored] = Stored("part")
 
     part: RowPattern
 

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from tidewheel.model.aggregates.aggregate import TIME, Aggregate, Column, Row
+from tidewheel.model.stored import Stored
 
 __all__ = ["ArgMax", "ArgMin", "First", "Last", "Max", "Min", "TopK", "order_of"]
 
@@ -23,6 +24,7 @@ class Min(Aggregate):
     """The least value."""
 
     stable_name: ClassVar[str] = "agg.min/1"
+    stored: ClassVar[Stored] = Stored("column")
 
     function: ClassVar[str] = "min"
 
@@ -50,6 +52,7 @@ class Max(Aggregate):
     """The greatest value."""
 
     stable_name: ClassVar[str] = "agg.max/1"
+    stored: ClassVar[Stored] = Stored("column")
 
     function: ClassVar[str] = "max"
 
@@ -78,6 +81,7 @@ class ArgMax(Aggregate):
     null are left out."""
 
     stable_name: ClassVar[str] = "agg.arg_max/1"
+    stored: ClassVar[Stored] = Stored("column", "by")
 
     function: ClassVar[str] = "arg_max"
     greatest: ClassVar[bool] = True
@@ -162,6 +166,7 @@ class TopK(Aggregate):
     earliest arrival. Rows in which either is null are left out."""
 
     stable_name: ClassVar[str] = "agg.top_k/1"
+    stored: ClassVar[Stored] = Stored("column", "k", "by")
 
     function: ClassVar[str] = "top_k"
 

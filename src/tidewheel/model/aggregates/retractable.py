@@ -22,6 +22,7 @@ from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.aggregate import TIME, Aggregate, Row
 from tidewheel.model.aggregates.buffered import of_rows
 from tidewheel.model.aggregates.moments import Count, Mean, Sum, total
+from tidewheel.model.stored import Stored
 
 __all__ = ["WEIGHT", "KeptRows", "Totals", "retractable"]
 
@@ -59,6 +60,8 @@ def retractable(aggregate: Aggregate, schema: Mapping[str, pl.DataType], *, inst
 
 @dataclass(frozen=True, repr=False)
 class _Retractable(Aggregate):
+    stored: ClassVar[Stored] = Stored("aggregate")
+
     function: ClassVar[str] = "retractable"
 
     aggregate: Aggregate

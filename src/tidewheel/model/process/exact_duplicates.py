@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import verdict
+from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = ["ExactDuplicates", "ExactDuplicatesReference"]
@@ -26,6 +27,8 @@ class ExactDuplicates:
     >>> ExactDuplicates(("sensor", "reading"), horizon="1 min")
     ExactDuplicates(('sensor', 'reading'), horizon='1 min')
     """
+
+    stored: ClassVar[Stored] = Stored("columns", "horizon", micros=("horizon",))
 
     columns: tuple[str, ...]
     horizon: Duration | str

@@ -17,6 +17,7 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError, MalformedError
 from tidewheel.model.process.process import DataType
+from tidewheel.model.stored import Stored
 
 __all__ = ["Key", "Lookup"]
 
@@ -45,6 +46,7 @@ class Lookup:
     """
 
     stable_name: ClassVar[str] = "lookup.definition/1"
+    stored: ClassVar[Stored] = Stored("name", "keys", "returns")
 
     name: str
     keys: Mapping[str, DataType] = field(kw_only=True)

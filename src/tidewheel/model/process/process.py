@@ -27,6 +27,7 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
+from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant, duration, format_duration, moment
 
 __all__ = ["DATETIME", "STREAM", "Clock", "DataType", "Process", "ProcessFunction", "ProcessingTimer", "Timer"]
@@ -96,6 +97,7 @@ class Timer:
     """
 
     stable_name: ClassVar[str] = "timer/1"
+    stored: ClassVar[Stored] = Stored("after", micros=("after",))
 
     after: Duration | str = 1
 
@@ -157,6 +159,10 @@ class Process:
     >>> Process(totals, keys="shop", state={"total": pl.Int64}, ttl="1 d")
     Process(totals, keys=('shop',), state={'total': Int64}, ttl='1 d')
     """
+
+    stored: ClassVar[Stored] = Stored(
+        "function", "keys", "state", "ttl", "output", "streams", "time", "lateness", micros=("ttl", "lateness")
+    )
 
     function: ProcessFunction
     keys: tuple[str, ...] | str = field(kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tidewheel.errors import DefinitionError
+from tidewheel.model.stored import Stored
 from tidewheel.model.time import Instant
 from tidewheel.model.triggers.after_watermark import AfterWatermark
 from tidewheel.model.triggers.trigger import State, Trigger, all_inputs, check_trigger, least
@@ -19,6 +20,7 @@ class Repeatedly(Trigger):
     """Its trigger begins again when it finishes; never finishes itself."""
 
     stable_name: ClassVar[str] = "triggers.repeatedly/1"
+    stored: ClassVar[Stored] = Stored("trigger")
 
     trigger: Trigger
 
@@ -88,13 +90,14 @@ _DEFAULT = Repeatedly(AfterWatermark())
 class _Parallel(Trigger):
     """Several triggers, all of which are told of all elements; finished when it fires."""
 
+    stored: ClassVar[Stored] = Stored("triggers")
+    function: ClassVar[str]
+    """What users write to make it."""
+
     triggers: tuple[Trigger, ...]
 
     def __post_init__(self) -> None:
-        _check_all(self._name(), self.triggers)
-
-    def _name(self) -> str:
-        return {"AnyOf": "any_of", "AllOf": "all_of"}[type(self).__name__]
+        _check_all(self.function, self.triggers)
 
     @property
     def finishes(self) -> bool:
@@ -140,7 +143,7 @@ class _Parallel(Trigger):
         return {"children": merged}
 
     def __repr__(self) -> str:
-        return f"{self._name()}({', '.join(map(repr, self.triggers))})"
+        return f"{self.function}({', '.join(map(repr, self.triggers))})"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -148,6 +151,7 @@ class AnyOf(_Parallel):
     """Fires when one of its triggers does."""
 
     stable_name: ClassVar[str] = "triggers.any_of/1"
+    function: ClassVar[str] = "any_of"
 
     @property
     def fires_early(self) -> bool:
@@ -169,6 +173,7 @@ class AllOf(_Parallel):
     """Fires when all of its triggers would."""
 
     stable_name: ClassVar[str] = "triggers.all_of/1"
+    function: ClassVar[str] = "all_of"
 
     @property
     def fires_early(self) -> bool:
@@ -190,6 +195,7 @@ class InOrder(Trigger):
     """One trigger after the other: elements count only for the one whose turn it is."""
 
     stable_name: ClassVar[str] = "triggers.in_order/1"
+    stored: ClassVar[Stored] = Stored("triggers")
 
     triggers: tuple[Trigger, ...]
 
@@ -274,6 +280,7 @@ class OrFinally(Trigger):
     """`main` repeats until `last` fires; that is the end."""
 
     stable_name: ClassVar[str] = "triggers.or_finally/1"
+    stored: ClassVar[Stored] = Stored("main", "last")
 
     main: Trigger
     last: Trigger

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from tidewheel.model.stored import Stored
+
 __all__ = ["ALL", "AfterMatch", "Missing", "Policy", "Select"]
 
 AfterMatch = Literal["skip none", "skip to next", "skip past last", "skip to first", "skip to last"]
@@ -22,6 +24,7 @@ class Policy:
     """
 
     stable_name: ClassVar[str] = "pattern.policy/1"
+    stored: ClassVar[Stored] = Stored("after_match", "stage", "missing", "select", "reuse")
 
     after_match: AfterMatch = "skip none"
     stage: str | None = None

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 
 import polars as pl
 
+from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration
 from tidewheel.patterns.define.expressions import source
 
@@ -25,6 +26,7 @@ class Condition:
     """An expression that is equal to another if it is written the same."""
 
     stable_name: ClassVar[str] = "pattern.condition/1"
+    stored: ClassVar[Stored] = Stored("expression")
 
     expression: pl.Expr
 
@@ -43,6 +45,9 @@ class Quantifier:
     """How often, and how the events of a loop lie to each other. within: how far apart neighbours in it may be."""
 
     stable_name: ClassVar[str] = "pattern.quantifier/1"
+    stored: ClassVar[Stored] = Stored(
+        "least", "most", "inner", "greedy", "optional", "until", "within", micros=("within",)
+    )
 
     least: int = 1
     most: int | None = 1
@@ -69,6 +74,9 @@ class Stage:
     """
 
     stable_name: ClassVar[str] = "pattern.stage/1"
+    stored: ClassVar[Stored] = Stored(
+        "name", "condition", "contiguity", "quantifier", "forbids", "within", "differs_in", micros=("within",)
+    )
 
     name: str
     condition: Condition | None = None
@@ -84,6 +92,7 @@ class Group:
     """Sequences as one part: one sequence, one of several, or all of several in any order."""
 
     stable_name: ClassVar[str] = "pattern.group/1"
+    stored: ClassVar[Stored] = Stored("kind", "sequences", "contiguity", "quantifier")
 
     kind: Kind
     sequences: tuple[tuple[Part, ...], ...]

@@ -17,6 +17,7 @@ from tidewheel.engine.operators.operator import RESULTS, Schema, SideInput, Stag
 from tidewheel.engine.operators.patterns.pattern import DynamicPatternsOperator, Frames
 from tidewheel.engine.operators.patterns.recognizer import DROPPED, EVENT_TIME, MATCHER_OUTPUTS, TIMED_OUT, Recognizer
 from tidewheel.errors import CheckpointError, DefinitionError, TidewheelError
+from tidewheel.model.stored import Stored
 from tidewheel.model.time import Instant
 from tidewheel.model.watermarks import ControlTopic, Strategy
 from tidewheel.patterns.serde.measures_json import as_json
@@ -64,6 +65,7 @@ class DynamicPatterns(Recognizer):
     limit: int = 10_000
 
     stable_name: ClassVar[str] = "match_from/1"
+    stored: ClassVar[Stored] = Stored("topic", "keys", "limit")
     noun: ClassVar[str] = "match_from"
     message: ClassVar[str] = type_name(PatternDefinition)
     strategy: ClassVar[Strategy] = ControlTopic()
@@ -185,7 +187,9 @@ class DynamicPatterns(Recognizer):
             except (CheckpointError, MemoryError):
                 raise
             except (Exception, pl.exceptions.PanicException) as error:
-                reason = f"failed: {type(error).__name__}: {error}"
+                # An error of another library says little without its kind; what ours are called is no part of a topic.
+                what = f"{error}" if isinstance(error, TidewheelError) else f"{type(error).__name__}: {error}"
+                reason = f"failed: {what}"
                 at = 0 if watermark is None else watermark - 1
                 found.setdefault(DROPPED, []).append(self._abandoned(entry, after, reason, at))
                 found[DROPPED].append(self._note(entry, reason, at))
@@ -265,14 +269,19 @@ def _in_force(entries: Mapping[str, _Entry]) -> Iterator[_Entry]:
     return (entry for _, entry in sorted(entries.items()) if entry.definition is not None and not entry.failed)
 
 
+def _prefix(entry: _Entry) -> str:
+    """What the names of the frames of one pattern's matcher begin with."""
+    return f"open/{entry.name}/"
+
+
 def _own(state: Frames, entry: _Entry) -> Frames:
     """The state of one pattern's matcher."""
-    prefix = f"open/{entry.name}/"
+    prefix = _prefix(entry)
     return {name.removeprefix(prefix): frame for name, frame in state.items() if name.startswith(prefix)}
 
 
 def _put(state: Frames, entry: _Entry, matcher_state: Frames) -> None:
-    prefix = f"open/{entry.name}/"
+    prefix = _prefix(entry)
     for name in [name for name in state if name.startswith(prefix)]:
         del state[name]
     state.update({prefix + name: frame for name, frame in matcher_state.items()})
