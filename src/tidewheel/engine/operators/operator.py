@@ -210,7 +210,8 @@ class Operation(ABC):
     """
 
     stable_name: ClassVar[str]
-    """Its name in checkpoints, with the version of what it keeps: neither may change while the state means the same."""
+    """Its name in checkpoints, with the version of what it keeps: neither may change while the state means the same. A
+    class with fields also says which of them are stored (`stored`)."""
     noun: ClassVar[str]
     """What errors call it, like "a pattern"."""
     keeps_state: ClassVar[bool] = True
