@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from tests.match_recognize.sql_support import labels, matcher, numbers, recognize, statement
+from tidewheel.engine.checkpoint.definition import described
 from tidewheel.errors import MatchError
 from tidewheel.match_recognize import parse
 
@@ -149,12 +150,12 @@ def test_initial_is_for_each_partition():
     assert recognize(clause, frame) == [(1, 1)]
 
 
-def test_a_clause_is_written_as_before_unless_it_is_initial():
+def test_a_clause_is_stored_as_before_unless_it_is_initial():
     clause = "ORDER BY id MEASURES id AS i {} PATTERN (A) DEFINE A AS true"
     plain, seek, initial = (parse(statement(clause.format(word))).clause for word in ("", "SEEK", "INITIAL"))
-    assert repr(plain) == repr(seek)
-    assert "initial" not in repr(plain)
-    assert repr(initial) == f"{repr(plain)[:-1]}, initial=True)"
+    assert (repr(plain), described(plain)) == (repr(seek), described(seek))
+    assert "initial" not in described(plain)
+    assert described(initial) == {**described(plain), "initial": True}
 
 
 def test_skipping_to_a_row_that_is_not_there_is_an_error():
