@@ -58,9 +58,16 @@ def back_up(
 ) -> Backup:
     """Save a log, the checkpoints beside it, and these `checkpoints`, to a new or empty folder.
 
-    Jobs and whoever else writes to the log may go on: they wait for a moment. What fails leaves no folder behind; what
-    is killed leaves one that nobody takes for a backup. A log with damaged blocks is refused, so that no good backup is
-    given up for a bad one, unless `skip_damaged` says that the rest of it is worth one.
+    Jobs and other writers may go on: they wait for a moment. A backup that fails leaves no folder behind; one that is
+    killed leaves a folder that is not taken for a backup.
+
+    Args:
+        log: The log, which must be in a file.
+        folder: A new or empty folder.
+        checkpoints: Checkpoints that lie elsewhere than beside the log.
+        skip_damaged: Save the rest of a log that has damaged blocks. Such a log is refused otherwise, so that no good
+            backup is given up for a bad one.
+        progress: Called with what is being done, how much of it is done, and how much there is.
     """
     if not isinstance(log, SqliteLog):
         raise DefinitionError(f"only logs in a file can be backed up, not {log.address}")

@@ -58,8 +58,13 @@ def restore(
 ) -> Restored:
     """Put the log of a backup in place at `log`, and its checkpoints with it.
 
-    Checkpoints go where `checkpoints` says by their names in the backup. The others go beside the log, or back to where
-    they were if the log does. What is there already is replaced only if `replace` says so, and never while it is used.
+    Args:
+        folder: The backup.
+        log: Where the log goes.
+        checkpoints: Where checkpoints go, by their names in the backup. The others go beside the log, or back to where
+            they were if the log does.
+        replace: Whether what is there already may be replaced; it never is while it is used.
+        progress: Called with what is being done, how much of it is done, and how much there is.
     """
     source, target = Path(folder).absolute(), Path(log).resolve()
     manifest = Manifest.read(source)

@@ -85,10 +85,6 @@ class _Parallel(Trigger):
     function: ClassVar[str]
     """What users write to make it."""
 
-    stored: ClassVar[Stored] = Stored("triggers")
-    function: ClassVar[str]
-    """What users write to make it."""
-
     triggers: tuple[Trigger, ...]
 
     def __post_init__(self) -> None:

@@ -19,13 +19,18 @@ _DISCOVERY_SECONDS = 0.1
 class Consumer:
     """Reads topics of a log in the order of each partition; works with every implementation of `Log`.
 
-    It begins where its `group` last committed, and elsewhere at `start_from`, which is looked up when the consumer is
-    made. A topic that is not there yet is read from its beginning once it appears. `partitions` restricts it to
-    these numbers, for several consumers that share a topic; nobody shares the partitions out by itself. Records that
-    left by retention before they were read are a `DataLossError`; with `skip_lost` they are passed over and counted.
-    So is a topic that was deleted and made anew while it was read; with `skip_lost` it is read from its beginning.
-    A damaged block is a `DamagedBlockError`, unless `on_damage` takes it: it is called with each, and what follows is
-    read. A consumer belongs to one thread.
+    A topic that is not there yet is read from its beginning once it appears. A consumer belongs to one thread.
+
+    Args:
+        log: The log.
+        topics: The topic, or several.
+        group: It begins where this group last committed, and commits for it.
+        start_from: Where it begins otherwise; looked up when the consumer is made.
+        partitions: Only these numbers, for several consumers that share a topic: they are not shared out by themselves.
+        skip_lost: Pass over records that left by retention before they were read, and count them; a topic that was
+            deleted and made anew while it was read is then read from its beginning. Otherwise both are a
+            `DataLossError`.
+        on_damage: Called for each damaged block; what follows is read. Without it the damage is raised.
 
     >>> import tempfile
     >>> from tidewheel.transport.open_log import open_log
