@@ -9,9 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from tests.engine.datasource.test_sink import cells, values, write_stream
-from tests.engine.datasource.test_source import reader
 from tests.engine.engine_data import positions
+from tests.engine.topic_frames import cells, reader, values, write_stream
 from tidewheel.engine.checkpoint.batch_identity import BatchIdentity, check_results, has_written
 from tidewheel.engine.jobs.dataframe_job import run_dataframe
 from tidewheel.engine.jobs.run import run

@@ -12,8 +12,8 @@ import pytest
 from pyspark import cloudpickle
 
 import tidewheel as tw
-from tests.engine.datasource.test_sink import CELL, values
 from tests.engine.engine_data import positions
+from tests.engine.topic_frames import CELL, values
 from tidewheel.engine.datasource.output_encoding import OutputEncoding
 from tidewheel.engine.datasource.result_encoder import encoded
 from tidewheel.engine.jobs.batch import run_batch

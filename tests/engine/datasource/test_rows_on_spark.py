@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 import tidewheel as tw
-from tests.engine.datasource.test_sink import values
+from tests.engine.topic_frames import values
 from tidewheel.engine.datasource.sink import StreamSink
 from tidewheel.engine.spark.arrow_schema import spark_schema
 from tidewheel.engine.spark.worker import registry_for

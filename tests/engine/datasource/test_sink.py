@@ -9,12 +9,11 @@ from datetime import datetime, timezone
 
 import pyarrow as pa
 import pytest
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
-from tests.engine.datasource.test_source import POSITION, reader
 from tests.engine.engine_data import START, positions
+from tests.engine.topic_frames import CELL, POSITION, cells, decoded, order_type, reader, values, write_stream
 from tidewheel.engine.datasource.sink import BatchSink, StreamSink
 from tidewheel.engine.spark.arrow_schema import spark_schema
 from tidewheel.errors import LogError, TidewheelError
@@ -22,32 +21,6 @@ from tidewheel.model.time import now
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.registry import TypeRegistry, types
 from tidewheel.transport.open_log import open_log
-
-CELL = "tidewheel.transit.v1.VehicleCell"
-
-
-def values(log, topic):
-    return [
-        value
-        for partition in range(log.topic_info(topic).partitions)
-        for batch in log.read(topic, partition, 0)
-        for value in batch.records["value"].to_pylist()
-    ]
-
-
-def decoded(log, topic):
-    return [codec.unpack(codec.decode(value)) for value in values(log, topic)]
-
-
-def cells(frame):
-    return frame.select("event_time", f.col("vehicle").cast("long").alias("cell"), "operator", "vehicle", "mode")
-
-
-def write_stream(frame, log, folder, **options):
-    writer = frame.writeStream.format("tidewheel").option("log", log.address)
-    for name, value in {"topic": "out", "type": CELL, "checkpointLocation": str(folder), **options}.items():
-        writer = writer.option(name, value)
-    writer.trigger(availableNow=True).start().awaitTermination()
 
 
 def test_rows_become_events(spark, log, tmp_path):
@@ -157,18 +130,6 @@ def test_the_type_of_what_was_written_is_in_the_log(spark, log, tmp_path):
     write_stream(cells(reader(spark, log, stream=True)), log, tmp_path / "c")
     assert POSITION not in [message.name for message in decoded(log, "__types")]
     assert CELL in [message.name for message in decoded(log, "__types")]
-
-
-def order_type(package):
-    """A message type that no installed package knows."""
-    file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
-    message = file.message_type.add(name="Order")
-    for number, name in enumerate(("article", "shelf"), start=1):
-        field = message.field.add(name=name, number=number)
-        field.type, field.label = field.TYPE_STRING, field.LABEL_OPTIONAL
-    pool = descriptor_pool.DescriptorPool()
-    pool.Add(file)
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.Order"))
 
 
 ORDERS = {"event_time": TIME, "article": pa.string(), "shelf": pa.string()}

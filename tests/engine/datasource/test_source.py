@@ -15,6 +15,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 
 from tests.engine.engine_data import START, positions
+from tests.engine.topic_frames import POSITION, reader
 from tidewheel.engine.datasource.batch_planner import OffsetRange
 from tidewheel.engine.datasource.batch_reader import read_pieces
 from tidewheel.engine.datasource.options import ReadOptions
@@ -27,18 +28,6 @@ from tidewheel.transport.events.event_pb2 import DeadLetter
 from tidewheel.transport.events.registry import TypeRegistry
 from tidewheel.transport.log.log_types import Retention, records
 from tidewheel.transport.topics.types import publish_types
-
-POSITION = "tidewheel.transit.v1.VehiclePosition"
-
-
-def reader(spark, log, *, stream=False, topics="a", of=POSITION, **options):
-    read = (spark.readStream if stream else spark.read).format("tidewheel")
-    read = read.option("log", log.address).option("topics", topics)
-    if of:
-        read = read.option("type", of)
-    for name, value in options.items():
-        read = read.option(name, value)
-    return read.load()
 
 
 def collect_stream(frame, folder, **trigger):

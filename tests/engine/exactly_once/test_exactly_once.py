@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.datasource.test_sink import values
 from tests.engine.engine_data import START, positions
+from tests.engine.topic_frames import values
 from tests.support.driver_process import kill, launch, until_written, written
 from tidewheel.transport.events import codec
 from tidewheel_transit.transit_pb2 import VehicleCell

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 import tidewheel as tw
-from tests.engine.datasource.test_sink import decoded, values
 from tests.engine.engine_data import START, positions
+from tests.engine.topic_frames import decoded, values
 from tidewheel.engine.execution.session import SETTINGS
 from tidewheel.engine.spark.java import find_java
 from tidewheel.transport.events import codec

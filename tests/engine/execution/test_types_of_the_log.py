@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tidewheel as tw
-from tests.engine.datasource.test_sink import order_type
+from tests.engine.topic_frames import order_type
 from tidewheel.engine.execution.targets import Target, prepared_targets
 from tidewheel.engine.jobs.run import default_targets
 from tidewheel.errors import DefinitionError

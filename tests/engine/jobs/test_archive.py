@@ -13,8 +13,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tests.engine.datasource.test_sink import decoded
 from tests.engine.engine_data import START, positions
+from tests.engine.topic_frames import decoded
 from tidewheel.engine.jobs.archive import Archive, Archiver
 from tidewheel.errors import CheckpointError, DefinitionError
 from tidewheel.transport.events import codec

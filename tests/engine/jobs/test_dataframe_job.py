@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame
 
 import tidewheel as tw
-from tests.engine.datasource.test_sink import decoded
 from tests.engine.engine_data import positions
+from tests.engine.topic_frames import decoded
 from tidewheel.errors import CheckpointError, DefinitionError
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log

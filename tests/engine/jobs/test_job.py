@@ -10,10 +10,10 @@ import polars_h3
 import pytest
 
 import tidewheel as tw
-from tests.engine.datasource.test_sink import decoded as messages_of
-from tests.engine.datasource.test_sink import values
 from tests.engine.engine_data import START, positions
 from tests.engine.orders import read
+from tests.engine.topic_frames import decoded as messages_of
+from tests.engine.topic_frames import values
 from tidewheel.engine.jobs.discovery import find_jobs, installed_jobs, jobs_of_file
 from tidewheel.errors import CheckpointError, DamagedLogError, DefinitionError, JobError
 from tidewheel.testing import Script, row

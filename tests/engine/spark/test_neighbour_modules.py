@@ -11,8 +11,8 @@ import pytest
 from pyspark import cloudpickle
 
 import tidewheel as tw
-from tests.engine.datasource.test_sink import values
 from tests.engine.engine_data import positions
+from tests.engine.topic_frames import values
 from tidewheel.engine.execution.map_side_reader import MapSideReader
 from tidewheel.engine.jobs.batch import run_batch
 from tidewheel.engine.jobs.discovery import find_jobs, jobs_of_file
