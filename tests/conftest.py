@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -34,6 +36,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     waits for another."""
     files = {kind: {item.path for item in items if item.get_closest_marker(kind)} for kind in ("slow", "long")}
     items.sort(key=lambda item: (item.path not in files["slow"], item.path not in files["long"]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests each folder has, and how long they took with all that was set up for them."""
+    tests: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            folder = report.nodeid.partition("::")[0].rpartition("/")[0]
+            tests[folder] += report.when == "setup"
+            seconds[folder] += report.duration
+    if tests:
+        terminalreporter.section("time by folder")
+    for folder, total in seconds.most_common():
+        terminalreporter.write_line(f"{total:8.1f} s {tests[folder]:5} tests  {folder}")
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import types
 import typing
+from collections import Counter
 from enum import Enum
 from pathlib import Path
 
@@ -381,6 +382,14 @@ def test_folders_and_files_are_of_a_size_that_is_read():
             folders[folder] = folders.get(folder, 0) + 1
     allowed = {folder: count for folder, (count, _) in MOST_MODULES.items()}
     assert {folder: count for folder, count in folders.items() if count > 15} == allowed, "or take it off the list"
+
+
+def test_folders_of_tests_are_packages_of_a_size_that_is_searched():
+    folders = Counter(path.parent for path in (ROOT / "tests").rglob("*.py") if path.name != "__init__.py")
+    crowded = {str(folder.relative_to(ROOT)): count for folder, count in folders.items() if count > 20}
+    assert crowded == {}, "a folder of tests has at most 20 modules: give it rooms as the source has them"
+    loose = [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists()]
+    assert loose == [], "a folder of tests needs an __init__.py, or modules of one name in two folders clash"
 
 
 def functions(source: str) -> list[tuple[str, int, int]]:
