@@ -30,6 +30,7 @@ from tidewheel.engine.operators.operator import (
 from tidewheel.engine.runtime.exchange import Partitioner, Rows
 from tidewheel.engine.runtime.stage_runner import StatefulStage
 from tidewheel.engine.runtime.state_store import KeyGroupState, MemoryEntries
+from tidewheel.engine.streams.stages import append_stage
 from tidewheel.engine.streams.windowed_stream import WindowedStream
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import rejection
@@ -173,7 +174,7 @@ class NumberingOperator(StageOperator):
 
 
 def numbered(rows: tw.Stream) -> tw.Result:
-    return rows.key_by("key")._staged(Numbered("v"))
+    return append_stage(rows, ["key"], Numbered("v"))
 
 
 SCRIPT = (

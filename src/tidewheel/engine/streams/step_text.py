@@ -13,7 +13,7 @@ from tidewheel.engine.runtime.flow import RowOp
 from tidewheel.patterns.define.expressions import conjuncts, parse, source
 from tidewheel.plain_text import plain
 
-__all__ = ["expression_text", "step_texts"]
+__all__ = ["expression_text", "key_by_text", "step_texts"]
 
 _LONGEST = 80
 """Letters of an expression in polars' own words; what is longer is of no use to readers."""
@@ -40,6 +40,11 @@ def expression_text(expression: Any) -> str:
         return text
     names = list(dict.fromkeys(expression.meta.root_names()))
     return f"computed from {', '.join(names)}" if names else text[: _LONGEST - 1] + "…"
+
+
+def key_by_text(keys: Sequence[str]) -> str:
+    """Keys as the user named them; nothing if there are none."""
+    return f"key_by({', '.join(keys)})" if keys else ""
 
 
 def step_texts(ops: Sequence[RowOp], given: LogInput | DataFrameInput | None = None) -> list[str]:
