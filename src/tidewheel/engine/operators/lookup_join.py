@@ -32,8 +32,8 @@ from tidewheel.engine.operators.operator import (
     Store,
 )
 from tidewheel.engine.operators.schema_evolution import conform
-from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.errors import CheckpointError, DefinitionError, MalformedError
+from tidewheel.model.columns import TIME
 from tidewheel.model.process.lookup import Lookup
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant, format_duration

@@ -20,8 +20,8 @@ import polars as pl
 
 from tidewheel.engine.checkpoint.definition import described
 from tidewheel.engine.operators.lateness import split_late
-from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.errors import DefinitionError
+from tidewheel.model.columns import TIME
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.watermarks import Strategy
 
@@ -112,7 +112,7 @@ class StageOperator(ABC):
     takes_rows: bool = True
     """Whether `step` takes rows as they are, rather than partial aggregates of them."""
     late_by_slice: bool = False
-    """Whether the slice of a partial aggregate is enough to tell if its rows were late."""
+    """Whether what `pre_aggregate` makes still tells which rows were late, for `without_late`."""
     lateness: Duration = 0
     """How far behind the watermark a row may be, unless `split_late` knows better."""
 
@@ -132,6 +132,14 @@ class StageOperator(ABC):
     def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
         """What `step` takes: made before the shuffle, anywhere, for any part of a batch."""
         return rows
+
+    def without_late(self, taken: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
+        """Leave out what `pre_aggregate` made of rows that turn out to be late, where `late_by_slice`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot tell which of its rows were late")
+
+    def row_count(self, taken: pl.DataFrame) -> int:
+        """How many rows `pre_aggregate` made this of."""
+        return taken.height
 
     @abstractmethod
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:

@@ -15,7 +15,6 @@ import polars as pl
 
 from tidewheel.engine.operators.lateness import LATE_BY, REASON
 from tidewheel.engine.operators.operator import SideInput, StageOperator
-from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.engine.runtime.arrow_ipc import pack, unpack
 from tidewheel.engine.runtime.exchange_parts import (
     LateRows,
@@ -29,6 +28,7 @@ from tidewheel.engine.runtime.exchange_parts import (
 from tidewheel.engine.runtime.flow import Flow, Stage, prepared
 from tidewheel.engine.runtime.key_groups import by_key_group
 from tidewheel.errors import FlowError
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant
 

@@ -12,8 +12,8 @@ import polars as pl
 
 from tidewheel.engine.checkpoint.definition import described
 from tidewheel.engine.operators.operator import Operation, Schema, SideInput, StageOperator
-from tidewheel.engine.operators.windows.assignment import ALL, TIME
 from tidewheel.errors import JobError
+from tidewheel.model.columns import ALL, TIME
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration
 
