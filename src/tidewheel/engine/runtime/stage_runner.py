@@ -27,7 +27,8 @@ from tidewheel.engine.runtime.exchange_parts import (
     SkippedRows,
     StageRows,
 )
-from tidewheel.engine.runtime.flow import Flow, RowOp, timed
+from tidewheel.engine.runtime.flow import Flow, timed
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.engine.runtime.state_store import KeyGroupState
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant
@@ -190,8 +191,8 @@ def _done_to(ops: Iterable[RowOp], frame: pl.DataFrame) -> Outputs:
     """Apply steps to results: what they leave, and by output what they set apart."""
     apart: dict[str, pl.DataFrame] = {}
     for op in ops:
-        if op.kind == "apart":
-            apart[op.reason] = op.chosen(frame)
+        if op.output is not None:
+            apart[op.output] = op.chosen(frame)
         frame = op.apply(frame)
     return {RESULTS: frame, **apart}
 

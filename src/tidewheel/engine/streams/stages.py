@@ -27,7 +27,7 @@ def append_stage(stream: Stream, keys: Sequence[str], operation: Operation) -> R
             f"{operation!r}: the rows before it may be retracted, which {operation.noun} cannot follow; "
             f"{unretracted(stream)}"
         )
-    if any(op.kind == "apart" for op in stream.ops):
+    if any(op.output is not None for op in stream.ops):
         raise DefinitionError(f"{operation!r}: results were set apart before it; call apart on the last result")
     stage = Stage(stream.ops, tuple(keys), operation, dict(stream.schema))
     return Result(

@@ -11,7 +11,8 @@ import polars as pl
 
 from tidewheel.engine.execution.input import DataFrameInput, LogInput
 from tidewheel.engine.operators.lookup_join import LookupJoin
-from tidewheel.engine.runtime.flow import Flow, RowOp, Stage
+from tidewheel.engine.runtime.flow import Flow, Stage
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.engine.streams.explain.display import stream_html, summary
 from tidewheel.engine.streams.keyed_stream import KeyedStream
 from tidewheel.engine.streams.row_ops import after_ops, check_expressions, named_expressions

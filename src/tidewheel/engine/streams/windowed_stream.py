@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 
 from tidewheel.engine.operators.window_operation import WindowOperation
-from tidewheel.engine.runtime.flow import RowOp
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.engine.streams.explain.display import stream_html, summary
 from tidewheel.engine.streams.stages import append_stage, unretracted
 from tidewheel.engine.streams.step_text import key_by_text
