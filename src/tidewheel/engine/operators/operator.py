@@ -28,6 +28,7 @@ from tidewheel.model.watermarks import Strategy
 __all__ = [
     "LATE",
     "METRICS",
+    "REPORTS",
     "RESULTS",
     "MemoryStore",
     "Operation",
@@ -51,6 +52,9 @@ Outputs = Mapping[str, pl.DataFrame]
 RESULTS = "results"
 LATE = "late"
 METRICS = "metrics"
+
+REPORTS = "reports"
+"""A column of what is broadcast: true for the key group that puts out what is to come out once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +193,7 @@ class SideInput(Protocol):
 
     @property
     def partitioned_by(self) -> Sequence[str] | None:
-        """The columns by which it is partitioned; None for a broadcast to all key groups. Then the column `tells` is
+        """The columns by which it is partitioned; None for a broadcast to all key groups. Then the column `REPORTS` is
         true in one of them, which puts out what is to come out once."""
 
 
@@ -287,8 +291,8 @@ class Operation(ABC):
         """Why it cannot run over input that is read to its end at once; None if it can."""
         return None
 
-    def answered(self, read: Callable[[Any], pl.DataFrame]) -> Operation:
-        """The same with all that the side input knows, from the start: elsewhere there are rows only."""
+    def answered(self, read: Callable[[SideInput], pl.DataFrame]) -> Operation:
+        """The same with all that its side input holds, from the start. `read` gives the rows of a side input."""
         return self
 
     # In words ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from functools import cached_property
 import polars as pl
 
 from tidewheel.engine.operators.lateness import LATE_BY, REASON
-from tidewheel.engine.operators.operator import SideInput, StageOperator
+from tidewheel.engine.operators.operator import REPORTS, SideInput, StageOperator
 from tidewheel.engine.runtime.arrow_ipc import pack, unpack
 from tidewheel.engine.runtime.exchange_parts import (
     LateRows,
@@ -209,7 +209,7 @@ class Partitioner:
             yield from by_key_group(control, side_input.partitioned_by, self._key_groups)
             return
         for number in range(self._key_groups):
-            yield number, control.with_columns(pl.lit(number == 0).alias("tells"))
+            yield number, control.with_columns(pl.lit(number == 0).alias(REPORTS))
 
 
 @contextmanager

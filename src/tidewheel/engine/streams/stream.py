@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from tidewheel.engine.execution.input import DataFrameInput, LogInput
+from tidewheel.engine.execution.input import DataFrameInput, LogInput, side_input_rows
 from tidewheel.engine.operators.lookup_join import LookupJoin
 from tidewheel.engine.runtime.flow import Flow, Stage
 from tidewheel.engine.runtime.row_op import RowOp
@@ -24,7 +25,7 @@ from tidewheel.model.time import duration
 from tidewheel.model.windowing import Timestamp
 from tidewheel.model.windows import Windows
 from tidewheel.patterns.define.builder import Pattern
-from tidewheel.transport.log.log import Topic
+from tidewheel.transport.log.log import Log, Topic
 
 if TYPE_CHECKING:
     from tidewheel.engine.streams.result import Result
@@ -214,10 +215,23 @@ class Stream:
             dict(self.schema),
         )
         if not isinstance(self.input, LogInput):
-            what = replace(what, known=self.input.outcomes(what))
+            what = what.answered(partial(side_input_rows, self._log_of_answers(self.input, lookup)))
         elif lookup.topic in self.input.topics:
             raise DefinitionError(f"lookup {lookup.name}: {lookup.topic!r} holds the rows; answers need another topic")
         return KeyedStream(self, what.keys)._append(what)
+
+    @staticmethod
+    def _log_of_answers(given: DataFrameInput, lookup: Lookup) -> Log:
+        if given.frame.isStreaming:
+            raise DefinitionError(
+                f"lookup {lookup.name}: answers come to a streaming DataFrame in no order that could be repeated; "
+                "write its rows to a log, and read them with stream(log, ...)"
+            )
+        if given.lookups is None:
+            raise DefinitionError(
+                f"lookup {lookup.name}: name the log that has the answers: stream(df, lookups=log, ...)"
+            )
+        return given.lookups
 
     def _with(self: _S, op: RowOp) -> _S:
         schema = after_ops((op,), self.schema)
