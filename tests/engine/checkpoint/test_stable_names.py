@@ -337,6 +337,15 @@ def test_a_class_that_is_renamed_is_the_same_step():
     assert differences({"what": described(Passthrough())}, {"what": {"$is": "window/1"}}) == ["each_row() → window()"]
 
 
+def test_another_version_of_what_a_step_keeps_is_told_as_such():
+    stages = [{"keys": ["a"], "what": {"$is": f"window/{version}", "size": version}} for version in (1, 2)]
+    told = "window: version 1 → version 2"
+    assert differences(*({"stages": [stage]} for stage in stages)) == [told]
+    assert differences(*({"stages": [{"what": {"$is": "dedup/1"}}, stage]} for stage in stages)) == [f"stage 2 {told}"]
+    crossings = [{"function": {"$is": f"crossings/{version}"}} for version in (1, 2)]
+    assert differences(*crossings) == ["function crossings: version 1 → version 2"]
+
+
 def test_the_rows_of_a_clause_have_names_too():
     nodes = ast.parse(inspect.getsource(row_pattern)).body
     held = [node for node in nodes if isinstance(node, ast.ClassDef) and node.decorator_list]

@@ -62,7 +62,7 @@ class KeyGroup:
         self.outputs = {}
         if tell:
             frame = pl.DataFrame(list(tell), schema=dynamic_patterns.DEFINITIONS, orient="row")
-            self._tell(operator.on_control(self.store, frame.with_columns(tells=True), batch_time))
+            self._tell(operator.on_control(self.store, frame.with_columns(reports=True), batch_time))
         self._tell(operator.step(self.store, given, batch_time))
         self.watermark = mark
         self.store.frames = {name: from_bytes(to_bytes(frame)) for name, frame in self.store.frames.items()}
@@ -155,7 +155,7 @@ def test_a_version_that_is_not_above_the_last_does_not_count_and_is_told_once():
     assert short(key_group.batch((8, "a", 9), until=9)["results"]) == [("up", 5, "a", at(1), at(8))]
     operator = DynamicPatternsOperator(key_group.patterns, ("who",))
     stale = pl.DataFrame([put("up", 4, DOWN)], schema=dynamic_patterns.DEFINITIONS, orient="row")
-    assert operator.on_control(key_group.store, stale.with_columns(tells=False), BatchTime(9 * S, 9 * S, 0)) == {}
+    assert operator.on_control(key_group.store, stale.with_columns(reports=False), BatchTime(9 * S, 9 * S, 0)) == {}
 
 
 def test_a_removed_name_remembers_its_version():

@@ -7,7 +7,7 @@ import pytest
 
 import tidewheel as tw
 from tidewheel.engine.operators.lookup_join import LookupJoin, LookupJoinOperator
-from tidewheel.engine.operators.operator import RESULTS, BatchTime, MemoryStore
+from tidewheel.engine.operators.operator import REPORTS, RESULTS, BatchTime, MemoryStore
 from tidewheel.engine.operators.patterns.dynamic_patterns import DynamicPatterns
 from tidewheel.engine.operators.patterns.pattern import DynamicPatternsOperator
 from tidewheel.engine.operators.process import ProcessOperator
@@ -63,7 +63,7 @@ def test_what_is_gone_from_the_rows_is_gone_from_those_that_wait(made):
 def test_patterns_from_a_topic_go_on_and_may_ask_for_the_new_column():
     rise = tw.pattern("low", pl.col("value") < 2).next("high", pl.col("value") > 1)
     here = tw.pattern("here", pl.col("place") == "here")
-    told = pl.DataFrame({"name": ["rise"], "version": [1], "definition": [pattern_to_json(rise, {})], "tells": [True]})
+    told = pl.DataFrame({"name": ["rise"], "version": [1], "definition": [pattern_to_json(rise, {})], REPORTS: [True]})
     store = MemoryStore()
     before = book(OLD)
     before.on_control(store, told, BatchTime(None, 50, 0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +29,10 @@ from tidewheel.engine.operators.operator import (
     Store,
 )
 from tidewheel.engine.runtime.exchange import Partitioner, Rows
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.engine.runtime.stage_runner import StatefulStage
 from tidewheel.engine.runtime.state_store import KeyGroupState, MemoryEntries
+from tidewheel.engine.streams.stages import append_stage
 from tidewheel.engine.streams.windowed_stream import WindowedStream
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import rejection
@@ -85,6 +88,26 @@ def test_the_search_finds_questions(tmp_path):
     file = tmp_path / "some.py"
     file.write_text("isinstance(x, (int, Process))\nmatch x:\n    case Process(): pass\nif type(x) is Process: pass\n")
     assert questions(file, {"Process"}) == ["some.py:1 Process", "some.py:4 Process", "some.py:3 Process"]
+
+
+def kinds_of_row_ops(path: Path) -> list[str]:
+    """Where a file compares the kind of a step with one of those that there are."""
+    known = set(typing.get_args(typing.get_type_hints(RowOp)["kind"]))
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == "kind":
+            named = {each.value for each in ast.walk(node) if isinstance(each, ast.Constant)}
+            found += [f"{path.name}:{node.lineno} {name}" for name in sorted(named & known)]
+    return found
+
+
+def test_nobody_but_its_own_file_asks_which_kind_a_row_op_is(tmp_path):
+    own = SOURCE / "engine" / "runtime" / "row_op.py"
+    assert [place for path in sorted(SOURCE.rglob("*.py")) if path != own for place in kinds_of_row_ops(path)] == []
+    assert len(kinds_of_row_ops(own)) > 4
+    file = tmp_path / "some.py"
+    file.write_text('if op.kind == "skip" or op.kind in ("apart", "other"): pass\n')
+    assert kinds_of_row_ops(file) == ["some.py:1 skip", "some.py:1 apart"]
 
 
 # A kind of stage that only this file knows ---------------------------------------------------------------------------
@@ -173,7 +196,7 @@ class NumberingOperator(StageOperator):
 
 
 def numbered(rows: tw.Stream) -> tw.Result:
-    return rows.key_by("key")._staged(Numbered("v"))
+    return append_stage(rows, ["key"], Numbered("v"))
 
 
 SCRIPT = (

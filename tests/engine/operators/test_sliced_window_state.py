@@ -7,9 +7,9 @@ import pytest
 
 from tidewheel.engine.operators.operator import RESULTS, BatchTime
 from tidewheel.engine.operators.sliced_window import SlicedWindowOperator
-from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.engine.runtime.state_store import KeyGroupState, MemoryEntries
 from tidewheel.model import aggregates as agg
+from tidewheel.model.columns import TIME
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import sliding, tumbling
 

@@ -16,7 +16,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.types import TimestampNTZType, TimestampType
 
-from tidewheel.engine.runtime.flow import Flow, RowOp
+from tidewheel.engine.runtime.flow import Flow
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.model.time import Duration
 
 __all__ = ["INHERITED_HOLD", "behind", "carrying", "has_watermark", "hold", "marked_columns"]
@@ -97,11 +98,10 @@ INHERITED_HOLD: Duration = 1
 def _keeps_time(ops: Iterable[RowOp]) -> bool:
     """Whether results have the time that their stage gave them."""
     for op in ops:
-        if op.kind in ("with_columns", "select"):
-            for expr in op.exprs:
-                made = not (isinstance(expr, str) or expr.meta.is_column())
-                if made and expr.meta.output_name(raise_if_undetermined=False) in (None, _TIME):
-                    return False
+        for expr in op.exprs if op.makes_columns else ():
+            made = not (isinstance(expr, str) or expr.meta.is_column())
+            if made and expr.meta.output_name(raise_if_undetermined=False) in (None, _TIME):
+                return False
     return True
 
 

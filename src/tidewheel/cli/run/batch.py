@@ -1,4 +1,4 @@
-"""`tidewheel run JOB --batch`: over all that a log, an archive or recordings hold."""
+"""A run as a batch (`tidewheel run JOB --batch`): over all that a log, an archive or recordings hold."""
 
 from __future__ import annotations
 
