@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 import pyarrow as pa
 from google.protobuf.message import Message
-from pyspark.sql import DataFrame, SparkSession
 
 from tidewheel.engine.datasource.options import METADATA
 from tidewheel.engine.execution.dataframe.watermark import has_watermark, marked_columns
@@ -26,6 +25,8 @@ from tidewheel.transport.log.log_types import OnDamage
 from tidewheel.transport.topics.types import carried_type
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
     from tidewheel.engine.operators.lookup_join import LookupJoin
 
 __all__ = ["DataFrameInput", "LogInput", "outcomes", "polars_schema", "type_of"]
