@@ -51,7 +51,7 @@ $(VENV)/.tidewheel: pyproject.toml hatch_build.py $(shell find src -name '*.prot
 # Imported once, so that what the processes of the demo all begin with is compiled.
 $(VENV)/.installed: $(VENV)/.spark $(VENV)/.packages $(VENV)/.tidewheel
 	@$(BIN)/python -m pip check --disable-pip-version-check
-	@$(BIN)/python -c 'import pandas, pyspark.worker, pyspark.sql.streaming.python_streaming_source_runner, tidewheel.engine.execution.query_start, tidewheel.serve.http.server, tidewheel_transit.commands.demo_view, tidewheel_transit.jobs, tidewheel_transit.simulator'
+	@$(BIN)/python -c 'import pandas, pyspark.worker, pyspark.sql.streaming.python_streaming_source_runner, tidewheel.engine.execution.shared_query, tidewheel.serve.http.server, tidewheel_transit.commands.demo_view, tidewheel_transit.jobs, tidewheel_transit.simulator'
 	@touch $@
 
 $(VENV)/.ready: constraints-dev.txt $(VENV)/.installed

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench.streams import BATCHES, TOPIC, Dataset, reading_type
 from tidewheel.engine.datasource.reader_function import reader_function
-from tidewheel.engine.execution.exchange_rows import EXCHANGE
 from tidewheel.engine.execution.map_side_reader import MapSideReader
 from tidewheel.engine.execution.state_operator import with_state
+from tidewheel.engine.runtime.exchange_rows import EXCHANGE
 from tidewheel.engine.streams.result import Result
 from tidewheel.engine.streams.stream import Stream
 from tidewheel.engine.streams.stream_factory import stream

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pydoc
 import re
+from types import ModuleType
 
 import pytest
 
 import tidewheel as tw
+import tidewheel.cli
+import tidewheel.ingest
+import tidewheel.serve
+import tidewheel.testing
 
 LISTED = re.compile(r"^    (\w+) {2,}\S", re.MULTILINE)
 
@@ -26,8 +31,15 @@ def test_completion_shows_public_names():
     assert [name for name in dir(tw) if not name.startswith("__")] == sorted(tw.__all__)
 
 
-@pytest.mark.parametrize("module", [tw.windows, tw.triggers, tw.agg, tw.watermarks, tw.geo, tw.errors])
+MODULES = [module for name in tw.__all__ if isinstance(module := getattr(tw, name), ModuleType)]
+
+
+@pytest.mark.parametrize("module", [*MODULES, tw.cli, tw.ingest, tw.serve, tw.testing], ids=lambda each: each.__name__)
 def test_completion_of_a_module_shows_public_names_and_no_imports(module):
     assert dir(module) == sorted(module.__all__)
-    assert {"Any", "annotations", "dataclass", "duration", "pl"}.isdisjoint(dir(module))
+    assert {"Any", "annotations", "dataclass", "pl", "re"}.isdisjoint(dir(module))
     assert "FUNCTIONS" in pydoc.render_doc(module, renderer=pydoc.plaintext)
+
+
+def test_modules_are_among_the_public_names():
+    assert {tw.windows, tw.triggers, tw.agg, tw.watermarks, tw.geo, tw.errors, tw.time, tw.codec} < {*MODULES}

@@ -33,6 +33,11 @@ __all__ = [
     "output_topic",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports
+
+
 INPUT = "input"
 """Events as they came from outside."""
 ANALYTICS = "analytics"

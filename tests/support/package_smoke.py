@@ -1,7 +1,7 @@
 """What a set of packages must be able to do, in a process of its own: run with the folder to work in.
 
-The parts that parse bytes of others or use what PySpark does not promise: codec, log, model, patterns, SQL, a job on
-Spark with state and the exactly-once sink, the live map's server over HTTP and WebSocket.
+The parts that parse bytes of others or use what PySpark does not promise: codec, log, model, patterns, SQL, places, a
+job on Spark with state and the exactly-once sink, the live map's server over HTTP and WebSocket.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ import zstandard
 
 import tidewheel as tw
 from tests.support.expression_corpus import differing
+from tests.transit.pure_run import run_pure
 from tidewheel.ingest.replay.recording import read_recording
 from tidewheel.testing import Script
 from tidewheel.transport.events import codec
 from tidewheel.transport.log.log_types import records
+from tidewheel_transit import jobs
 from tidewheel_transit.transit_pb2 import VehiclePosition
 
 SECOND = 1_000_000
@@ -61,6 +63,19 @@ def check_model() -> None:
 def check_texts() -> None:
     """Checkpoints know expressions by their texts, also after another polars was installed."""
     assert not differing(), differing()
+
+
+def check_places(log: tw.Log) -> None:
+    """All transit jobs can be defined, and cells have the neighbours that they have."""
+    assert all(getattr(jobs, name).on(log).schema for name in jobs.__all__)
+    flows = jobs.flow_direction.on(log, size="10 s", every="10 s", lateness="0 s")
+    rows = [
+        {"event_time": n * SECOND, "operator": 1, "vehicle": 7, "journey": "journey", "lat": lat, "lon": 24.94}
+        for n, lat in enumerate([60.1700, 60.1735, 60.2000])  # to a neighbour, too far
+    ]
+    found = run_pure(flows, [(pl.DataFrame(rows, schema=flows.input.schema()), None)])["results"]
+    (crossing,) = found.select("cell", "neighbour", "crossings", "total").rows()
+    assert crossing == (617294884152279039, 617294884155162623, 1, 1)
 
 
 def check_recording(folder: Path) -> None:
@@ -122,8 +137,9 @@ def main() -> None:
     check_texts()
     check_recording(folder)
     with tw.open_log(folder / "city.tw", sync="normal") as log:
+        check_places(log)
         check_server(log)
-        print("codec, model, recordings and server work", flush=True)
+        print("codec, model, recordings, places and server work", flush=True)
         check_job(folder, log)
     print("all of it works", flush=True)
 

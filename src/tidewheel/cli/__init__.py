@@ -66,3 +66,7 @@ __all__ = [
     "stoppable",
     "with_options",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports

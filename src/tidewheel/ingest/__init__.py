@@ -59,6 +59,11 @@ __all__ = [
     "run_all",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports
+
+
 # What a processor does not need: HTTP and MQTT, whose packages may not be installed.
 _HOMES = {
     "Broker": "ingest.mqtt.client",

@@ -24,6 +24,11 @@ __all__ = [
     "short_instant",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports
+
+
 Instant = int
 """Microseconds since 1970-01-01T00:00:00Z."""
 

@@ -29,3 +29,7 @@ __all__ = [
     "layers_of_file",
     "serve",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports

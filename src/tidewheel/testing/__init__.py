@@ -22,3 +22,7 @@ from tidewheel.testing.rows import Outcome, Row, pane, row
 from tidewheel.testing.script import Script
 
 __all__ = ["Bundle", "Harness", "Outcome", "Row", "Script", "pane", "row"]
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports

@@ -25,12 +25,11 @@ def bunching(positions: tw.Stream, *, every: str = "10 s", nearer: float = 200.0
     first such window and ends with the first that is none, be they farther apart or one of them not heard of; these
     windows' last moments are the results' times, and the duration is what lies between.
     """
-    period = tw.time.duration(every)
+    period = timedelta(microseconds=tw.time.duration(every))
     near = pairs(positions, every=every).filter(pl.col("distance") < nearer)
     # The next window's pair is at most a period away; a timer just behind that finds out that there was none.
-    return near.key_by(*PAIR).process(
-        _Changes(timedelta(microseconds=period)), state={"since": _TIME, "over": tw.Timer(after=period + 1)}
-    )
+    over = tw.Timer(after=period + timedelta(microseconds=1))
+    return near.key_by(*PAIR).process(_Changes(period), state={"since": _TIME, "over": over})
 
 
 @dataclass(frozen=True)

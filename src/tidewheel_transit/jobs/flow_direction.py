@@ -66,4 +66,5 @@ _PLACES: Final = {f"to_{place}": pl.col("near").list.get(place, null_on_oob=True
 def _near(cell: str) -> pl.Expr:
     """A cell and its neighbours, by their ids."""
     disk: pl.Expr = polars_h3.grid_disk(pl.col(cell).cast(pl.UInt64), 1)
-    return disk.list.drop_nulls().list.sort().cast(pl.List(pl.Int64))
+    # The polars-h3 that Python 3.10 gets gives lists, too, but says that they were numbers.
+    return disk.cast(pl.List(pl.UInt64)).list.drop_nulls().list.sort().cast(pl.List(pl.Int64))

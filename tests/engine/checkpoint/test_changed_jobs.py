@@ -15,7 +15,7 @@ import pytest
 import tidewheel as tw
 from tests.support.command import tidewheel
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
-from tidewheel.engine.execution import query_start
+from tidewheel.engine.execution import shared_query
 from tidewheel.engine.execution.computation import definition_of
 from tidewheel.engine.jobs.discovery import jobs_of_file
 from tidewheel.errors import CheckpointError
@@ -29,7 +29,7 @@ def without_spark(monkeypatch):
     def session(*args, **options):
         raise AssertionError("Spark would be started")
 
-    monkeypatch.setattr(query_start, "session", session)
+    monkeypatch.setattr(shared_query, "session", session)
 
 
 def positions(log, topic=TOPIC, **options):
@@ -151,7 +151,7 @@ def test_a_checkpoint_of_another_format_is_refused_in_words(log, tmp_path):
         assert "start with a new checkpoint" in said
 
 
-def test_the_command_refuses_it_without_java(log, tmp_path):
+def test_the_command_refuses_it_without_java_and_before_pyspark_is_imported(log, tmp_path):
     file = tmp_path / "my_jobs.py"
     text = """
         import tidewheel as tw
@@ -170,9 +170,11 @@ def test_the_command_refuses_it_without_java(log, tmp_path):
     java.chmod(java.stat().st_mode | stat.S_IEXEC)
     environment = {"JAVA_HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
     options = ("--log", log.address, "--checkpoint", folder, "--available-now")
-    said = tidewheel("run", file, "--size", "20 s", *options, code=4, **environment).stderr
+    said = tidewheel("run", file, "--size", "20 s", *options, code=4, **environment, PYTHONPROFILEIMPORTTIME="1").stderr
     assert "counts: parameter size: 10 s → 20 s. " in said
     assert "--version v2" in said
+    imported = {line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")}
+    assert imported & {"polars", "pyspark", "pandas.core", "pyarrow", "py4j"} == {"polars", "pyarrow"}
     assert not started.exists()
     looking = "from tidewheel.engine.spark.java import find_java; find_java()"
     subprocess.run([sys.executable, "-c", looking], env={**os.environ, **environment}, check=True)

@@ -20,9 +20,9 @@ from tidewheel.engine.datasource.batch_planner import OffsetRange, first_offset,
 from tidewheel.engine.datasource.batch_reader import read_pieces
 from tidewheel.engine.datasource.options import ReadOptions
 from tidewheel.engine.datasource.reader_function import ReadInfo
-from tidewheel.engine.execution.exchange_rows import EXCHANGE
 from tidewheel.engine.execution.map_side_reader import MapSideReader
 from tidewheel.engine.jobs.run import run
+from tidewheel.engine.runtime.exchange_rows import EXCHANGE
 from tidewheel.engine.spark.arrow_schema import arrow_schema
 from tidewheel.engine.streams.stream_factory import stream
 from tidewheel.errors import DefinitionError

@@ -1,10 +1,8 @@
 """What users write, whole: orders to SQLite with early results and retractions, a fraud pattern by builder and by SQL,
-a Delta table, Spark Connect. What must come out is said by something that shares no code with us."""
+a Delta table. What must come out is said by something that shares no code with us."""
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import os
 import random
 import signal
@@ -21,7 +19,6 @@ import pytest
 import tidewheel as tw
 from tests.engine.order_files import START, disordered, read_orders, write_orders
 from tests.support.maven import jars
-from tidewheel.engine.spark.java import find_java
 
 pytestmark = pytest.mark.long
 
@@ -237,55 +234,3 @@ def test_delta_tables_have_every_row_once_when_a_micro_batch_is_repeated(tmp_pat
     assert done.returncode == 0, done.stdout + done.stderr
     told = [line for line in done.stdout.splitlines() if line.startswith("amounts")]
     assert told == [f"amounts {sum(amount for some in files for _, _, amount in some)}"]
-
-
-OVER_CONNECT = """
-import json, sys
-from pyspark.sql import SparkSession
-import tidewheel as tw
-
-folder = sys.argv[1]
-rocksdb = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-spark = SparkSession.builder.remote("local[2]").getOrCreate()
-spark.conf.set("spark.sql.streaming.stateStore.providerClass", rocksdb)
-spark.conf.set("spark.sql.shuffle.partitions", "2")
-schema = "ordered_at TIMESTAMP, customer STRING, amount BIGINT"
-
-def hourly(orders):
-    rows = tw.stream(orders, time="ordered_at", watermark="2 h")
-    return rows.key_by("customer").window(tw.windows.tumbling("1 h")).aggregate(revenue=tw.agg.sum("amount"))
-
-def to_parquet(rows, batch_id):
-    rows.write.mode("overwrite").parquet(f"{folder}/results/{batch_id}")
-
-columns = ["customer", "unix_seconds(window_start)", "revenue"]
-static = hourly(spark.read.schema(schema).parquet(folder + "/orders")).df("results")
-orders = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder + "/orders")
-hourly(orders).writeStream(results=to_parquet, checkpoint=folder + "/checkpoint", available_now=True).awaitTermination()
-streamed = spark.read.parquet(folder + "/results/*")
-told = {name: sorted(map(list, frame.selectExpr(*columns).collect()))
-        for name, frame in (("static", static), ("streamed", streamed))}
-told["kind"] = type(static).__module__
-print(json.dumps(told))
-"""
-
-
-@pytest.mark.skipif(
-    importlib.util.find_spec("grpc") is None, reason="Spark Connect needs grpcio, which is not installed"
-)
-def test_spark_connect_gives_the_same(tmp_path):
-    files = disordered(31, files=4, size=30)
-    write_orders(tmp_path / "orders", [*files, [(90_000, "z", 1)]])
-    java = str(find_java().home)
-    done = run_program(OVER_CONNECT, tmp_path, PYSPARK_PYTHON=sys.executable, JAVA_HOME=java)
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert ".connect." in told["kind"]
-    sums = {}
-    for second, customer, amount in (row for some in files for row in some):
-        hour = (START + second) // 3_600 * 3_600
-        sums[customer, hour] = sums.get((customer, hour), 0) + amount
-    wanted = sorted([customer, hour, total] for (customer, hour), total in sums.items())
-    assert told["streamed"] == wanted
-    last = (START + 90_000) // 3_600 * 3_600
-    assert told["static"] == [*wanted, ["z", last, 1]]

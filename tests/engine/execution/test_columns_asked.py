@@ -11,11 +11,11 @@ from tidewheel.engine.datasource.batch_planner import OffsetRange
 from tidewheel.engine.datasource.batch_reader import read_pieces
 from tidewheel.engine.datasource.options import ReadOptions
 from tidewheel.engine.datasource.reader_function import ReadInfo, reader_function
-from tidewheel.engine.execution import exchange_rows
-from tidewheel.engine.execution.exchange_rows import EXCHANGE
 from tidewheel.engine.execution.map_side_reader import MapSideReader
+from tidewheel.engine.runtime import exchange_rows
 from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows
 from tidewheel.engine.runtime.exchange_parts import LateRows, StageRows
+from tidewheel.engine.runtime.exchange_rows import EXCHANGE
 from tidewheel.engine.runtime.flow import needed
 
 

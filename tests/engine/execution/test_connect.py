@@ -9,46 +9,70 @@ import sys
 
 import pytest
 
+from tests.engine.order_files import START, disordered, write_orders
 from tidewheel.engine.execution.session import SETTINGS
-from tidewheel.engine.spark.java import find_java, spark_home
+from tidewheel.engine.spark.java import find_java
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 PROGRAM = """
-import json, sys, time
+import json, sys
 from pyspark.sql import SparkSession
 import tidewheel as tw
 from tidewheel.engine.execution.dataframe.watermark import has_watermark
 
 store, folder = sys.argv[1:]
-name = "spark.sql.streaming.stateStore.providerClass"
-builder = SparkSession.builder.remote("local[2]").config("spark.ui.showConsoleProgress", "false")
-spark = builder.config(name, store).config("spark.sql.shuffle.partitions", "1").getOrCreate()
+spark = SparkSession.builder.remote("local[2]").getOrCreate()
+spark.conf.set("spark.sql.streaming.stateStore.providerClass", store)
+spark.conf.set("spark.sql.shuffle.partitions", "2")
+told = {"session": type(spark).__module__}
 
 def counts(frame):
-    return tw.stream(frame, time="at").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
-
-def results(frame):
-    return counts(frame).df().where("output = 'results'").select("n")
+    windows = tw.stream(frame, time="at").window(tw.windows.tumbling("10 s"))
+    return windows.aggregate(n=tw.agg.count()).df().where("output = 'results'").select("n")
 
 table = spark.sql("SELECT timestamp_seconds(1760000000 + id) AS at FROM range(35)")
-rows = [row.n for row in results(table).collect()]
+told["counted"] = sorted(row.n for row in counts(table).collect())
 table.write.parquet(folder + "/rows")
 stream = spark.readStream.schema("at TIMESTAMP").parquet(folder + "/rows")
 marked = stream.withWatermark("at", "1 second")
-query = results(marked).writeStream.format("memory").queryName("counts").trigger(availableNow=True)
-query.option("checkpointLocation", folder + "/checkpoint").start().awaitTermination()
-streamed = [row.n for row in spark.table("counts").collect()]
-known = [has_watermark(frame) for frame in (stream, marked, marked.selectExpr("1 AS x"))]
-print(json.dumps([type(spark).__module__, sorted(rows), streamed, known]))
+query = counts(marked).writeStream.format("memory").queryName("counts").trigger(availableNow=True)
+query.option("checkpointLocation", folder + "/counts").start().awaitTermination()
+told["counted by its watermark"] = [row.n for row in spark.table("counts").collect()]
+told["known"] = [has_watermark(frame) for frame in (stream, marked, marked.selectExpr("1 AS x"))]
+
+def hourly(orders):
+    rows = tw.stream(orders, time="ordered_at", watermark="2 h")
+    return rows.key_by("customer").window(tw.windows.tumbling("1 h")).aggregate(revenue=tw.agg.sum("amount"))
+
+def to_parquet(rows, batch_id):
+    rows.write.mode("overwrite").parquet(f"{folder}/results/{batch_id}")
+
+def revenue(frame):
+    return sorted(map(list, frame.selectExpr("customer", "unix_seconds(window_start)", "revenue").collect()))
+
+schema = "ordered_at TIMESTAMP, customer STRING, amount BIGINT"
+static = hourly(spark.read.schema(schema).parquet(folder + "/orders")).df("results")
+told["frame"] = type(static).__module__
+told["revenue"] = revenue(static)
+orders = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder + "/orders")
+hourly(orders).writeStream(results=to_parquet, checkpoint=folder + "/hourly", available_now=True).awaitTermination()
+told["revenue to a sink"] = revenue(spark.read.parquet(folder + "/results/*"))
+print(json.dumps(told))
 """
+FILES = [*disordered(31, files=4, size=30), [(90_000, "z", 1)]]
+"""Orders, and one that is far ahead."""
 
 
-def test_windows_over_tables_and_over_streams_that_have_a_watermark(tmp_path):
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What a client tells of tables and streams."""
+    folder = tmp_path_factory.mktemp("connect")
+    write_orders(folder / "orders", FILES)
     store = SETTINGS["spark.sql.streaming.stateStore.providerClass"]
-    own = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(spark_home(find_java()))}
+    own = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java().home)}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, store, str(tmp_path)],
+        [sys.executable, "-c", PROGRAM, store, str(folder)],
         env={**os.environ, **own},
         capture_output=True,
         text=True,
@@ -56,8 +80,24 @@ def test_windows_over_tables_and_over_streams_that_have_a_watermark(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    module, rows, streamed, known = json.loads(done.stdout.splitlines()[-1])
-    assert module == "pyspark.sql.connect.session"
-    assert rows == [5, 10, 10, 10]
-    assert streamed == [10, 10, 10], "the last one is still open"
-    assert known == [False, True, True]
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert told["session"] == "pyspark.sql.connect.session"
+    assert ".connect." in told["frame"]
+    return told
+
+
+def test_a_stream_that_has_a_watermark_goes_on_with_it(told):
+    assert told["counted"] == [5, 10, 10, 10]
+    assert told["counted by its watermark"] == [10, 10, 10], "the last one is still open"
+    assert told["known"] == [False, True, True]
+
+
+def test_a_table_and_a_stream_to_a_sink_give_what_the_orders_add_up_to(told):
+    sums = {}
+    for second, customer, amount in (row for some in FILES[:-1] for row in some):
+        hour = (START + second) // 3_600 * 3_600
+        sums[customer, hour] = sums.get((customer, hour), 0) + amount
+    wanted = sorted([customer, hour, total] for (customer, hour), total in sums.items())
+    assert told["revenue to a sink"] == wanted, "the last one is still open"
+    last = (START + 90_000) // 3_600 * 3_600
+    assert told["revenue"] == [*wanted, ["z", last, 1]]

@@ -43,6 +43,24 @@ def test_a_condition_as_text_is_told_how_to_write_it(positions):
         positions.select(5)
 
 
+def test_a_column_that_is_not_there_is_told_with_the_step_and_with_those_that_are(positions):
+    few = positions.select("lat", "speed")
+    for call, step, column in (
+        (lambda: few.filter(pl.col("sped") > 5), "filter(pl.col('sped') > 5)", "sped"),
+        (lambda: few.with_columns(kmh=pl.col("sped") * 3.6), "with_columns(kmh=pl.col('sped') * 3.6)", "sped"),
+        (
+            lambda: few.with_columns(cell=tw.geo.cell("lat", "lng", resolution=9)),
+            "with_columns(cell=computed from lat, lng)",
+            "lng",
+        ),
+    ):
+        with pytest.raises(DefinitionError) as told:
+            call()
+        assert str(told.value) == (
+            f'{step}: unable to find column "{column}"; there are the columns event_time, lat, speed'
+        )
+
+
 def test_names_are_wanted_where_names_are_wanted(log, positions):
     with pytest.raises(DefinitionError, match=r"^key_by: name columns by text, and give expressions a name"):
         positions.key_by(pl.col("vehicle"))
@@ -77,11 +95,16 @@ def test_a_number_has_a_unit(positions):
         tw.watermarks.bounded(0.5)
     for mistake in (
         lambda: tw.windows.tumbling(10),
+        lambda: tw.windows.tumbling("10 s", offset=5),
+        lambda: tw.windows.sliding(10, 5),
         lambda: tw.windows.sliding("10 s", every=5),
         lambda: tw.windows.session(30),
         lambda: tw.triggers.every(1),
         lambda: tw.triggers.after_processing_time(5),
+        lambda: tw.triggers.after_processing_time(period=5),
         lambda: tw.pattern("a").next("b").within(10),
+        lambda: tw.pattern("a").next("b", within=10),
+        lambda: tw.Timer(after=10),
     ):
         with pytest.raises(DefinitionError, match=r"of which unit\? Say it, like"):
             mistake()

@@ -53,7 +53,7 @@ def run() -> None:
 
 
 class JobGroup(TyperGroup):
-    """The jobs of the installed packages as commands. They are looked for only when asked for: that imports Spark."""
+    """The jobs of the installed packages as commands. They are looked for only when asked for: that takes a while."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         """List the names of the jobs."""
@@ -169,12 +169,16 @@ def _run(jobs: Sequence[Job], options: RunCommandOptions, given: Mapping[str, An
 def _stream(
     results: Sequence[Result], log: Log, name: str, topics: Sequence[str], options: RunCommandOptions, *, stop: Stop
 ) -> None:
+    def spark() -> Any:
+        from tidewheel.engine.execution.session import session
+        from tidewheel.engine.spark.local_fs import FSYNC
+
+        return session(settings={FSYNC: str(options.fsync).lower()})
+
     def begin() -> Run:
         from tidewheel.engine.execution.query_start import start_query
         from tidewheel.engine.execution.run_options import RunSettings
-        from tidewheel.engine.execution.session import session
         from tidewheel.engine.jobs.run import default_targets
-        from tidewheel.engine.spark.local_fs import FSYNC
 
         return start_query(
             default_targets(results, log),
@@ -182,7 +186,7 @@ def _stream(
             checkpoint=options.checkpoint or f"{log.address}.checkpoints/{name}",
             name=name,
             settings=RunSettings(
-                spark=lambda: session(settings={FSYNC: str(options.fsync).lower()}),
+                spark=spark,
                 available_now=options.available_now,
                 start_from=options.start_from,
                 max_events_per_batch=options.max_events,

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
-from pyspark.sql.types import StructType
 
 from tidewheel.engine.datasource.batch_limit import MAX_BYTES
 from tidewheel.engine.datasource.output_encoding import Encodings, load_encodings
@@ -24,6 +23,9 @@ from tidewheel.model.time import Duration, duration, instant
 from tidewheel.model.watermarks import Strategy
 from tidewheel.transport.events.codec import ENVELOPE_COLUMNS
 from tidewheel.transport.log.log_types import StartFrom
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 __all__ = ["RAW_COLUMNS", "ReadOptions", "WriteOptions", "parse_start_from"]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from pyspark import cloudpickle
+from tidewheel.engine.spark.pickling import dumps, loads
 
 __all__ = ["Encodings", "OutputEncoding", "encodings_option", "load_encodings"]
 
@@ -32,11 +32,10 @@ Encodings: TypeAlias = Mapping[tuple[str, str], OutputEncoding]
 
 def encodings_option(encodings: Encodings) -> str:
     """The value of the option `encodings`."""
-    pickled: bytes = cloudpickle.dumps(dict(encodings))  # type: ignore[no-untyped-call]
-    return base64.b64encode(pickled).decode()
+    return base64.b64encode(dumps(dict(encodings))).decode()
 
 
 def load_encodings(option: str) -> Encodings:
     """Read the encodings back from the option's value."""
-    encodings: Encodings = cloudpickle.loads(base64.b64decode(option))
+    encodings: Encodings = loads(base64.b64decode(option))
     return encodings

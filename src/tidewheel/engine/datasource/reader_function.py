@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import pyarrow as pa
-from pyspark import cloudpickle
 
+from tidewheel.engine.spark.pickling import dumps, loads
 from tidewheel.model.time import Instant
 
 __all__ = [
@@ -92,11 +92,10 @@ def reader_function(function: ReaderFunction) -> str:
     >>> isinstance(option, str)
     True
     """
-    pickled: bytes = cloudpickle.dumps(function)  # type: ignore[no-untyped-call]
-    return base64.b64encode(pickled).decode()
+    return base64.b64encode(dumps(function)).decode()
 
 
 def load_reader_function(option: str) -> ReaderFunction:
     """Read a function back from the option's value."""
-    function: ReaderFunction = cloudpickle.loads(base64.b64decode(option))
+    function: ReaderFunction = loads(base64.b64decode(option))
     return function

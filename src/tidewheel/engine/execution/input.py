@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import pyarrow as pa
 from google.protobuf.message import Message
-from pyspark.sql import DataFrame, SparkSession
 
 from tidewheel.engine.datasource.options import METADATA
 from tidewheel.engine.execution.dataframe.watermark import has_watermark, marked_columns
@@ -25,6 +24,9 @@ from tidewheel.transport.events.registry import type_name, types
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import OnDamage
 from tidewheel.transport.topics.types import carried_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["DataFrameInput", "LogInput", "polars_schema", "side_input_rows", "type_of"]
 

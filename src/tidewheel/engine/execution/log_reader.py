@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
+from typing import TYPE_CHECKING, Any
 
 from tidewheel.engine.datasource.reader_function import reader_function
 from tidewheel.engine.execution.computation import Computation
-from tidewheel.engine.execution.exchange_rows import EXCHANGE
 from tidewheel.engine.execution.input import LogInput
 from tidewheel.engine.execution.map_side_reader import MapSideReader
+from tidewheel.engine.runtime.exchange_rows import EXCHANGE
 from tidewheel.errors import DefinitionError
 from tidewheel.model.watermarks import Strategy
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["from_log", "read_topics", "topics_read"]
 

@@ -10,7 +10,9 @@ import pyarrow as pa
 
 from tidewheel.engine.datasource.batch_limit import AT_ONCE_BYTES
 from tidewheel.engine.datasource.reader_function import DecodedBatch, ReadInfo
-from tidewheel.engine.execution.exchange_rows import (
+from tidewheel.engine.operators.operator import BatchTime
+from tidewheel.engine.runtime.exchange import PLACE, ExchangeBatch, Partitioner, Rows, attribute_errors
+from tidewheel.engine.runtime.exchange_rows import (
     ARRIVED,
     FRAMES_PER_TASK,
     OUT_ARROW,
@@ -18,8 +20,6 @@ from tidewheel.engine.execution.exchange_rows import (
     packed_outputs,
     watermarks_reached,
 )
-from tidewheel.engine.operators.operator import BatchTime
-from tidewheel.engine.runtime.exchange import PLACE, ExchangeBatch, Partitioner, Rows, attribute_errors
 from tidewheel.engine.runtime.flow import Flow, needed
 from tidewheel.engine.runtime.key_groups import key_group_ids
 from tidewheel.engine.runtime.row_op import ARRIVAL

@@ -19,6 +19,7 @@ from tidewheel.engine.spark.cds_archive import options_with
 from tidewheel.engine.spark.java import INSTALLED, find_java, spark_home
 from tidewheel.engine.spark.local_fs import write_files_directly
 from tidewheel.engine.spark.log_filter import without_chatter
+from tidewheel.engine.spark.pickling import register_modules
 from tidewheel.errors import SetupError
 from tidewheel.transport.log.log import Log
 
@@ -102,6 +103,7 @@ def session(
         _end_quietly(spark.sparkContext)
         if master.startswith("local"):
             write_files_directly(spark)
+    register_modules()
     spark.dataSource.register(TidewheelSource)
     return spark
 

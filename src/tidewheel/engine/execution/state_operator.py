@@ -12,7 +12,8 @@ from pyspark.sql.types import BinaryType, Row, StringType, StructField, StructTy
 
 from tidewheel.engine.checkpoint.state_fingerprint import StateFingerprint
 from tidewheel.engine.execution.dataframe.watermark_hint import expect
-from tidewheel.engine.execution.exchange_rows import (
+from tidewheel.engine.operators.operator import BatchTime
+from tidewheel.engine.runtime.exchange_rows import (
     EXCHANGE,
     EXCHANGE_ARROW,
     OUT,
@@ -21,7 +22,6 @@ from tidewheel.engine.execution.exchange_rows import (
     packed_outputs,
     watermarks_reached,
 )
-from tidewheel.engine.operators.operator import BatchTime
 from tidewheel.engine.runtime.flow import Flow
 from tidewheel.engine.runtime.key_groups import key_group_ids
 from tidewheel.engine.runtime.stage_runner import Flows, StatefulStage

@@ -14,15 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.engine.datasource.sink import StreamSink
-from tidewheel.engine.execution.query_start import (
-    check_unbroken,
-    reader_options,
-    refuse_shared_topics,
-    released_on_error,
-    session_for,
-)
+from tidewheel.engine.execution.query_start import refuse_shared_topics
 from tidewheel.engine.execution.run_options import DataFrameRunOptions, RunSettings
 from tidewheel.engine.execution.running_query import Run, java_pid
+from tidewheel.engine.execution.shared_query import check_unbroken, reader_options, released_on_error, session_for
 from tidewheel.engine.spark.local_fs import sink_forces
 from tidewheel.errors import DefinitionError
 from tidewheel.model.time import now

@@ -11,10 +11,9 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 
-from pyspark import cloudpickle
-
 from tidewheel.engine.jobs.job import Job
 from tidewheel.engine.spark.neighbour_modules import load_neighbours
+from tidewheel.engine.spark.pickling import pickle_by_value
 from tidewheel.errors import DefinitionError
 
 __all__ = ["find_jobs", "installed_jobs", "jobs_of_file"]
@@ -53,8 +52,7 @@ def jobs_of_file(path: str | Path) -> dict[str, Job]:
         if isinstance(error, DefinitionError):
             raise DefinitionError(f"{path}: {error}") from error
         raise DefinitionError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
-    # Spark's workers cannot import the file: its functions travel as they are.
-    cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+    pickle_by_value(module)
     found = _jobs_of(module)
     if not found:
         raise DefinitionError(f"{path} defines no job: it needs a function with @tidewheel.job(...)")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from tidewheel.engine.execution.query_start import start_query
 from tidewheel.engine.execution.run_options import RunOptions, RunSettings
-from tidewheel.engine.execution.running_query import Run
 from tidewheel.engine.execution.targets import Target
 from tidewheel.engine.jobs.job import Job
 from tidewheel.engine.operators.operator import RESULTS
@@ -19,6 +18,8 @@ from tidewheel.transport.log.log import Log
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from tidewheel.engine.execution.running_query import Run
 
 __all__ = ["called", "default_targets", "run"]
 

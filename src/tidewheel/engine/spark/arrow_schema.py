@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
-from pyspark.sql.types import StructType
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 __all__ = ["arrow_schema", "in_utc", "spark_schema", "to_spark"]
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
     """The Spark schema of Arrow columns."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
     return from_arrow_schema(pa.schema([pa.field(field.name, _signed(field.type)) for field in schema]))
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """The exact Arrow schema that Spark expects of such rows."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     return to_arrow_schema(schema, timezone="UTC")
 
 

@@ -11,9 +11,8 @@ from functools import lru_cache
 from types import TracebackType
 from typing import Any
 
-from pyspark import cloudpickle
-
 from tidewheel.engine.spark.neighbour_modules import ModuleSource, import_from, known_modules
+from tidewheel.engine.spark.pickling import dumps, loads
 from tidewheel.lazy_pandas import defer_pandas
 from tidewheel.transport.events import event_pb2
 from tidewheel.transport.events.registry import TypeRegistry, types
@@ -72,15 +71,14 @@ class CachedClosure:
     tasks, and to read a statement of SQL again, for example, takes longer than a small batch."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        data = cloudpickle.dumps(self.__dict__)  # type: ignore[no-untyped-call]
-        return _revived, (type(self), data, known_modules())
+        return _revived, (type(self), dumps(self.__dict__), known_modules())
 
 
 @lru_cache(maxsize=32)
 def _revived(kind: type[CachedClosure], data: bytes, modules: tuple[ModuleSource, ...]) -> CachedClosure:
     import_from(modules)
     found = object.__new__(kind)
-    found.__dict__.update(cloudpickle.loads(data))
+    found.__dict__.update(loads(data))
     return found
 
 

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import polars as pl
 import pyarrow as pa
 from google.protobuf.message import Message
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from tidewheel.engine.execution.dataframe.batch_sinks import Sink
 from tidewheel.engine.execution.input import LogInput
 from tidewheel.engine.operators.lateness import LATE_BY, REASON
 from tidewheel.engine.operators.operator import LATE, METRICS, RESULTS, BatchTime
@@ -34,8 +31,11 @@ from tidewheel.topic_names import job_of
 from tidewheel.transport.log.log import Topic
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from typing_extensions import Unpack
 
+    from tidewheel.engine.execution.dataframe.batch_sinks import Sink
     from tidewheel.engine.execution.run_options import RunOptions
     from tidewheel.engine.execution.running_query import Run
     from tidewheel.engine.execution.targets import Target

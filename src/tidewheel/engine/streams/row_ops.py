@@ -8,8 +8,10 @@ from typing import Any
 import polars as pl
 
 from tidewheel.engine.runtime.row_op import RowOp
+from tidewheel.engine.streams.step_text import step_texts
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.retractable import WEIGHT
+from tidewheel.plain_text import plain
 
 __all__ = ["after_ops", "check_expressions", "named_expressions"]
 
@@ -51,9 +53,9 @@ def after_ops(ops: Iterable[RowOp], schema: Mapping[str, pl.DataType]) -> dict[s
         try:
             frame = op.apply(frame)
         except pl.exceptions.PolarsError as error:
-            raise DefinitionError(
-                f"{op!r}: {str(error).splitlines()[0]}; there are the columns {', '.join(frame.columns)}"
-            ) from None
+            step = next(iter(step_texts([op])), plain(repr(op)))
+            reason = str(error).splitlines()[0].partition("; valid columns: ")[0]
+            raise DefinitionError(f"{step}: {reason}; there are the columns {', '.join(frame.columns)}") from None
     if _TIME in frame.columns and frame.schema[_TIME] != pl.Datetime("us", "UTC"):
         if not isinstance(frame.schema[_TIME], pl.Datetime):
             raise DefinitionError(f"the column {_TIME} must stay a time, it would become {frame.schema[_TIME]}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import polars as pl
 from google.protobuf.message import Message
-from pyspark.sql import DataFrame
 
 from tidewheel.engine.execution.input import DataFrameInput, LogInput
 from tidewheel.engine.runtime.row_op import RowOp
@@ -16,6 +16,9 @@ from tidewheel.engine.streams.stream import Stream
 from tidewheel.errors import DefinitionError
 from tidewheel.model.watermarks import Strategy, bounded
 from tidewheel.transport.log.log import Log
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 __all__ = ["stream"]
 
@@ -72,14 +75,15 @@ def stream(
         )
     if not isinstance(time, str | None):
         raise DefinitionError(f'stream: time is the name of a column, such as time="ts", got {time!r}')
-    if isinstance(source, DataFrame):
-        if topic is not None or type is not None:
-            raise DefinitionError("stream: topic and type are for a log; a DataFrame has its columns")
-        given: LogInput | DataFrameInput = DataFrameInput.of(source, time=time, watermark=watermark, lookups=lookups)
-    elif isinstance(source, Log):
+    given: LogInput | DataFrameInput
+    if isinstance(source, Log):
         if lookups is not None:
             raise DefinitionError("stream: lookups is for a DataFrame; a log has its answers in topics of its own")
         given = LogInput.of(source, topic or (), type=type, time=time or _TIME, watermark=watermark)
+    elif _is_dataframe(source):
+        if topic is not None or type is not None:
+            raise DefinitionError("stream: topic and type are for a log; a DataFrame has its columns")
+        given = DataFrameInput.of(source, time=time, watermark=watermark, lookups=lookups)
     else:
         raise DefinitionError(f"stream: expected a log (open_log(...)) or a DataFrame, got {source!r}")
     schema = given.schema()
@@ -102,3 +106,10 @@ def stream(
     if said and retracting is False:
         ops += (RowOp("refuse", (pl.col("retraction"),), _NONE_RETRACTED),)
     return Stream(given, (), ops, after_ops(ops, schema), said if retracting is None else retracting)
+
+
+def _is_dataframe(source: object) -> bool:
+    # Not at the top: who reads a log can do without PySpark until the job is started.
+    from pyspark.sql import DataFrame
+
+    return isinstance(source, DataFrame)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import ClassVar
 
 import polars as pl
@@ -99,17 +99,18 @@ class Timer:
     stable_name: ClassVar[str] = "timer/1"
     stored: ClassVar[Stored] = Stored("after", micros=("after",))
 
-    after: Duration | str = 1
+    after: str | timedelta | Duration = "1 us"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "after", duration(self.after, what="after of a Timer", bare=True))
+        object.__setattr__(self, "after", duration(self.after, what="after of a Timer"))
         if self.wait < 1:
             raise DefinitionError(f"after of a Timer must be more than nothing, got {format_duration(self.wait)}")
 
     @property
     def wait(self) -> Duration:
         """`after` in microseconds."""
-        return int(self.after)
+        assert isinstance(self.after, int)
+        return self.after
 
     def __repr__(self) -> str:
         return "Timer()" if self.wait == 1 else f"Timer(after={format_duration(self.wait)!r})"

@@ -42,6 +42,11 @@ __all__ = [
     "with_ingestion_time",
 ]
 
+
+def __dir__() -> list[str]:
+    return sorted(__all__)  # completion shows public names, not imports
+
+
 ENVELOPE_COLUMNS = ("event_time", "ingestion_time")
 _TYPE_PREFIX = "/"  # the shortest that `Any` allows: it stands in every event
 _INSTANTS = pa.timestamp("us", "UTC")

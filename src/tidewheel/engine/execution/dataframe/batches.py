@@ -11,13 +11,13 @@ from pyspark.sql import DataFrame
 
 from tidewheel.engine.datasource.clock_source import ticks
 from tidewheel.engine.execution.dataframe.watermark_hint import expected
-from tidewheel.engine.execution.exchange_rows import ARRIVED, EXCHANGE, EXCHANGE_ARROW, FRAMES_PER_TASK, exchange_rows
 from tidewheel.engine.operators.operator import BatchTime
 from tidewheel.engine.runtime.exchange import (
     ExchangeBatch,
     Partitioner,
     Rows,
 )
+from tidewheel.engine.runtime.exchange_rows import ARRIVED, EXCHANGE, EXCHANGE_ARROW, FRAMES_PER_TASK, exchange_rows
 from tidewheel.engine.runtime.flow import Flow
 from tidewheel.engine.runtime.key_groups import key_group_ids
 from tidewheel.engine.runtime.row_op import ARRIVAL

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
-
-from pyspark.sql import DataFrame
-from pyspark.sql.types import TimestampNTZType, TimestampType
+from typing import TYPE_CHECKING, Any
 
 from tidewheel.engine.runtime.flow import Flow
 from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.model.time import Duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 __all__ = ["INHERITED_HOLD", "behind", "carrying", "has_watermark", "hold", "marked_columns"]
 
@@ -40,6 +40,8 @@ def has_watermark(frame: DataFrame) -> bool:
 
 def marked_columns(frame: DataFrame) -> list[str]:
     """The columns of times that Spark's watermark is of."""
+    from pyspark.sql.types import TimestampNTZType, TimestampType
+
     return [
         field.name
         for field in frame.schema

@@ -7,7 +7,6 @@ from html import escape
 
 import polars as pl
 import pyarrow as pa
-from pyspark.errors import PySparkException
 
 from tidewheel.engine.execution.input import DataFrameInput, LogInput
 from tidewheel.engine.operators.operator import RESULTS
@@ -85,6 +84,8 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _type(field: pa.Field) -> str:
+    from pyspark.errors import PySparkException
+
     try:
         return spark_schema(pa.schema([field])).fields[0].dataType.simpleString()
     except PySparkException:  # Spark has none like it: it never gets there as it is

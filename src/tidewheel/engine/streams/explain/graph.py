@@ -11,10 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pyspark.sql import SparkSession
-
 from tidewheel.engine.execution.input import DataFrameInput, LogInput
-from tidewheel.engine.execution.state_settings import key_group_count
 from tidewheel.engine.runtime.flow import Flow, Stage
 from tidewheel.engine.streams.explain.explain import output_names, source_text, stage_lines
 from tidewheel.engine.streams.step_text import key_by_text, step_texts
@@ -114,6 +111,10 @@ def _keeper(source: LogInput | DataFrameInput, flow: Flow, depth: int) -> tuple[
 
 def _key_groups(source: LogInput | DataFrameInput) -> int | None:
     """The default number of key groups; None if that cannot be known before there is a session."""
+    from pyspark.sql import SparkSession
+
+    from tidewheel.engine.execution.state_settings import key_group_count
+
     spark = source.spark if isinstance(source, DataFrameInput) else SparkSession.getActiveSession()
     if spark is None:
         return None
