@@ -20,7 +20,7 @@ import polars as pl
 
 from tidewheel.engine.checkpoint.definition import described
 from tidewheel.engine.operators.lateness import split_late
-from tidewheel.errors import DefinitionError
+from tidewheel.errors import CheckpointError, DefinitionError
 from tidewheel.model.columns import TIME
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.watermarks import Strategy
@@ -41,6 +41,7 @@ __all__ = [
     "StageOperator",
     "Store",
     "BatchTime",
+    "check_names",
     "late_line",
     "unlike_outputs",
 ]
@@ -326,6 +327,17 @@ class Operation(ABC):
     def reference(self, stage: StageInput) -> Reference | None:
         """What it gives by definition, for the test kit; None if there is no reference."""
         return None
+
+
+def check_names(what: str, names: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse state that another version left. known: the names of what this one keeps, or what they begin with; each
+    has the version of what is under it."""
+    strange = next((name for name in names if not name.startswith(tuple(known))), None)
+    if strange is not None:
+        raise CheckpointError(
+            f"the state of {what} holds {strange!r}, which this Tidewheel does not know; start on a new checkpoint, or "
+            "with the Tidewheel that wrote it"
+        )
 
 
 def unlike_outputs(columns: Schema, others: Iterable[str]) -> Schema:

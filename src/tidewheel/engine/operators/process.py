@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar
 
 import polars as pl
@@ -38,6 +38,9 @@ from tidewheel.plain_text import function_name
 __all__ = ["ProcessOperation", "ProcessOperator"]
 
 VERSION = 1
+_STATE, _HINT = "state", "hint"
+_HINT_COLUMNS = dict.fromkeys(["version", "next_event", "next_timer", "next_clock", "arrivals"], pl.Int64())
+"""Its columns, in the order of `Hint`; the version is that of the state, too."""
 
 
 @dataclass(frozen=True)
@@ -175,32 +178,31 @@ class ProcessOperator(StageOperator):
                 store, released, Clock(batch_time.watermark_before, watermark, batch_time.clock), hint
             )
         if hint != old:
-            names = [field.name for field in fields(Hint)]
-            store.put("hint", pl.DataFrame([astuple(hint)], schema=dict.fromkeys(names, pl.Int64), orient="row"))
+            store.put(_HINT, pl.DataFrame([astuple(hint)], schema=_HINT_COLUMNS, orient="row"))
         return self.bound.split(results)
 
     def _advance(self, store: Store, released: pl.DataFrame, clock: Clock, hint: Hint) -> tuple[pl.DataFrame, Hint]:
         """Run the function over what was released and what is due."""
-        stored = store.get("state")
+        stored = store.get(_STATE)
         state = pl.DataFrame(schema={**self.bound.state, LAST: pl.Int64()}) if stored is None else stored
         events = released.with_columns(pl.col(TIME).cast(DATETIME).alias(self.process.time))
         rounds = ProcessDriver(self.bound, events, state, clock)
         results, new = rounds.run()
         if new.height:
-            store.put("state", new)
+            store.put(_STATE, new)
         elif stored is not None:
-            store.remove("state")
+            store.remove(_STATE)
         return results, Hint(VERSION, hint.next_event, *rounds.due(new), hint.arrivals)
 
 
 def _read_hint(store: Store) -> Hint:
-    frame = store.get("hint")
+    frame = store.get(_HINT)
     if frame is None:
         return Hint()
-    hint = Hint(**frame.row(0, named=True))
-    if hint.version != VERSION:
+    version = frame["version"][0]
+    if version != VERSION:
         raise CheckpointError(
-            f"the state of this process was written in format {hint.version}, this Tidewheel reads {VERSION}; "
+            f"the state of this process was written in format {version}, this Tidewheel reads {VERSION}; "
             "start on a new checkpoint, or with the Tidewheel that wrote it"
         )
-    return hint
+    return Hint(*frame.select(list(_HINT_COLUMNS)).row(0))

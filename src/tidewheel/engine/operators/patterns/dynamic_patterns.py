@@ -39,7 +39,7 @@ DEFINITIONS: dict[str, pl.DataType] = {
 out those that do not count."""
 
 _VERSION = 1
-_PATTERNS = "book"
+_PATTERNS = "patterns"
 _ENTRIES = {"format": pl.Int32(), **DEFINITIONS, "failed": pl.Boolean()}
 _INSTANT = pl.Datetime("us", "UTC")
 _OWN = ("pattern", "version", "match_start", "match_end", "stage", "reason", "measures", EVENT_TIME)
@@ -254,7 +254,7 @@ def _read(state: Frames) -> dict[str, _Entry]:
             f"the patterns of this job were kept in format {version}, this Tidewheel reads {_VERSION}; "
             "start on a new checkpoint, or with the Tidewheel that wrote it"
         )
-    return {row["name"]: _Entry(**row) for row in frame.drop("format").iter_rows(named=True)}
+    return {row[0]: _Entry(*row) for row in frame.select(*DEFINITIONS, "failed").iter_rows()}
 
 
 def _written(state: Frames, entries: Mapping[str, _Entry]) -> Frames:
