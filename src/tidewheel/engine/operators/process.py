@@ -28,7 +28,6 @@ from tidewheel.engine.operators.operator import (
 from tidewheel.engine.operators.process_driver import LAST, ProcessDriver
 from tidewheel.errors import CheckpointError
 from tidewheel.model.columns import TIME
-from tidewheel.model.process.deduplicate import is_deduplicate
 from tidewheel.model.process.process import DATETIME, Clock, DataType, Process
 from tidewheel.model.process.process_call import bind
 from tidewheel.model.stored import Stored
@@ -70,8 +69,8 @@ class ProcessOperation(Operation):
 
     @property
     def results_behind(self) -> Duration | None:
-        """A function may give its results any time; the first of equal rows keep theirs."""
-        return 0 if is_deduplicate(self.process) else None
+        """A function may give its results any time, unless it is known to keep that of its rows."""
+        return 0 if self.process.keeps_time else None
 
     def retracts(self, given: bool) -> bool:
         """Whether late rows change results."""
@@ -90,7 +89,7 @@ class ProcessOperation(Operation):
 
     def about(self, outputs: Mapping[str, str]) -> list[str]:
         process = self.process
-        about = getattr(process.function, "about", None) or f"{function_name(process.function)}(events, state, clock)"
+        about = process.about or f"{function_name(process.function)}(events, state, clock)"
         ttl = "for ever" if process.ttl is None else f"until a key was silent for {format_duration(process.lifetime)}"
         timers = [f"when the watermark reaches a key's {name}" for name in process.timers]
         timers += [f"when the clock reaches a key's {name}" for name in process.processing_timers]

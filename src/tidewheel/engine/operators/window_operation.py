@@ -35,7 +35,7 @@ from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count, Global, Session, Sliding
-from tidewheel.plain_text import aggregate_text, plain
+from tidewheel.plain_text import plain
 
 __all__ = ["WindowOperation"]
 
@@ -133,7 +133,7 @@ class WindowOperation(Operation):
 
     def about(self, outputs: Mapping[str, str]) -> list[str]:
         spec, late = self.windowing, outputs[LATE]
-        computed = [f"{name} = {aggregate_text(aggregate)}" for name, aggregate in spec.aggregates.items()]
+        computed = [f"{name} = {plain(repr(aggregate))}" for name, aggregate in spec.aggregates.items()]
         lines = [f"What: {', '.join(computed)}.", f"Where: {plain(repr(spec.windows))}."]
         if isinstance(spec.windows, Count):
             return [
