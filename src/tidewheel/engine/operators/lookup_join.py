@@ -119,16 +119,16 @@ class LookupJoin(Operation):
         """All rows with the answer's columns as `results`; those without an answer, with the reason, as `failed`."""
         return {RESULTS: {**self.schema, **self.answer_columns}, FAILED: {**self.schema, REASON: pl.String()}}
 
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
         wait = format_duration(self.timeout)
-        return [
-            f"What: {', '.join(self.lookup.returns)} of {', '.join(self.lookup.keys)}, from the topic {self.topic}.",
-            f"When: at once if the answer is there, else when it comes; when the watermark is {wait} past the row it "
+        return {
+            "What": f"{', '.join(self.lookup.returns)} of {', '.join(self.lookup.keys)}, from the topic {self.topic}.",
+            "When": f"at once if the answer is there, else when it comes; when the watermark is {wait} past the row it "
             f"goes on without, and is in the output {outputs[FAILED]}, too.",
-            "Late: rows are accepted however late they come.",
-            f"Kept: rows until there is an answer, at most {wait}; answers for at least {format_duration(self.keep)} "
+            "Late": "rows are accepted however late they come.",
+            "Kept": f"rows until there is an answer, at most {wait}; answers for at least {format_duration(self.keep)} "
             "of event time after the row that asked.",
-        ]
+        }
 
     @property
     def label(self) -> str:

@@ -42,7 +42,7 @@ __all__ = [
     "Store",
     "BatchTime",
     "check_names",
-    "late_line",
+    "about_late",
     "unlike_outputs",
 ]
 
@@ -304,9 +304,10 @@ class Operation(ABC):
         """Its name in the graph."""
 
     @abstractmethod
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
-        """What it gives, when, and what it keeps, each line with a word in front that says which of these it is.
-        outputs: what its outputs besides its results are called, by their own names."""
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
+        """What it gives, when, and what it keeps, each by the word that says which of these it is: What, Measures,
+        Where, When, How, Changed, Late, Kept. outputs: what its outputs besides its results are called, by their own
+        names."""
 
     @property
     def note(self) -> str | None:
@@ -348,6 +349,6 @@ def unlike_outputs(columns: Schema, others: Iterable[str]) -> Schema:
     return columns
 
 
-def late_line(late: str) -> str:
-    """A line about rows behind the watermark, which go to the output of this name."""
-    return f"Late: rows behind the watermark go to the output {late}, with late_reason and late_by."
+def about_late(late: str) -> str:
+    """What becomes of rows behind the watermark: they go to the output of this name."""
+    return f"rows behind the watermark go to the output {late}, with late_reason and late_by."

@@ -23,7 +23,7 @@ from tidewheel.engine.operators.operator import (
     StageInput,
     StageOperator,
     Store,
-    late_line,
+    about_late,
 )
 from tidewheel.engine.operators.process_driver import LAST, ProcessDriver
 from tidewheel.errors import CheckpointError
@@ -87,26 +87,26 @@ class ProcessOperation(Operation):
     def label(self) -> str:
         return f"process: {function_name(self.process.function)}"
 
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
         process = self.process
         about = process.about or f"{function_name(process.function)}(events, state, clock)"
         ttl = "for ever" if process.ttl is None else f"until a key was silent for {format_duration(process.lifetime)}"
         timers = [f"when the watermark reaches a key's {name}" for name in process.timers]
         timers += [f"when the clock reaches a key's {name}" for name in process.processing_timers]
         state = f"; {', '.join(process.state)} of each key, {ttl}" if process.state else ""
-        return [
-            f"What: {about}, over each key's rows in the order of event time.",
-            f"When: {', and '.join(['in the batch in which the watermark passes the rows', *timers])}.",
-            self._late(outputs[LATE]),
-            f"Kept: rows until the watermark passes them{state}.",
-        ]
+        return {
+            "What": f"{about}, over each key's rows in the order of event time.",
+            "When": f"{', and '.join(['in the batch in which the watermark passes the rows', *timers])}.",
+            "Late": self._late(outputs[LATE]),
+            "Kept": f"rows until the watermark passes them{state}.",
+        }
 
     def _late(self, late: str) -> str:
         if not self.process.lateness:
-            return late_line(late)
+            return about_late(late)
         by = format_duration(self.process.lateness)
         return (
-            f"Late: rows up to {by} behind the watermark change results in the batch that brings them: they are "
+            f"rows up to {by} behind the watermark change results in the batch that brings them: they are "
             f"retracted (retraction = true) and come again; later ones go to the output {late}, with late_reason and "
             "late_by."
         )

@@ -93,17 +93,17 @@ class DynamicPatterns(Recognizer):
             DROPPED: {**begin, "stage": pl.String(), "reason": pl.String(), EVENT_TIME: _INSTANT},
         }
 
-    def described(self, outputs: Mapping[str, str]) -> list[str]:
-        return [
-            f"What: the patterns that the topic {self.topic} defines.",
-            "When: a match in the batch in which the watermark passes what decides it; a pattern counts for the rows "
+    def described(self, outputs: Mapping[str, str]) -> dict[str, str]:
+        return {
+            "What": f"the patterns that the topic {self.topic} defines.",
+            "When": "a match in the batch in which the watermark passes what decides it; a pattern counts for the rows "
             "that the watermark passes from the batch on in which its definition is read.",
-            "Changed: a pattern that is replaced or removed takes its partial matches with it, to the output "
+            "Changed": "a pattern that is replaced or removed takes its partial matches with it, to the output "
             f"{outputs[DROPPED]}.",
-            "Kept: rows, with all their columns, until the watermark passes them; the patterns in force; the events of "
-            f"open partial matches, at most {self.limit:,} of these for each key and pattern: beyond it the oldest go "
-            f"to the output {outputs[DROPPED]}.",
-        ]
+            "Kept": "rows, with all their columns, until the watermark passes them; the patterns in force; the events "
+            f"of open partial matches, at most {self.limit:,} of these for each key and pattern: beyond it the oldest "
+            f"go to the output {outputs[DROPPED]}.",
+        }
 
     # Where definitions are read ------------------------------------------------------------------------------
 
