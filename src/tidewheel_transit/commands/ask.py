@@ -1,4 +1,4 @@
-"""`tidewheel ask`: look things up outside the stream, for the jobs that need it."""
+"""`tidewheel ask`: the lookup worker of final stops, for the jobs that need them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class AskOptions:
 @command(panel="Into the log")
 @with_options(AskOptions)
 def ask(options: AskOptions) -> None:
-    """Look up what events raise, and write the answers down for the jobs.
+    """Run a lookup worker, which asks about what events name, and writes the answers down for the jobs.
 
     It follows the events in the log, asks for what is new, and writes what became of each question into the topic
     lookups.LOOKUP, where jobs read it. It may be stopped, killed and started again at any time: jobs go on without

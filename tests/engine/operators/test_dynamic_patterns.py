@@ -260,7 +260,7 @@ def test_what_cannot_be_is_refused_when_defined():
 def test_the_kept_patterns_have_a_version():
     key_group = KeyGroup()
     key_group.batch(tell=(put("up", 1, UP),))
-    name = "match/book"
+    name = "match/patterns"
     assert key_group.store.frames[name].columns == ["format", "name", "version", "definition", "failed"]
     key_group.store.frames[name] = key_group.store.frames[name].with_columns(format=pl.lit(2, pl.Int32))
     with pytest.raises(CheckpointError, match="format 2, this Tidewheel reads 1"):

@@ -62,16 +62,16 @@ class DedupOperation(Operation):
     def label(self) -> str:
         return "deduplicate"
 
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
         kept = self.dedup.horizon_micros
         behind = "behind the watermark" + (f" by more than {format_duration(kept)}" if kept else "")
         passed = f"is {format_duration(kept)} past" if kept else "passes"
-        return [
-            f"What: the first of equal rows; the others go to the output {outputs[DUPLICATES]}.",
-            "When: in the batch that brings them.",
-            f"Late: rows {behind} go to the output {outputs[LATE]}, with late_reason and late_by.",
-            f"Kept: rows, until the watermark {passed} them.",
-        ]
+        return {
+            "What": f"the first of equal rows; the others go to the output {outputs[DUPLICATES]}.",
+            "When": "in the batch that brings them.",
+            "Late": f"rows {behind} go to the output {outputs[LATE]}, with late_reason and late_by.",
+            "Kept": f"rows, until the watermark {passed} them.",
+        }
 
     def definition(self) -> Mapping[str, Any]:
         return described_as(self.stable_name, self.dedup)

@@ -212,8 +212,7 @@ class ProcessDriver:
         return self.table.with_columns(pl.when(keep).then(pl.col(name)) for name in (*self.process.state, LAST))
 
     def _check_promise(self, old: pl.DataFrame, new: pl.DataFrame, first: Integers, by_event: Booleans) -> None:
-        for name in self.process.timers:
-            wait = getattr(self.process.state[name], "wait", 1)
+        for name, wait in self.process.waits.items():
             before, after = _instants(old, pl.col(name)), _instants(new, pl.col(name))
             broken = by_event & (after != before) & (after < np.minimum(first, END_OF_TIME) + wait)
             if wait > 1 and broken.any():

@@ -106,7 +106,7 @@ class _Retractable(Aggregate):
         return self.aggregate.dtype(schema)
 
     def __repr__(self) -> str:
-        return f"retractable({self.aggregate!r})"
+        return repr(self.aggregate)  # how it is kept is no part of what it is
 
 
 @dataclass(frozen=True, repr=False)

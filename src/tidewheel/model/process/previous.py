@@ -9,7 +9,7 @@ from typing import ClassVar
 import polars as pl
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.process.process import DATETIME, Clock, DataType, Process
+from tidewheel.model.process.process import DATETIME, Clock, DataType, Process, ReadyMade
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, duration
 
@@ -22,7 +22,7 @@ _RECENT, _WAS, _NEW, _AFTER_NEW = "recent", "__was_", "__new", "__after_new"
 
 
 @dataclass(frozen=True)
-class _Previous:
+class _Previous(ReadyMade):
     stable_name: ClassVar[str] = "previous/1"
     stored: ClassVar[Stored] = Stored("columns", "keys", "prefix")
 
@@ -51,7 +51,7 @@ class _Previous:
 
 
 @dataclass(frozen=True)
-class _Corrected:
+class _Corrected(ReadyMade):
     """The same for events that may come late: those that a late one may still come between are kept, and one more."""
 
     stable_name: ClassVar[str] = "previous.corrected/1"

@@ -94,15 +94,15 @@ class MatchRecognize(Recognizer):
         keys = [pl.col(name).alias(f"{name}_key" if name in taken else name) for name in self.matcher.partition_by]
         return [*keys, *columns, pl.col(LAST).cast(_INSTANT).cast(pl.Int64).alias(TIME)]
 
-    def described(self, outputs: Mapping[str, str]) -> list[str]:
+    def described(self, outputs: Mapping[str, str]) -> dict[str, str]:
         start, end = self.clause.span
-        return [
-            f"What: MATCH_RECOGNIZE ({' '.join(self.clause.text[start:end].split())}).",
-            "When: a match in the batch in which no later row could change it.",
-            "Kept: rows until the watermark passes them; the rows that an unfinished match may still need, at most "
+        return {
+            "What": f"MATCH_RECOGNIZE ({' '.join(self.clause.text[start:end].split())}).",
+            "When": "a match in the batch in which no later row could change it.",
+            "Kept": "rows until the watermark passes them; the rows that an unfinished match may still need, at most "
             f"{self.limit:,} of each partition: a longer one is given up and is in the output "
             f"{outputs[DROPPED]}.",
-        ]
+        }
 
 
 def time_of(clause: Clause, schema: Mapping[str, pl.DataType], *, endless: bool = True) -> str:
