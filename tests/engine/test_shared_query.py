@@ -148,24 +148,25 @@ def test_a_stop_while_a_failed_job_is_taken_out_ends_the_run(spark, log, orders,
     put(log, (31, "fi", 1))
     jobs = (totals(orders).named("totals"), orders.key_by("country").process(broken).named("broken"))
     run = tw.run(*jobs, log=log, checkpoint=tmp_path / "run", spark=spark)
-    mend, mending, go_on, mended = run._mend, threading.Event(), threading.Event(), threading.Event()
+    restart = run._restart_without_failed
+    restarting, go_on, restarted = threading.Event(), threading.Event(), threading.Event()
 
     def slowly(error):
-        mending.set()
+        restarting.set()
         go_on.wait()
-        found = mend(error)
-        mended.set()
+        found = restart(error)
+        restarted.set()
         return found
 
-    run._mend = slowly
-    assert mending.wait(60)
+    run._restart_without_failed = slowly
+    assert restarting.wait(60)
     assert run.active, "it goes on without the job that failed"
     stopping = threading.Thread(target=run.stop)
     stopping.start()
     while not run._stopping:
         pass
     go_on.set()
-    assert mended.wait(60)
+    assert restarted.wait(60)
     stopping.join(60)
     assert run.wait(60)
     assert not run.query.isActive
