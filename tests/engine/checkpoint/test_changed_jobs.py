@@ -17,7 +17,7 @@ from tests.support.command import tidewheel
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.engine.execution import shared_query
 from tidewheel.engine.execution.computation import definition_of
-from tidewheel.engine.jobs.discovery import jobs_of_file
+from tidewheel.engine.jobs.discovery import find_jobs
 from tidewheel.errors import CheckpointError
 from tidewheel_transit.transit_pb2 import VehiclePosition
 
@@ -151,18 +151,29 @@ def test_a_checkpoint_of_another_format_is_refused_in_words(log, tmp_path):
         assert "start with a new checkpoint" in said
 
 
-def test_the_command_refuses_it_without_java_and_before_pyspark_is_imported(log, tmp_path):
-    file = tmp_path / "my_jobs.py"
-    text = """
-        import tidewheel as tw
-        from tidewheel_transit.transit_pb2 import VehiclePosition
+MY_JOB = """
+    import tidewheel as tw
+    from tidewheel_transit.transit_pb2 import VehiclePosition
 
-        @tw.job("counts", reads={"input.vehicle-position": VehiclePosition})
-        def counts(rows: tw.Stream, *, size: str = "10 s") -> tw.Result:
-            return rows.window(tw.windows.tumbling(size)).aggregate(n=tw.agg.count())
-        """
-    file.write_text(textwrap.dedent(text))
-    folder = made(tmp_path / "c", log, jobs_of_file(file)["counts"].on(log), name="counts")
+    @tw.job("counts", reads={"input.vehicle-position": VehiclePosition})
+    def counts(rows: tw.Stream, *, size: str = "10 s") -> tw.Result:
+        return rows.window(tw.windows.tumbling(size)).aggregate(n=tw.agg.count())
+    """
+
+
+@pytest.mark.parametrize(
+    ("job", "change", "told"),
+    [
+        ("my_jobs.py", ("--size", "20 s"), "counts: parameter size: 10 s → 20 s. "),
+        ("vehicle-distribution", ("--resolution", 8), "vehicle-distribution: parameter resolution: 9 → 8. "),
+    ],
+)
+def test_the_command_refuses_it_without_java_and_before_pyspark_is_imported(log, tmp_path, job, change, told):
+    if job.endswith(".py"):
+        (tmp_path / job).write_text(textwrap.dedent(MY_JOB))
+        job = tmp_path / job
+    (found,) = find_jobs([str(job)])
+    folder = made(tmp_path / "c", log, found.on(log), name=found.name)
     home, started = tmp_path / "java", tmp_path / "started"
     (home / "bin").mkdir(parents=True)
     java = home / "bin" / "java"
@@ -170,8 +181,8 @@ def test_the_command_refuses_it_without_java_and_before_pyspark_is_imported(log,
     java.chmod(java.stat().st_mode | stat.S_IEXEC)
     environment = {"JAVA_HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
     options = ("--log", log.address, "--checkpoint", folder, "--available-now")
-    said = tidewheel("run", file, "--size", "20 s", *options, code=4, **environment, PYTHONPROFILEIMPORTTIME="1").stderr
-    assert "counts: parameter size: 10 s → 20 s. " in said
+    said = tidewheel("run", job, *change, *options, code=4, **environment, PYTHONPROFILEIMPORTTIME="1").stderr
+    assert told in said
     assert "--version v2" in said
     imported = {line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")}
     assert imported & {"polars", "pyspark", "pandas.core", "pyarrow", "py4j"} == {"polars", "pyarrow"}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 import tidewheel as tw
 from tests.engine.topic_frames import order_type
+from tests.support.command import tidewheel
 from tidewheel.engine.execution.targets import Target, prepared_targets
 from tidewheel.engine.jobs.run import default_targets
 from tidewheel.errors import DefinitionError
@@ -52,6 +55,35 @@ def test_a_run_finds_them_for_what_it_reads_and_for_what_it_writes(spark, shop, 
     assert definitions(shop)[KIND] == before
     assert sorted(materialize(shop, "analytics.copies").rows["article"]) == ["rum", "tea", "tea"]
     assert carried_type(shop, "analytics.copies") == KIND
+    rows = tw.stream(shop, "input.order").key_by("article").each_row()
+    rows.start(
+        results=shop.topic("analytics.again"), type=KIND, checkpoint=tmp_path / "d", spark=spark, available_now=True
+    ).wait()
+    assert KIND not in types
+    assert sorted(materialize(shop, "analytics.again").rows["article"]) == ["rum", "tea", "tea"]
+
+
+@pytest.mark.long
+def test_the_command_finds_them_for_jobs_that_only_name_them(shop, tmp_path):
+    file = tmp_path / "my_jobs.py"
+    file.write_text(
+        textwrap.dedent("""
+        import tidewheel as tw
+
+        @tw.job("copies", reads={"input.order": "shop_elsewhere.Order"}, writes="shop_elsewhere.Order")
+        def copies(orders: tw.Stream) -> tw.Result:
+            return orders.key_by("article").each_row()
+
+        @tw.job("by-article", reads="input.order")
+        def by_article(orders: tw.Stream) -> tw.Result:
+            return orders.key_by("article").window(tw.windows.tumbling("1 s")).aggregate(n=tw.agg.count())
+        """)
+    )
+    tidewheel("run", file, "--log", shop.address, "--available-now")
+    assert carried_type(shop, "analytics.copies") == KIND
+    assert sorted(materialize(shop, "analytics.copies").rows["article"]) == ["rum", "tea", "tea"]
+    # The watermark is a second behind the last one.
+    assert materialize(shop, "analytics.by-article").rows.select("article", "n").rows() == [("tea", 1)]
 
 
 def test_what_does_not_fit_them_is_refused(shop):

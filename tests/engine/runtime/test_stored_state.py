@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import tidewheel as tw
+from tests.engine.checkpoint.test_stable_names import classes_in, kinds
 from tests.engine.runtime.stored_state_cases import AFTER, BEFORE, CASES, TOPIC, JobRun
-from tests.engine.test_stable_names import classes_in, kinds
 from tidewheel.engine.operators.operator import Operation
 from tidewheel.engine.runtime.arrow_ipc import from_bytes
 from tidewheel.errors import FlowError

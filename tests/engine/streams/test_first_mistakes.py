@@ -112,6 +112,19 @@ def test_a_number_has_a_unit(positions):
     assert tw.watermarks.bounded(timedelta(seconds=10)) == tw.watermarks.bounded("10 s")
 
 
+def test_what_is_no_result_and_no_topic_is_not_started(log, positions, tmp_path):
+    with pytest.raises(DefinitionError, match=r"^run: expected a job or a result, got <Stream .*with \.each_row\(\)"):
+        tw.run(positions, log=log, checkpoint=tmp_path)
+    with pytest.raises(DefinitionError, match=r"^run: expected a job or a result, got 'delays'$"):
+        tw.run("delays", log=log, checkpoint=tmp_path)
+    counts = positions.window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
+    for named in ({"results": "analytics.n"}, {"outputs": {"results": "analytics.n"}}):
+        with pytest.raises(
+            DefinitionError, match=r"^start: results go to a topic .*log\.topic\(.*, got 'analytics\.n'"
+        ):
+            counts.start(**named, checkpoint=tmp_path)
+
+
 def test_percent_are_of_a_hundred():
     for call in (tw.agg.percentile, tw.agg.approx_percentile):
         for wrong, said in ((0.95, "95"), (1, "100")):

@@ -20,6 +20,7 @@ from tidewheel.cli.run.options import RunCommandOptions
 from tidewheel.cli.run.progress import follow_run
 from tidewheel.engine.datasource.result_topics import refuse_others_results
 from tidewheel.errors import DefinitionError
+from tidewheel.lazy_pandas import defer_pandas
 from tidewheel.topic_names import analytics, job_of
 
 if TYPE_CHECKING:
@@ -59,13 +60,12 @@ class JobGroup(TyperGroup):
         """List the names of the jobs."""
         from tidewheel.engine.jobs.discovery import installed_jobs
 
+        defer_pandas()
         return list(installed_jobs())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Make the command of a job."""
-        from tidewheel.engine.jobs.discovery import find_jobs
-
-        return None if cmd_name.startswith("-") else _command(find_jobs([cmd_name]))
+        return None if cmd_name.startswith("-") else _command(_found([cmd_name]))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """`--all` stands for the names of all jobs."""
@@ -75,12 +75,17 @@ class JobGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The command of all jobs that are named before the first option."""
-        from tidewheel.engine.jobs.discovery import find_jobs
-
         count = next((number for number, text in enumerate(args) if text.startswith("-")), len(args))
         if count < 2:
             return super().resolve_command(ctx, args)
-        return " ".join(args[:count]), _command(find_jobs(args[:count])), args[count:]
+        return " ".join(args[:count]), _command(_found(args[:count])), args[count:]
+
+
+def _found(names: Sequence[str]) -> list[Job]:
+    from tidewheel.engine.jobs.discovery import find_jobs
+
+    defer_pandas()  # before modules of jobs are imported: what they make of pyarrow at once would import pandas, too
+    return find_jobs(names)
 
 
 def _command(jobs: Sequence[Job]) -> Any:

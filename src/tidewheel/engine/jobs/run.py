@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidewheel.engine.execution.query_start import start_query
 from tidewheel.engine.execution.run_options import RunOptions, RunSettings
@@ -12,6 +12,7 @@ from tidewheel.engine.execution.targets import Target
 from tidewheel.engine.jobs.job import Job
 from tidewheel.engine.operators.operator import RESULTS
 from tidewheel.engine.streams.result import Result
+from tidewheel.engine.streams.stream import Stream
 from tidewheel.errors import DefinitionError
 from tidewheel.topic_names import output_topic
 from tidewheel.transport.log.log import Log
@@ -59,7 +60,10 @@ def default_targets(jobs: Sequence[Job | Result], log: Log) -> dict[Result, dict
         raise DefinitionError("run: give at least one job or result")
     found: dict[Result, dict[str, Target]] = {}
     for each in jobs:
-        result = each.on(log) if isinstance(each, Job) else each
+        result: Any = each.on(log) if isinstance(each, Job) else each  # whatever was given
+        if not isinstance(result, Result):
+            hint = "; rows as they are become a result with .each_row()" if isinstance(result, Stream) else ""
+            raise DefinitionError(f"run: expected a job or a result, got {result!r}{hint}")
         place = {output: log.topic(output_topic(output, str(result.name))) for output in result.schemas()}
         found[result] = {
             output: Target(topic, result.writes, result.key) if output == RESULTS else Target(topic)

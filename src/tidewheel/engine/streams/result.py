@@ -285,6 +285,11 @@ class Result(Stream):
         chosen = {name: topic for name, topic in named.items() if topic is not None} | dict(outputs or {})
         if not chosen:
             raise DefinitionError('start: say where the results go, like results=log.topic("analytics.delay")')
+        for output, topic in chosen.items():
+            if not isinstance(topic, Topic):
+                raise DefinitionError(
+                    f'start: {output} go to a topic of the log, like log.topic("analytics.delay"), got {topic!r}'
+                )
         name = self.name or (job_of(results.name) if results is not None else "result")
         return start_query(
             {self.named(name): self._targets(chosen, type)},
