@@ -252,7 +252,7 @@ WITH_SPARK = ("datasource", "spark", "execution", "streams", "jobs", "sql")
 """The rooms of the engine that may import Spark; nothing else in the package may, but for these modules."""
 WITH_SPARK_ALSO = {
     "tidewheel.testing.micro_batches": "runs a script over a streaming DataFrame: it makes one, and knows its errors",
-    "tidewheel.testing.running": "runs a script as a query, in the session that it is given, with functions by value",
+    "tidewheel.testing.runner": "runs a script as a query, in the session that it is given, with functions by value",
     "tidewheel.testing.script": "`Script.run` takes a session",
 }
 """With the reason. This list only becomes shorter."""
