@@ -18,7 +18,8 @@ from tests.transit.simulator_support import MORNING
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
 from tidewheel.transport.events import codec
-from tidewheel_transit.final_stop import FINAL_STOP, GtfsFinalStops, RoutingService, SimulatedFinalStops
+from tidewheel_transit.final_stop import FINAL_STOP, GtfsFinalStops, SimulatedFinalStops
+from tidewheel_transit.final_stop.routing_service import RoutingService
 from tidewheel_transit.simulator import Simulator
 from tidewheel_transit.simulator.city import LINES, PLACES
 from tidewheel_transit.transit_pb2 import VehiclePosition

@@ -1,18 +1,20 @@
-"""The routing service over TLS: who is trusted is found out once, not for every question."""
+"""Lookups over HTTPS: certificates are loaded once per process, and a cancelled request leaves nothing open."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import ssl
 import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
 from tests.support.certificates import make_server_certificate
-from tidewheel.ingest.http import request
-from tidewheel.ingest.lookup import ProviderError
-from tidewheel_transit.final_stop import RoutingService, SimulatedFinalStops
+from tidewheel.ingest.lookup import ProviderError, http_client
+from tidewheel_transit.final_stop import SimulatedFinalStops
+from tidewheel_transit.final_stop.routing_service import RoutingService
 from tidewheel_transit.final_stop.service import RoutingServer
 
 QUESTIONS = [("1019", direction, "2025-10-09", f"07:{minute}") for direction in (1, 2) for minute in range(20, 30)]
@@ -47,9 +49,37 @@ def made(monkeypatch):
     found = []
     make = ssl.create_default_context
     monkeypatch.setattr(ssl, "create_default_context", lambda: found.append(make()) or found[-1])
-    request._trust.cache_clear()
+    http_client._tls_context.cache_clear()
     yield found
-    request._trust.cache_clear()
+    http_client._tls_context.cache_clear()
+
+
+@pytest.fixture
+def scripted_answer():
+    """A server without TLS that gives the same answer to every request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        answer = b""
+
+        def do_POST(self):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(self.answer)))
+            self.end_headers()
+            self.wfile.write(self.answer)
+
+        def log_message(self, *_):
+            """Nothing."""
+
+    def start(answer):
+        Handler.answer = answer
+        return f"http://127.0.0.1:{server.server_address[1]}/"
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield start
+        server.shutdown()
+        thread.join()
 
 
 def ask_all(url):
@@ -76,3 +106,32 @@ def test_a_service_that_is_not_trusted_is_not_asked(secure, made):
     with pytest.raises(ProviderError, match="cannot be reached: SSLCertVerificationError"):
         ask_all(secure)
     assert len(made) == 1
+
+
+def test_a_request_that_is_cancelled_in_the_handshake_leaves_no_connection_open():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(20)
+
+        async def give_up():
+            asking = asyncio.create_task(
+                http_client.post(f"https://127.0.0.1:{silent.getsockname()[1]}", b"", headers={})
+            )
+            connection, _ = await asyncio.to_thread(silent.accept)
+            connection.settimeout(20)
+            assert await asyncio.to_thread(connection.recv, 5), "the handshake has begun"
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            rest = b"."
+            while rest:
+                rest = await asyncio.to_thread(connection.recv, 65_536)
+            connection.close()
+
+        asyncio.run(give_up())
+
+
+def test_an_answer_that_is_too_long_is_refused(scripted_answer):
+    url = scripted_answer(b"x" * 5_000)
+    assert asyncio.run(http_client.post(url, b"", headers={}, max_bytes=5_000)).body == b"x" * 5_000
+    with pytest.raises(ProviderError, match="longer than 4,999 bytes"):
+        asyncio.run(http_client.post(url, b"", headers={}, max_bytes=4_999))

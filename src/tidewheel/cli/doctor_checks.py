@@ -197,6 +197,7 @@ def check_packages(_: Path) -> list[Finding]:
     findings = []
     for extra, modules, use in (
         ("mqtt", ["paho.mqtt"], "MQTT: ingest --mqtt, record"),
+        ("lookup", ["httpx"], "lookups over HTTP: ask"),
         ("serve", ["starlette", "uvicorn", "websockets"], "HTTP: ingest --http, and the live map: serve"),
     ):
         missing = [module for module in modules if not _installed(module)]
