@@ -33,7 +33,7 @@ from tidewheel.engine.operators.operator import (
 )
 from tidewheel.engine.operators.schema_evolution import conform
 from tidewheel.engine.operators.windows.assignment import TIME
-from tidewheel.errors import CheckpointError, DefinitionError, MalformedError
+from tidewheel.errors import DefinitionError, MalformedError
 from tidewheel.model.process.lookup import Lookup
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant, format_duration
@@ -222,7 +222,6 @@ class LookupJoinOperator(StageOperator):
 
     def on_control(self, store: Store, control: pl.DataFrame, batch_time: BatchTime) -> Outputs:
         """Take outcomes that were read in this batch: they count for its rows already."""
-        _check(store)
         fresh = control.select(*self._kinds())
         stored = store.get(_ANSWERS)
         newest = self.operation.newest(fresh if stored is None else pl.concat([stored, fresh]))
@@ -239,7 +238,6 @@ class LookupJoinOperator(StageOperator):
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
         """Take the batch's rows and its time; give those that have their answer, and those that can wait no more."""
-        _check(store)
         waiting = store.get(_WAITING)
         given = [conform(frame, self.schema) for frame in (waiting, rows) if frame is not None]
         if not given or not any(frame.height for frame in given):
@@ -281,12 +279,3 @@ class LookupJoinOperator(StageOperator):
                 store.remove(_WAITING)
         elif before is None or not rows.equals(before):
             store.put(_WAITING, rows)
-
-
-def _check(store: Store) -> None:
-    strange = [name for name in store.names() if name not in (_ANSWERS, _WAITING)]
-    if strange:
-        raise CheckpointError(
-            f"the state of this lookup holds {strange[0]!r}, which this Tidewheel does not know; start on a new "
-            "checkpoint, or with the Tidewheel that wrote it"
-        )
