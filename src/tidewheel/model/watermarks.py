@@ -98,6 +98,11 @@ class Strategy(ABC):
         return max(summary.min_event_time, *believed) if believed else None
 
 
+def _check_delay(delay: Duration) -> None:
+    if delay < 0:
+        raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(delay)}")
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Bounded(Strategy):
     """No event comes more than `delay` behind the highest event time."""
@@ -107,8 +112,7 @@ class Bounded(Strategy):
 
     def __post_init__(self) -> None:
         Strategy.__post_init__(self)
-        if self.delay < 0:
-            raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(self.delay)}")
+        _check_delay(self.delay)
 
     @property
     def _argument(self) -> str:
@@ -179,8 +183,7 @@ class Arrival(Strategy):
 
     def __post_init__(self) -> None:
         Strategy.__post_init__(self)
-        if self.delay < 0:
-            raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(self.delay)}")
+        _check_delay(self.delay)
 
     @property
     def _argument(self) -> str:
