@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidewheel.ingest.lookup.http_client import HttpResponse, check_url, post
     from tidewheel.ingest.mqtt.client import Broker
     from tidewheel.ingest.mqtt.publisher import MqttPublisher
-    from tidewheel.ingest.replay.pacing import Pacer
+    from tidewheel.ingest.replay.pacer import Pacer
     from tidewheel.model.process.lookup import Key
 
 __all__ = [
@@ -70,7 +70,7 @@ _HOMES = {
     "LookupReport": "ingest.lookup",
     "LookupWorker": "ingest.lookup",
     "MqttPublisher": "ingest.mqtt.publisher",
-    "Pacer": "ingest.replay.pacing",
+    "Pacer": "ingest.replay.pacer",
     "Provider": "ingest.lookup",
     "ProviderError": "ingest.lookup",
     "check_url": "ingest.lookup.http_client",

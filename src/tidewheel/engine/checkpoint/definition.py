@@ -4,7 +4,7 @@ words.
 The form of a value follows from what it holds, not from how it is shown, so that a job is the same after an upgrade.
 Options that have their default are left out: one that comes to be later changes nothing. Expressions are known by our
 own text of them, functions by their names, and objects by their `stable_name`, which stays as it is whatever their
-class is called. Of our own classes the fields are kept that they declare (`Stored`).
+class is called. Of our own classes the fields are kept that they declare (`StoredFields`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.aggregate import Aggregate, Column
 from tidewheel.model.expressions.text import dtype_text, expression_text
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import format_duration
 from tidewheel.model.triggers.trigger import Trigger
 from tidewheel.model.watermarks import Strategy, from_json
@@ -119,7 +119,7 @@ def described_as(stable_name: str, value: Any) -> dict[str, Any]:
 
     >>> @dataclasses.dataclass
     ... class Point:
-    ...     stored = Stored("x", "y")
+    ...     stored = StoredFields("x", "y")
     ...     x: int
     ...     y: int
     >>> described_as("point/1", Point(1, 2))
@@ -138,14 +138,14 @@ def described_as(stable_name: str, value: Any) -> dict[str, Any]:
     return found
 
 
-def _stored(kind: type, fields: Collection[dataclasses.Field[Any]]) -> Stored:
+def _stored(kind: type, fields: Collection[dataclasses.Field[Any]]) -> StoredFields:
     """What is stored of a class; if it is a user's and does not say so, the fields that it shows."""
     declared = getattr(kind, "stored", None)
-    if isinstance(declared, Stored):
+    if isinstance(declared, StoredFields):
         return declared
     if fields and _is_ours(kind):
         raise DefinitionError(f"{kind.__qualname__} does not declare which of its fields are stored (a bug)")
-    return Stored(*(field.name for field in fields if field.repr))
+    return StoredFields(*(field.name for field in fields if field.repr))
 
 
 def _name_of(value: Any) -> str:

@@ -35,7 +35,7 @@ from tidewheel.engine.operators.schema_evolution import conform
 from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.errors import DefinitionError, MalformedError
 from tidewheel.model.process.lookup import Lookup
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.model.watermarks import ReadAheadTopic, Strategy
 from tidewheel.transport.events.event_pb2 import LookupOutcome
@@ -66,7 +66,7 @@ class LookupJoin(Operation):
     known: pl.DataFrame | None = field(default=None, repr=False, compare=False)
 
     stable_name: ClassVar[str] = "lookup/1"
-    stored: ClassVar[Stored] = Stored("lookup", "timeout", "keep", micros=("timeout", "keep"))
+    stored: ClassVar[StoredFields] = StoredFields("lookup", "timeout", "keep", micros=("timeout", "keep"))
     only_once: ClassVar[bool] = True
     noun: ClassVar[str] = "a lookup"
     message: ClassVar[str] = type_name(LookupOutcome)

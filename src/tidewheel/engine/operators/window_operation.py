@@ -30,7 +30,7 @@ from tidewheel.engine.operators.windows.partial_aggregates import aggregates
 from tidewheel.engine.operators.windows.vectorized_triggers import waits_for_clock
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count, Global, Session, Sliding
@@ -52,7 +52,7 @@ class WindowOperation(Operation):
     windowing: Windowing
 
     stable_name: ClassVar[str] = "window/1"
-    stored: ClassVar[Stored] = Stored("windowing")
+    stored: ClassVar[StoredFields] = StoredFields("windowing")
     noun: ClassVar[str] = "a window"
     follows_retractions: ClassVar[bool] = True
     gives_panes: ClassVar[bool] = True

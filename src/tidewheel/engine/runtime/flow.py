@@ -14,7 +14,7 @@ from tidewheel.engine.checkpoint.definition import described
 from tidewheel.engine.operators.operator import Operation, Schema, SideInput, StageOperator
 from tidewheel.engine.operators.windows.assignment import ALL, TIME
 from tidewheel.errors import JobError
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration
 
 __all__ = ["ARRIVAL", "Flow", "RowOp", "Stage", "needed", "prepared", "timed"]
@@ -29,7 +29,7 @@ class RowOp:
     rows that are set apart, the output that they go to."""
 
     stable_name: ClassVar[str] = "row_op/1"
-    stored: ClassVar[Stored] = Stored("kind", "exprs", "reason")
+    stored: ClassVar[StoredFields] = StoredFields("kind", "exprs", "reason")
 
     kind: Literal["with_columns", "filter", "select", "skip", "apart", "refuse"]
     exprs: tuple[Any, ...]

@@ -24,7 +24,7 @@ from tidewheel.engine.streams.result import Result, arrow_of, result_schema
 from tidewheel.errors import DefinitionError, StatementError
 from tidewheel.match_recognize.matching.matcher import ClauseMatcher
 from tidewheel.match_recognize.syntax.clause import Clause
-from tidewheel.model.hashing import key_hash
+from tidewheel.model.key_hash import key_hash
 from tidewheel.model.watermarks import Strategy
 
 __all__ = ["check_keys", "recognized_rows"]

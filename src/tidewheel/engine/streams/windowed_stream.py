@@ -13,7 +13,7 @@ from tidewheel.engine.runtime.flow import RowOp
 from tidewheel.engine.streams.explain.display import summary
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.aggregate import Aggregate
-from tidewheel.model.aggregates.buffered import buffered
+from tidewheel.model.aggregates.buffered_aggregate import buffered
 from tidewheel.model.aggregates.retractable import WEIGHT, retractable
 from tidewheel.model.triggers import Trigger, default
 from tidewheel.model.windowing import EarlyWindows, Mode, Timestamp, Windowing

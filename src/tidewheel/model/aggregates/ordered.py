@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from tidewheel.model.aggregates.aggregate import TIME, Aggregate, Column, Row
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
 __all__ = ["ArgMax", "ArgMin", "First", "Last", "Max", "Min", "TopK", "order_of"]
 
@@ -24,7 +24,7 @@ class Min(Aggregate):
     """The least value."""
 
     stable_name: ClassVar[str] = "agg.min/1"
-    stored: ClassVar[Stored] = Stored("column")
+    stored: ClassVar[StoredFields] = StoredFields("column")
 
     function: ClassVar[str] = "min"
 
@@ -48,7 +48,7 @@ class Max(Aggregate):
     """The greatest value."""
 
     stable_name: ClassVar[str] = "agg.max/1"
-    stored: ClassVar[Stored] = Stored("column")
+    stored: ClassVar[StoredFields] = StoredFields("column")
 
     function: ClassVar[str] = "max"
 
@@ -73,7 +73,7 @@ class ArgMax(Aggregate):
     null are left out."""
 
     stable_name: ClassVar[str] = "agg.arg_max/1"
-    stored: ClassVar[Stored] = Stored("column", "by")
+    stored: ClassVar[StoredFields] = StoredFields("column", "by")
 
     function: ClassVar[str] = "arg_max"
     greatest: ClassVar[bool] = True
@@ -156,7 +156,7 @@ class TopK(Aggregate):
     earliest arrival. Rows in which either is null are left out."""
 
     stable_name: ClassVar[str] = "agg.top_k/1"
-    stored: ClassVar[Stored] = Stored("column", "k", "by")
+    stored: ClassVar[StoredFields] = StoredFields("column", "k", "by")
 
     function: ClassVar[str] = "top_k"
 

@@ -27,7 +27,7 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, duration, format_duration, moment
 
 __all__ = ["DATETIME", "OUTPUT", "Clock", "DataType", "Process", "ProcessFunction", "ProcessingTimer", "Timer"]
@@ -97,7 +97,7 @@ class Timer:
     """
 
     stable_name: ClassVar[str] = "timer/1"
-    stored: ClassVar[Stored] = Stored("after", micros=("after",))
+    stored: ClassVar[StoredFields] = StoredFields("after", micros=("after",))
 
     after: Duration | str = 1
 
@@ -160,7 +160,7 @@ class Process:
     Process(totals, keys=('shop',), state={'total': Int64}, ttl='1 d')
     """
 
-    stored: ClassVar[Stored] = Stored(
+    stored: ClassVar[StoredFields] = StoredFields(
         "function",
         "keys",
         "state",

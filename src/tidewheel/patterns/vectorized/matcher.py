@@ -14,7 +14,7 @@ from typing import ClassVar
 import polars as pl
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Instant
 from tidewheel.patterns.compile.bound_program import BoundProgram
 from tidewheel.patterns.compile.compiler import compile_pattern
@@ -52,7 +52,7 @@ class Matcher:
     """
 
     stable_name: ClassVar[str] = "matcher/1"
-    stored: ClassVar[Stored] = Stored("pattern", "keys", "measures", "limit")
+    stored: ClassVar[StoredFields] = StoredFields("pattern", "keys", "measures", "limit")
 
     pattern: Pattern
     keys: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.hashing import key_hash
+from tidewheel.model.key_hash import key_hash
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Window
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windows import Calendar, Custom, Global, Session, Sliding, Windows
