@@ -18,7 +18,7 @@ from tidewheel.transport.events import codec
 from tidewheel.transport.log.log_types import Retention, records
 from tidewheel.transport.open_log import open_log
 from tidewheel.transport.topics.run_states import RunStates
-from tidewheel_transit.commands.demo import KEPT, keep_an_hour
+from tidewheel_transit.commands.demo import RETENTION_AGE, keep_an_hour
 from tidewheel_transit.commands.demo_view import Dashboard, first_of_all, plain
 from tidewheel_transit.commands.demo_watch import Watch
 from tidewheel_transit.transit_pb2 import VehicleCell, VehiclePosition
@@ -234,8 +234,8 @@ def test_the_topics_that_the_demo_makes_keep_an_hour(tmp_path):
         kept = {info.name: info.retention for info in log.topics()}
     assert kept == {
         "input.mine": Retention(),
-        "input.vehicle-position": Retention(age=KEPT),
+        "input.vehicle-position": Retention(age=RETENTION_AGE),
         "ingested.hfp": Retention(),
         "analytics.short": Retention(age=5),
     }
-    assert duration("1 h") <= KEPT <= duration("90 min")
+    assert duration("1 h") <= RETENTION_AGE <= duration("90 min")

@@ -205,7 +205,7 @@ def test_a_plan_that_cannot_be_carried_out_says_what_to_do(city, tmp_path, monke
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", refused)
-        with pytest.raises(BackupError, match=r"busy.*mend it, then: tidewheel restore --log"):
+        with pytest.raises(BackupError, match=r"busy.*fix it, then: tidewheel restore --log"):
             restore(tmp_path / "b", city, replace=True)
     with pytest.raises(LogError, match="tidewheel restore --log"):
         open_log(city)

@@ -38,7 +38,7 @@ def test_an_empty_partition_that_holds_the_watermark_is_named(spark, log, tmp_pa
         assert warning["what"] == "Watermark of sums"
         assert warning["found"].startswith(f"held by {INPUT}/{empty} for ")
         assert warning["found"].endswith(": never an event")
-        assert 'idle="1 min"' in warning["mend"]
+        assert 'idle="1 min"' in warning["fix"]
         (shown,) = Status(log).sum_up(log.topics(), now=now())["held"]
         assert shown["job"] == "sums"
         assert shown["by"] == [{"topic": INPUT, "partition": empty, "since": holder.since // 1_000}]

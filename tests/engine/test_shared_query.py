@@ -107,13 +107,13 @@ def test_a_job_that_fails_is_taken_out_and_resumes_where_it_stopped(spark, log, 
 
     put(log, (60, "fi", 6), (61, "se", 8))
     still = finish(spark, log, tmp_path, *jobs)
-    assert still.failed == run.failed, "nothing was mended"
+    assert still.failed == run.failed, "nothing was repaired"
     assert rows(log, "analytics.watched", ["amount"]) == before
 
     broken.unlink()
     put(log, (75, "fi", 9), (90, "fi", 1))
-    mended = finish(spark, log, tmp_path, *jobs)
-    assert mended.failed == {}
+    fixed = finish(spark, log, tmp_path, *jobs)
+    assert fixed.failed == {}
     everything = [(5,), (7,), (1,), (100,), (1,), (2,), (3,), (4,), (6,), (8,), (9,)]
     assert sorted(rows(log, "analytics.watched", ["amount"])) == sorted(everything)
     assert read(log, "metrics.watched")["late"].sum() == 0
@@ -148,24 +148,25 @@ def test_a_stop_while_a_failed_job_is_taken_out_ends_the_run(spark, log, orders,
     put(log, (31, "fi", 1))
     jobs = (totals(orders).named("totals"), orders.key_by("country").process(broken).named("broken"))
     run = tw.run(*jobs, log=log, checkpoint=tmp_path / "run", spark=spark)
-    mend, mending, go_on, mended = run._mend, threading.Event(), threading.Event(), threading.Event()
+    restart = run._restart_without_failed
+    restarting, go_on, restarted = threading.Event(), threading.Event(), threading.Event()
 
     def slowly(error):
-        mending.set()
+        restarting.set()
         go_on.wait()
-        found = mend(error)
-        mended.set()
+        found = restart(error)
+        restarted.set()
         return found
 
-    run._mend = slowly
-    assert mending.wait(60)
+    run._restart_without_failed = slowly
+    assert restarting.wait(60)
     assert run.active, "it goes on without the job that failed"
     stopping = threading.Thread(target=run.stop)
     stopping.start()
     while not run._stopping:
         pass
     go_on.set()
-    assert mended.wait(60)
+    assert restarted.wait(60)
     stopping.join(60)
     assert run.wait(60)
     assert not run.query.isActive

@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.engine_data import positions
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch, split
-from tidewheel.engine.datasource.batch_reader import read_pieces
+from tidewheel.engine.datasource.batch_reader import read_ranges
 from tidewheel.engine.datasource.options import ReadOptions
 from tidewheel.engine.datasource.reader_function import ReadInfo
 from tidewheel.engine.jobs.archive import Archive, Archiver
@@ -52,7 +52,7 @@ def offsets_read(log, chosen, before, after, *, tasks=1):
     return [
         offset
         for share in shares
-        for batch in read_pieces(log, chosen, share, info, schema)
+        for batch in read_ranges(log, chosen, share, info, schema)
         for offset in batch.column("_offset").to_pylist()
     ]
 

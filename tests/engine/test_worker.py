@@ -47,7 +47,7 @@ def test_workers_settle_with_their_memory_kept(spark):
 
         kept = []
         worker._keep_memory = lambda: kept.append(True)
-        worker._settled = False
+        worker._warm = False
         worker.warm_worker()
         worker.warm_worker()
         for batch in batches:

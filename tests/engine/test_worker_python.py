@@ -106,7 +106,7 @@ def test_one_answer_is_enough_for_a_session(monkeypatch):
 
 
 def test_a_worker_itself_can_be_asked(spark):
-    worker_python._asked(spark, "python")
+    worker_python._check_on_worker(spark, "python")
 
 
 @pytest.mark.long

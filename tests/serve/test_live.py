@@ -215,7 +215,7 @@ def test_what_cannot_be_decoded_is_counted_and_the_rest_is_shown(log, start):
     assert httpx.get(f"{server.url}/api/health").json()["healthy"]
 
 
-def test_a_type_that_cannot_be_loaded_is_told_and_holds_up_nothing_until_it_is_mended(log, start):
+def test_a_type_that_cannot_be_loaded_is_told_and_holds_up_nothing_until_it_is_fixed(log, start):
     registry = TypeRegistry()
     name = define_message(registry, "sales", pa.schema({"shop": pa.string(), "total": pa.float64()}))
     kind = registry.message_class(name)
@@ -241,7 +241,7 @@ def test_a_type_that_cannot_be_loaded_is_told_and_holds_up_nothing_until_it_is_m
         assert [f"message type {name!r} cannot be loaded" in text for text in health["warnings"]] == [True]
         assert "tidewheel_serve_broken_types 1\n" in httpx.get(f"{server.url}/metrics").text
         publish_types(log, registry, [name])
-        eventually(lambda: server.status()["warnings"] == [], "it is mended")
+        eventually(lambda: server.status()["warnings"] == [], "it is fixed")
         sale("late")
         page.until(lambda: "late" in page.layers["sales"], "what comes from there on is shown")
 

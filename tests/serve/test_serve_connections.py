@@ -120,7 +120,7 @@ def test_who_takes_a_little_of_an_answer_and_no_more_does_not_keep_the_connectio
     connections = Connections(ConnectionLimits(stall_seconds=0.3))
     options = {"ws_ping_interval": 0.1} if way == "closing socket" else {}
     server = HttpServer(lavish, connections=connections, health="/health", websockets=True, lifespan="off", **options)
-    listening = listen("127.0.0.1", 0, mend="")
+    listening = listen("127.0.0.1", 0, fix="")
     thread = threading.Thread(target=lambda: server.run(sockets=[listening]))
     thread.start()
     try:

@@ -9,6 +9,7 @@ import sys
 import pyarrow as pa
 import pytest
 
+from tests import ROOT
 from tidewheel.errors import MalformedError, PanicError, panics_as_errors
 from tidewheel.threads import ServiceThread
 from tidewheel.transport.events import codec
@@ -75,7 +76,7 @@ decoded = codec.decode_columns(VehiclePosition, pa.array([event(1), value, event
 assert decoded.columns["vehicle"].to_pylist() == [1, 3], decoded
 assert [place for place, _ in decoded.errors] == [1]
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=__file__.rpartition("/")[0], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

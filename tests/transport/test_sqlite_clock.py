@@ -59,7 +59,7 @@ def test_after_one_append_in_2099_times_are_right_again_and_never_fall(tmp_path:
     assert len(said) == 2
 
 
-def test_other_topics_that_were_appended_to_in_2099_are_mended_too(tmp_path: Path) -> None:
+def test_other_topics_that_were_appended_to_in_2099_are_corrected_too(tmp_path: Path) -> None:
     clock = Clock(PRESENT)
     with open_log(tmp_path / "city.tw", clock=clock) as log:
         append(log, clock, PRESENT)
@@ -126,7 +126,7 @@ def test_a_clock_that_is_behind_mends_nothing(tmp_path: Path, wrong: int, caplog
     assert [record.getMessage() for record in caplog.records if "is not believed" in record.getMessage()][1:] == []
 
 
-def test_a_log_that_was_made_in_2099_is_mended(tmp_path: Path) -> None:
+def test_a_log_that_was_made_in_2099_is_corrected(tmp_path: Path) -> None:
     clock = Clock(FUTURE)
     with open_log(tmp_path / "city.tw", clock=clock) as log:
         append(log, clock, FUTURE)
@@ -145,7 +145,7 @@ def test_event_times_that_only_the_wrong_clock_could_believe_are_no_longer_plaus
         assert (summary.max_plausible, summary.max_event_time, dict(summary.skew)) == (PRESENT, FUTURE, {})
 
 
-def test_compaction_goes_on_over_mended_blocks(tmp_path: Path) -> None:
+def test_compaction_goes_on_over_corrected_blocks(tmp_path: Path) -> None:
     clock = Clock(PRESENT)
     with open_log(tmp_path / "city.tw", clock=clock) as log:
         log.create_topic("latest", compact=True)

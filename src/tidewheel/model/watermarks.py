@@ -199,7 +199,7 @@ class ControlTopic(Strategy):
     """An input that takes no part: it neither moves the common watermark nor holds it back, however silent it is. For
     topics that say what is to be done with the events of others. They are read from their beginning."""
 
-    kind: ClassVar[str] = "aside"
+    kind: ClassVar[str] = "control"
     takes_part: ClassVar[bool] = False
 
     def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
@@ -211,7 +211,7 @@ class ControlTopic(Strategy):
 class ReadAheadTopic(ControlTopic):
     """A control topic that is read ahead of the events, whenever its records came: what it says holds for all times."""
 
-    kind: ClassVar[str] = "ahead"
+    kind: ClassVar[str] = "read_ahead"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

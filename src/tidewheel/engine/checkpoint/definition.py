@@ -226,8 +226,10 @@ def _differences(before: Any, now: Any, where: list[str]) -> list[str]:
     if before is None or now is None:
         what, verb = (now, "is new") if before is None else (before, "is gone")
         plain = isinstance(what, Mapping) and not _is_leaf(what) and _IS not in what
-        return [f"{path} {verb}" if plain else f"{path}: {_told(before)} → {_told(now)}"]
-    return [f"{path}: {_told(before)} → {_told(now)}" if path else f"{_told(before)} → {_told(now)}"]
+        return [f"{path} {verb}" if plain else f"{path}: {_shortened(before)} → {_shortened(now)}"]
+    return [
+        f"{path}: {_shortened(before)} → {_shortened(now)}" if path else f"{_shortened(before)} → {_shortened(now)}"
+    ]
 
 
 def _kind(form: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -242,11 +244,11 @@ def _of_mappings(before: Mapping[str, Any], now: Mapping[str, Any], where: list[
     names = [name for name in dict.fromkeys([*before, *now]) if name not in (_TEXT, _IS)]
     if before.get("parameters") != now.get("parameters"):
         names = ["parameters"]  # what they change in the steps is no news
-    told: list[str] = []
+    changes: list[str] = []
     for name in names:
         word = name if where and where[-1] in _MAPPINGS else _NAMES.get(name, name)
-        told += _differences(before.get(name), now.get(name), [*where, *([word] if word else [])])
-    return told
+        changes += _differences(before.get(name), now.get(name), [*where, *([word] if word else [])])
+    return changes
 
 
 def _of_lists(before: Sequence[Any], now: Sequence[Any], where: list[str]) -> list[str]:
@@ -254,17 +256,17 @@ def _of_lists(before: Sequence[Any], now: Sequence[Any], where: list[str]) -> li
     old_texts, new_texts = (
         [json.dumps(without_texts(each), sort_keys=True) for each in some] for some in (before, now)
     )
-    told: list[str] = []
+    changes: list[str] = []
     for what, a, b, c, d in difflib.SequenceMatcher(None, old_texts, new_texts, autojunk=False).get_opcodes():
         if what == "equal":
             continue
         pairs = min(b - a, d - c)
         for old, new in zip(before[a : a + pairs], now[c : c + pairs], strict=True):
             place = _place(before, now, old, new)
-            told += _differences(old, new, [*where, *place])
-        told += [f"{' '.join([*where, _told(each)])} is gone" for each in before[a + pairs : b]]
-        told += [f"{' '.join([*where, _told(each)])} is new" for each in now[c + pairs : d]]
-    return told
+            changes += _differences(old, new, [*where, *place])
+        changes += [f"{' '.join([*where, _shortened(each)])} is gone" for each in before[a + pairs : b]]
+        changes += [f"{' '.join([*where, _shortened(each)])} is new" for each in now[c + pairs : d]]
+    return changes
 
 
 def _place(before: Sequence[Any], now: Sequence[Any], old: Any, new: Any) -> list[str]:
@@ -282,10 +284,10 @@ def _is_leaf(form: Mapping[str, Any]) -> bool:
     return bool({_EXPRESSION, _MICROS, _FUNCTION} & form.keys()) or form.get("kind") in _STRATEGIES
 
 
-_STRATEGIES = ("bounded", "percentile", "punctuated", "arrival", "aside", "ahead")
+_STRATEGIES = ("bounded", "percentile", "punctuated", "arrival", "control", "read_ahead")
 
 
-def _told(form: Any) -> str:
+def _shortened(form: Any) -> str:
     text = _text(form)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
 

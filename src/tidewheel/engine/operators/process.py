@@ -184,13 +184,13 @@ class ProcessOperator(StageOperator):
         stored = store.get("state")
         state = pl.DataFrame(schema={**self.bound.state, LAST: pl.Int64()}) if stored is None else stored
         events = released.with_columns(pl.col("__time").cast(DATETIME).alias(self.process.time))
-        rounds = ProcessDriver(self.bound, events, state, clock)
-        results, new = rounds.run()
+        driver = ProcessDriver(self.bound, events, state, clock)
+        results, new = driver.run()
         if new.height:
             store.put("state", new)
         elif stored is not None:
             store.remove("state")
-        return results, Hint(VERSION, hint.next_event, *rounds.due(new), hint.arrivals)
+        return results, Hint(VERSION, hint.next_event, *driver.due(new), hint.arrivals)
 
 
 def _read_hint(store: Store) -> Hint:

@@ -19,7 +19,7 @@ from tidewheel.engine.operators.lateness import split_late
 from tidewheel.engine.operators.operator import RESULTS, BatchTime, Outputs, StageOperator, Store
 from tidewheel.engine.operators.windows.assignment import END, SLICE, is_covering, last_end, slice_length
 from tidewheel.engine.operators.windows.pane_schema import pane_frame
-from tidewheel.engine.operators.windows.partial_aggregates import LEFT, N, finished, merging, partials
+from tidewheel.engine.operators.windows.partial_aggregates import LEFT, N, finished, merging, partial_aggregates
 from tidewheel.model.panes import END_OF_TIME, Timing
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.triggers import AfterCount, AfterWatermark, EachBatch, Repeatedly, Trigger
@@ -87,7 +87,7 @@ class SlicedWindowOperator(StageOperator):
 
     def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
         """Aggregate rows by key and slice: before the shuffle, for any part of a batch."""
-        return partials(self.windowing, rows, self.keys, before)
+        return partial_aggregates(self.windowing, rows, self.keys, before)
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
         """Take a batch's partial aggregates of this key group and its time."""
@@ -277,7 +277,7 @@ class SlicedWindowOperator(StageOperator):
             if last <= limit:
                 slices.forget(start)
             elif last <= watermark and (before is None or last > before):
-                slices.settle(start)
+                slices.compact(start)
         known = store.get(_LATE_PANES)
         if known is not None:
             still_open = known.filter(pl.col(END) > limit)
@@ -308,7 +308,7 @@ class _Slices:
             pieces.sort()
         self._fresh: dict[Instant, pl.DataFrame] = {}
         self._read: dict[Instant, list[pl.DataFrame]] = {}
-        self._settled: set[Instant] = set()
+        self._to_compact: set[Instant] = set()
         self._sorted: list[Instant] | None = None
 
     def starts(self) -> list[Instant]:
@@ -343,16 +343,16 @@ class _Slices:
         for piece in self._pieces.pop(start, []):
             self._store.remove(f"s{start}.{piece}")
 
-    def settle(self, start: Instant) -> None:
+    def compact(self, start: Instant) -> None:
         """Keep a slice, for which only late events are still to come, in one piece: it may be kept for long."""
         if len(self._pieces.get(start, [])) + (start in self._fresh) > 1:
-            self._settled.add(start)
+            self._to_compact.add(start)
 
     def save(self) -> None:
         """Write what is new; many pieces of a slice become one."""
-        for start in sorted(self._settled | self._fresh.keys()):
+        for start in sorted(self._to_compact | self._fresh.keys()):
             pieces = self._pieces.get(start, [])
-            if start not in self._settled and len(pieces) < _MOST_PIECES:
+            if start not in self._to_compact and len(pieces) < _MOST_PIECES:
                 self._store.put(f"s{start}.{pieces[-1] + 1 if pieces else 0}", self._fresh[start])
                 continue
             whole = self._operator._merge(pl.concat(self.frames(start)), self._operator.keys)

@@ -19,8 +19,8 @@ from tidewheel.engine.operators.windows.assignment import (
     is_covering,
     last_end,
     merged,
-    sliced,
     to_windows,
+    with_slices,
 )
 from tidewheel.engine.operators.windows.pane_builder import INDEX, SHOWN, SHOWN_TIME, SHOWN_TIMING, shown_columns
 from tidewheel.engine.operators.windows.partial_aggregates import (
@@ -28,7 +28,7 @@ from tidewheel.engine.operators.windows.partial_aggregates import (
     finished,
     group,
     merging,
-    partials,
+    partial_aggregates,
 )
 from tidewheel.engine.operators.windows.state_layout import SEGMENT, is_spread
 from tidewheel.engine.operators.windows.vectorized_triggers import compile_trigger, expected_column
@@ -79,7 +79,7 @@ class WindowOperator(StageOperator):
 
     def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
         """Aggregate rows by key and slice: before the shuffle, for any part of a batch."""
-        return rows if self.takes_rows else partials(self.windowing, rows, self.keys, before)
+        return rows if self.takes_rows else partial_aggregates(self.windowing, rows, self.keys, before)
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
         """Take a batch's rows of this key group, as `pre_aggregate` made them, and its time."""
@@ -115,7 +115,7 @@ class WindowOperator(StageOperator):
         """Assign rows to windows, without windows that are over."""
         windows = self.windowing.windows
         if self.takes_rows:
-            rows = sliced(windows, rows.with_row_index(_ROW), self.keys)
+            rows = with_slices(windows, rows.with_row_index(_ROW), self.keys)
             rows = rows.select(*self.keys, _ROW, *(name for name in (SLICE, START, END) if name in rows.columns))
         found = to_windows(windows, rows, self.keys)
         if before is not None:

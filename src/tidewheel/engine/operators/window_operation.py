@@ -150,7 +150,7 @@ class WindowOperation(Operation):
             f"When: {self._when(late)}",
             f"How: {_HOW[spec.mode]}{gone if spec.weighted and spec.retracts else ''}.",
             f"Late: {self._late(late)}",
-            f"Kept: {self._kept()}",
+            f"Kept: {self._state_text()}",
         ]
 
     def _when(self, late: str) -> str:
@@ -205,7 +205,7 @@ class WindowOperation(Operation):
             f"output {late}, with late_reason and late_by."
         )
 
-    def _kept(self) -> str:
+    def _state_text(self) -> str:
         spec = self.windowing
         windows = spec.windows
         in_slices = can_slice(spec)

@@ -169,8 +169,8 @@ def _over_stream(statement: Statement, streams: Mapping[str, Stream], limit: int
         )
     matcher = ClauseMatcher(clause, schema)
     check_keys(clause, matcher, schema)
-    matched = MatchRecognize(clause, schema, _selected(projection, matcher.schema), limit)
-    return KeyedStream(found, tuple(matcher.partition_by))._staged(matched)
+    operation = MatchRecognize(clause, schema, _selected(projection, matcher.schema), limit)
+    return KeyedStream(found, tuple(matcher.partition_by))._staged(operation)
 
 
 def _times(stream: Stream) -> set[str]:

@@ -123,10 +123,10 @@ class Matcher:
         known = tuple(relevant.items())
         if known not in bound:
             check_columns(self.columns, {name: kind for name, kind in schema.items() if name != TIME})
-            bound[known] = self._matching(relevant)
+            bound[known] = self._bound_step(relevant)
         return bound[known]
 
-    def _matching(self, schema: dict[str, pl.DataType]) -> MatchStep:
+    def _bound_step(self, schema: dict[str, pl.DataType]) -> MatchStep:
         machine = BoundProgram(self._program, schema)  # type: ignore[attr-defined]
         asked = [condition.expression for condition in conditions_of(self.pattern.parts)]
         references = resolve([*asked, *self.measures.values()], self.pattern.stages, what="pattern")

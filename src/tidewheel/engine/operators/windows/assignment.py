@@ -27,7 +27,7 @@ __all__ = [
     "last_end",
     "merged",
     "slice_length",
-    "sliced",
+    "with_slices",
     "to_windows",
 ]
 
@@ -76,7 +76,7 @@ def is_covering(windows: Windows) -> bool:
     return not isinstance(windows, Custom) and not (isinstance(windows, Sliding) and windows.every > windows.size)
 
 
-def sliced(windows: Windows, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+def with_slices(windows: Windows, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """The frame with a column `__slice`; sessions get `__start` and `__end` of the session within this frame."""
     match windows:
         case Sliding():
