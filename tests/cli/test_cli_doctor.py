@@ -84,13 +84,13 @@ def test_a_folder_that_nobody_can_write_is_a_problem():
 
 
 @pytest.mark.parametrize(
-    ("free", "level", "told"), [(99 << 20, "problem", "99.0 MiB free"), (999 << 20, "warning", "999.0 MiB free")]
+    ("free", "level", "reported"), [(99 << 20, "problem", "99.0 MiB free"), (999 << 20, "warning", "999.0 MiB free")]
 )
-def test_a_disk_that_is_nearly_full_is_told(free, level, told, tmp_path, monkeypatch):
+def test_a_disk_that_is_nearly_full_is_reported(free, level, reported, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
     (found,) = check_disk(tmp_path)
     assert (found.level, found.what) == (level, "Disk")
-    assert told in found.found
+    assert reported in found.found
     assert found.fix.endswith("free some, or put the log elsewhere")
 
 

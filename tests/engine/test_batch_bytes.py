@@ -133,7 +133,7 @@ def test_a_batch_that_was_planned_too_large_is_read_in_pieces(spark, log, monkey
     assert len(found) == 7
     places = [place for batch in found for place in batch.column("task").to_pylist()]
     assert places == sorted(places)
-    assert len(found[0]) == 2  # every key group is told the time, once
+    assert len(found[0]) == 2  # every key group gets the time, once
 
 
 def test_large_records_run_through_in_batches_of_bounded_size(spark, log, tmp_path):

@@ -203,11 +203,11 @@ def test_without_one_by_its_class_of_which_it_is_warned_once():
     definition._warn_of_name.cache_clear()
     with pytest.warns(UserWarning, match=r'know Crossings by the name of its class: .* stable_name = "crossings/1"'):
         assert described(Crossings(("a",), SINCE)) == {"$is": "Crossings", **FIELDS}
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as reported:
         warnings.simplefilter("always")
         described(Crossings(("b",), SINCE))
         assert described([Plain(), Color.RED]) == [{"$function": "Plain"}, {"$is": "Color", "name": "RED"}]
-    assert [str(each.message).split()[2] for each in told] == ["Plain", "Color"]
+    assert [str(each.message).split()[2] for each in reported] == ["Plain", "Color"]
 
 
 def test_what_is_made_from_a_kind_of_ours_is_not_that_kind():

@@ -169,7 +169,7 @@ def test_a_fraud_pattern_by_builder_and_by_sql_gives_the_same(spark, tmp_path):
     built = tw.stream(stream, time="ordered_at", watermark="2 h").key_by("customer").match(probed, measures=measures)
     frames = {
         "built": built.df("results", key_groups=2),
-        "told": tw.sql(FRAUD, payments=stream, watermark=tw.watermarks.bounded("2 h")),
+        "reported": tw.sql(FRAUD, payments=stream, watermark=tw.watermarks.bounded("2 h")),
     }
     found = {}
     for name, frame in frames.items():
@@ -180,7 +180,7 @@ def test_a_fraud_pattern_by_builder_and_by_sql_gives_the_same(spark, tmp_path):
         spark.catalog.dropTempView(name)
     wanted = frauds(row for some in files for row in some)
     assert len(wanted) > 15
-    assert found == {"built": wanted, "told": wanted}
+    assert found == {"built": wanted, "reported": wanted}
 
 
 DELTA = {"4.2": "io.delta:delta-spark_2.13:4.4.0"}.get(pyspark.__version__[:3])
@@ -235,8 +235,8 @@ def test_delta_tables_have_every_row_once_when_a_micro_batch_is_repeated(tmp_pat
     write_orders(tmp_path / "orders", [*files, [(900_000, "z", 1)]])
     done = run_program(TO_DELTA, tmp_path, ",".join(map(str, jars("delta", DELTA))))
     assert done.returncode == 0, done.stdout + done.stderr
-    told = [line for line in done.stdout.splitlines() if line.startswith("amounts")]
-    assert told == [f"amounts {sum(amount for some in files for _, _, amount in some)}"]
+    reported = [line for line in done.stdout.splitlines() if line.startswith("amounts")]
+    assert reported == [f"amounts {sum(amount for some in files for _, _, amount in some)}"]
 
 
 OVER_CONNECT = """
@@ -263,10 +263,10 @@ static = hourly(spark.read.schema(schema).parquet(folder + "/orders")).df("resul
 orders = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(folder + "/orders")
 hourly(orders).writeStream(results=to_parquet, checkpoint=folder + "/checkpoint", available_now=True).awaitTermination()
 streamed = spark.read.parquet(folder + "/results/*")
-told = {name: sorted(map(list, frame.selectExpr(*columns).collect()))
+reported = {name: sorted(map(list, frame.selectExpr(*columns).collect()))
         for name, frame in (("static", static), ("streamed", streamed))}
-told["kind"] = type(static).__module__
-print(json.dumps(told))
+reported["kind"] = type(static).__module__
+print(json.dumps(reported))
 """
 
 
@@ -279,13 +279,13 @@ def test_spark_connect_gives_the_same(tmp_path):
     java = str(find_java().home)
     done = run_program(OVER_CONNECT, tmp_path, PYSPARK_PYTHON=sys.executable, JAVA_HOME=java)
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout.splitlines()[-1])
-    assert ".connect." in told["kind"]
+    reported = json.loads(done.stdout.splitlines()[-1])
+    assert ".connect." in reported["kind"]
     sums = {}
     for second, customer, amount in (row for some in files for row in some):
         hour = (START + second) // 3_600 * 3_600
         sums[customer, hour] = sums.get((customer, hour), 0) + amount
     wanted = sorted([customer, hour, total] for (customer, hour), total in sums.items())
-    assert told["streamed"] == wanted
+    assert reported["streamed"] == wanted
     last = (START + 90_000) // 3_600 * 3_600
-    assert told["static"] == [*wanted, ["z", last, 1]]
+    assert reported["static"] == [*wanted, ["z", last, 1]]

@@ -36,7 +36,7 @@ class Time:
 
 
 class Scripted:
-    """A provider that does, one after the other, what it was told: give an answer, or raise."""
+    """A provider with a script: it gives an answer or raises, as each step says."""
 
     def __init__(self, *does, time=None, takes=0.0):
         self.does = list(does)

@@ -36,10 +36,10 @@ def append(log: Log, clock: Clock, time: int, topic: str = "news") -> None:
 def times(log: Log, topic: str = "news") -> list[int]:
     """The append times of all blocks, as planners and readers see them."""
     first = log.topic_info(topic).first_offsets[0]
-    told = [block.summary.append_time for block in log.blocks(topic, 0, first)]
+    reported = [block.summary.append_time for block in log.blocks(topic, 0, first)]
     read = [batch.records.column("append_time")[0].value for batch in log.read(topic, 0, first)]
-    assert told == read
-    return told
+    assert reported == read
+    return reported
 
 
 def test_after_one_append_in_2099_times_are_right_again_and_never_fall(tmp_path: Path, caplog) -> None:
@@ -160,8 +160,8 @@ def test_the_command_line_tells_of_a_log_that_is_in_the_future(tmp_path: Path) -
     with open_log(tmp_path / "city.tw", clock=Clock(now() + 400 * DAY)) as log:
         log.append("news", records([b"x"]))
     command = [sys.executable, "-m", "tidewheel.cli", "topics", "--log", tmp_path / "city.tw"]
-    told = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
-    (warning,) = [each for each in json.loads(told)["warnings"] if each["what"] == "Clock of the log"]
+    reported = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
+    (warning,) = [each for each in json.loads(reported)["warnings"] if each["what"] == "Clock of the log"]
     assert "news: appended up to" in warning["found"]
     assert "399 d" in warning["found"]
 
