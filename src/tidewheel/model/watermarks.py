@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from tidewheel.errors import DefinitionError
 from tidewheel.model.block_stats import BlockStats, skew_bounds
 from tidewheel.model.panes import END_OF_TIME
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = [
@@ -52,7 +52,7 @@ class Strategy(ABC):
     """
 
     kind: ClassVar[str]
-    stored: ClassVar[Stored] = Stored("idle", "future")
+    stored: ClassVar[StoredFields] = StoredFields("idle", "future")
     takes_part: ClassVar[bool] = True
     """Whether the input has a say in the common watermark."""
     reads_ahead: ClassVar[bool] = False
@@ -106,18 +106,22 @@ class Strategy(ABC):
         return max(summary.min_event_time, *believed) if believed else None
 
 
+def _check_delay(delay: Duration) -> None:
+    if delay < 0:
+        raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(delay)}")
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Bounded(Strategy):
     """No event comes more than `delay` behind the highest event time."""
 
     kind: ClassVar[str] = "bounded"
-    stored: ClassVar[Stored] = Stored("idle", "future", "delay")
+    stored: ClassVar[StoredFields] = StoredFields("idle", "future", "delay")
     delay: Duration = 0
 
     def __post_init__(self) -> None:
         Strategy.__post_init__(self)
-        if self.delay < 0:
-            raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(self.delay)}")
+        _check_delay(self.delay)
 
     @property
     def _argument(self) -> str:
@@ -135,7 +139,7 @@ class Percentile(Strategy):
     cent of what was seen so far are late."""
 
     kind: ClassVar[str] = "percentile"
-    stored: ClassVar[Stored] = Stored("idle", "future", "percent")
+    stored: ClassVar[StoredFields] = StoredFields("idle", "future", "percent")
     percent: float = 99.0
 
     def __post_init__(self) -> None:
@@ -185,13 +189,12 @@ class Arrival(Strategy):
     """Time is when events reach the log, or shortly before: it follows the log's clock."""
 
     kind: ClassVar[str] = "arrival"
-    stored: ClassVar[Stored] = Stored("idle", "future", "delay")
+    stored: ClassVar[StoredFields] = StoredFields("idle", "future", "delay")
     delay: Duration = 0
 
     def __post_init__(self) -> None:
         Strategy.__post_init__(self)
-        if self.delay < 0:
-            raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(self.delay)}")
+        _check_delay(self.delay)
 
     @property
     def _argument(self) -> str:

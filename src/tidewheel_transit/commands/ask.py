@@ -166,11 +166,15 @@ def _limits(options: AskOptions) -> Limits:
 
 
 def _provider(source: str, *, feed: str, key: str | None) -> Provider:
-    from tidewheel_transit.final_stop import GtfsFinalStops, RoutingService, SimulatedFinalStops
+    from tidewheel_transit.final_stop import GtfsFinalStops, SimulatedFinalStops
 
     if source == "simulator":
         return SimulatedFinalStops()
-    return RoutingService(source, feed=feed, key=key) if "://" in source else GtfsFinalStops(source)
+    if "://" not in source:
+        return GtfsFinalStops(source)
+    from tidewheel_transit.final_stop.routing_service import RoutingService
+
+    return RoutingService(source, feed=feed, key=key)
 
 
 def _status(report: LookupReport) -> dict[str, Any]:

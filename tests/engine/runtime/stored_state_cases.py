@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 import tidewheel as tw
-from tests.transit.lookup_run import outcome_frame
+from tests.transit.jobs.lookup_run import outcome_frame
 from tidewheel.engine.operators.operator import BatchTime
 from tidewheel.engine.runtime.exchange import Partitioner, Rows
 from tidewheel.engine.runtime.stage_runner import StatefulStage

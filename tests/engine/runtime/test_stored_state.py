@@ -1,6 +1,7 @@
 """Jobs go on from the state that an earlier version left: what each kind of step keeps is in `stored_state.json`.
 
-To add what a new kind or a new version keeps: `python -m tests.engine.runtime.test_stored_state`. What is there never changes.
+To add what a new kind or a new version keeps: `python -m tests.engine.runtime.test_stored_state`. What is there never
+changes.
 """
 
 from __future__ import annotations

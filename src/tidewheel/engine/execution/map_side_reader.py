@@ -39,7 +39,7 @@ class MapSideReader(CachedClosure, SelectiveReaderFunction):
         self._partitioner = Partitioner(flows, key_groups)
         self._ids = key_group_ids(key_groups)
         self._ended = ended
-        self.columns = _asked(flows)
+        self.columns = _needed_columns(flows)
 
     def __call__(self, batches: Iterator[DecodedBatch], info: ReadInfo, /) -> Iterator[pa.RecordBatch]:
         """One record batch for the task; several if its records are too many bytes to be held at once."""
@@ -129,7 +129,7 @@ def needs_no_state(flows: Sequence[Flow]) -> bool:
     return all(len(flow.stages) == 1 and not flow.keeps_state for flow in flows)
 
 
-def _asked(flows: Sequence[Flow]) -> dict[str, frozenset[str]]:
+def _needed_columns(flows: Sequence[Flow]) -> dict[str, frozenset[str]]:
     """The columns that need to be decoded of each topic, where that is not all of them."""
     found: dict[str, frozenset[str] | None] = {}
     for flow in flows:

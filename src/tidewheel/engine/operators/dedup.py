@@ -27,7 +27,7 @@ from tidewheel.model.columns import TIME
 from tidewheel.model.panes import START_OF_TIME
 from tidewheel.model.process.deduplicate import DUPLICATES
 from tidewheel.model.process.exact_duplicates import ExactDuplicates, ExactDuplicatesReference
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, format_duration
 
 __all__ = ["DedupOperation", "DedupOperator"]
@@ -43,7 +43,7 @@ class DedupOperation(Operation):
     dedup: ExactDuplicates
 
     stable_name: ClassVar[str] = "deduplicate.exact/1"
-    stored: ClassVar[Stored] = Stored("repeats")
+    stored: ClassVar[StoredFields] = StoredFields("repeats")
     noun: ClassVar[str] = "deduplicate"
 
     def outputs(self, stage: StageInput) -> dict[str, Schema]:

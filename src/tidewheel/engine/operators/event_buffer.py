@@ -106,7 +106,7 @@ def keep(store: Store, rows: pl.DataFrame) -> None:
     there: dict[Instant, list[str]] = {}
     for name in _names(store):
         there.setdefault(_start(name), []).append(name)
-    for start, part in _sliced(rows):
+    for start, part in _by_slice(rows):
         segments = there.get(start, [])
         number = int(segments[-1].rsplit("/", 1)[1]) + 1 if segments else 0
         if len(segments) >= MOST_SEGMENTS:
@@ -122,7 +122,7 @@ def least_start(store: Store) -> Instant | None:
     return min(map(_start, _names(store)), default=None)
 
 
-def _sliced(rows: pl.DataFrame) -> list[tuple[Instant, pl.DataFrame]]:
+def _by_slice(rows: pl.DataFrame) -> list[tuple[Instant, pl.DataFrame]]:
     """The rows by the start of their slice.
 
     Slices are made longer for rows that spread far, so that they are never many; segments may overlap for it.

@@ -30,13 +30,12 @@ from tidewheel.engine.operators.operator import (
     StageInput,
     StageOperator,
     Store,
-    check_names,
 )
 from tidewheel.engine.operators.schema_evolution import conform
 from tidewheel.errors import DefinitionError, MalformedError
 from tidewheel.model.columns import TIME
 from tidewheel.model.process.lookup import Lookup
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.model.watermarks import ReadAheadTopic, Strategy
 from tidewheel.transport.events.event_pb2 import LookupOutcome
@@ -67,7 +66,7 @@ class LookupJoin(Operation):
     known: pl.DataFrame | None = field(default=None, repr=False, compare=False)
 
     stable_name: ClassVar[str] = "lookup/1"
-    stored: ClassVar[Stored] = Stored("lookup", "timeout", "keep", micros=("timeout", "keep"))
+    stored: ClassVar[StoredFields] = StoredFields("lookup", "timeout", "keep", micros=("timeout", "keep"))
     only_once: ClassVar[bool] = True
     noun: ClassVar[str] = "a lookup"
     message: ClassVar[str] = type_name(LookupOutcome)
@@ -219,7 +218,6 @@ class LookupJoinOperator(StageOperator):
 
     def on_control(self, store: Store, control: pl.DataFrame, batch_time: BatchTime) -> Outputs:
         """Take outcomes that were read in this batch: they count for its rows already."""
-        check_names("this lookup", store.names(), (_ANSWERS, _WAITING))
         fresh = control.select(*self._kinds())
         stored = store.get(_ANSWERS)
         newest = self.operation.newest(fresh if stored is None else pl.concat([stored, fresh]))
@@ -236,7 +234,6 @@ class LookupJoinOperator(StageOperator):
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
         """Take the batch's rows and its time; give those that have their answer, and those that can wait no more."""
-        check_names("this lookup", store.names(), (_ANSWERS, _WAITING))
         waiting = store.get(_WAITING)
         given = [conform(frame, self.schema) for frame in (waiting, rows) if frame is not None]
         if not given or not any(frame.height for frame in given):

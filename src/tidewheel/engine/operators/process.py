@@ -30,7 +30,7 @@ from tidewheel.errors import CheckpointError
 from tidewheel.model.columns import TIME
 from tidewheel.model.process.process import DATETIME, Clock, DataType, Process
 from tidewheel.model.process.process_call import bind
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.plain_text import function_name
 
@@ -49,7 +49,7 @@ class ProcessOperation(Operation):
     process: Process
 
     stable_name: ClassVar[str] = "process/1"
-    stored: ClassVar[Stored] = Stored("process")
+    stored: ClassVar[StoredFields] = StoredFields("process")
     noun: ClassVar[str] = "a process function"
 
     def outputs(self, stage: StageInput) -> dict[str, Schema]:

@@ -258,7 +258,7 @@ class SlicedWindowOperator(AggregatingOperator):
             if last <= limit:
                 slices.forget(start)
             elif last <= watermark and (before is None or last > before):
-                slices.settle(start)
+                slices.compact(start)
         known = store.get(_LATE_PANES)
         if known is not None:
             still_open = known.filter(pl.col(END) > limit)
@@ -295,7 +295,7 @@ class _Slices:
             pieces.sort()
         self._fresh: dict[Instant, pl.DataFrame] = {}
         self._read: dict[Instant, list[pl.DataFrame]] = {}
-        self._settled: set[Instant] = set()
+        self._to_compact: set[Instant] = set()
         self._sorted: list[Instant] | None = None
 
     def starts(self) -> list[Instant]:
@@ -330,16 +330,16 @@ class _Slices:
         for piece in self._pieces.pop(start, []):
             self._store.remove(_name(start, piece))
 
-    def settle(self, start: Instant) -> None:
+    def compact(self, start: Instant) -> None:
         """Keep a slice, for which only late events are still to come, in one piece: it may be kept for long."""
         if len(self._pieces.get(start, [])) + (start in self._fresh) > 1:
-            self._settled.add(start)
+            self._to_compact.add(start)
 
     def save(self) -> None:
         """Write what is new; many pieces of a slice become one."""
-        for start in sorted(self._settled | self._fresh.keys()):
+        for start in sorted(self._to_compact | self._fresh.keys()):
             pieces = self._pieces.get(start, [])
-            if start not in self._settled and len(pieces) < _MOST_PIECES:
+            if start not in self._to_compact and len(pieces) < _MOST_PIECES:
                 self._store.put(_name(start, pieces[-1] + 1 if pieces else 0), self._fresh[start])
                 continue
             whole = self._operator._merge(pl.concat(self.frames(start)), self._operator.keys)

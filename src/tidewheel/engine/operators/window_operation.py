@@ -31,7 +31,7 @@ from tidewheel.engine.operators.windows.vectorized_triggers import waits_for_clo
 from tidewheel.errors import DefinitionError
 from tidewheel.model.columns import TIME
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count, Global, Session, Sliding
@@ -53,7 +53,7 @@ class WindowOperation(Operation):
     windowing: Windowing
 
     stable_name: ClassVar[str] = "window/1"
-    stored: ClassVar[Stored] = Stored("windowing")
+    stored: ClassVar[StoredFields] = StoredFields("windowing")
     noun: ClassVar[str] = "a window"
     follows_retractions: ClassVar[bool] = True
     gives_panes: ClassVar[bool] = True
@@ -151,7 +151,7 @@ class WindowOperation(Operation):
             "When": self._when(late),
             "How": f"{_HOW[spec.mode]}{gone if spec.weighted and spec.retracts else ''}.",
             "Late": self._late(late),
-            "Kept": self._kept(),
+            "Kept": self._state_text(),
         }
 
     def _when(self, late: str) -> str:
@@ -206,7 +206,7 @@ class WindowOperation(Operation):
             f"output {late}, with late_reason and late_by."
         )
 
-    def _kept(self) -> str:
+    def _state_text(self) -> str:
         spec = self.windowing
         windows = spec.windows
         in_slices = can_slice(spec)

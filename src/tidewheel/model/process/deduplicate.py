@@ -11,7 +11,7 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.process.process import DATETIME, Clock, Process, ReadyMade
 from tidewheel.model.segmented_search import first_at_or_after
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, duration, format_duration
 
 __all__ = ["DUPLICATES", "deduplicate"]
@@ -25,7 +25,7 @@ _KEPT_AT = "kept_at"
 @dataclass(frozen=True)
 class _Deduplicate(ReadyMade):
     stable_name: ClassVar[str] = "deduplicate/1"
-    stored: ClassVar[Stored] = Stored("columns", "horizon", "time", micros=("horizon",))
+    stored: ClassVar[StoredFields] = StoredFields("columns", "horizon", "time", micros=("horizon",))
 
     columns: tuple[str, ...]
     horizon: Duration

@@ -10,7 +10,7 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.process.process import DATETIME, Clock, DataType, Process, ReadyMade
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, duration
 
 __all__ = ["RETRACTION", "previous"]
@@ -24,7 +24,7 @@ _RECENT, _WAS, _NEW, _AFTER_NEW = "recent", "__was_", "__new", "__after_new"
 @dataclass(frozen=True)
 class _Previous(ReadyMade):
     stable_name: ClassVar[str] = "previous/1"
-    stored: ClassVar[Stored] = Stored("columns", "keys", "prefix")
+    stored: ClassVar[StoredFields] = StoredFields("columns", "keys", "prefix")
 
     columns: tuple[str, ...]
     keys: tuple[str, ...]
@@ -55,7 +55,7 @@ class _Corrected(ReadyMade):
     """The same for events that may come late: those that a late one may still come between are kept, and one more."""
 
     stable_name: ClassVar[str] = "previous.corrected/1"
-    stored: ClassVar[Stored] = Stored(
+    stored: ClassVar[StoredFields] = StoredFields(
         "columns", "keys", "prefix", "time", "ttl", "lateness", micros=("ttl", "lateness")
     )
 

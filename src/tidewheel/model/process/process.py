@@ -28,7 +28,7 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, duration, format_duration, moment
 
 __all__ = [
@@ -108,7 +108,7 @@ class Timer:
     """
 
     stable_name: ClassVar[str] = "timer/1"
-    stored: ClassVar[Stored] = Stored("after", micros=("after",))
+    stored: ClassVar[StoredFields] = StoredFields("after", micros=("after",))
 
     after: str | timedelta | Duration = "1 us"
 
@@ -190,7 +190,7 @@ class Process:
     Process(totals, keys=('shop',), state={'total': Int64}, ttl='1 d')
     """
 
-    stored: ClassVar[Stored] = Stored(
+    stored: ClassVar[StoredFields] = StoredFields(
         "function",
         "keys",
         "state",

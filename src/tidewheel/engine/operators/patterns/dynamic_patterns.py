@@ -17,7 +17,7 @@ from tidewheel.engine.operators.operator import REPORTS, RESULTS, Schema, SideIn
 from tidewheel.engine.operators.patterns.pattern import DynamicPatternsOperator, Frames
 from tidewheel.engine.operators.patterns.recognizer import DROPPED, EVENT_TIME, MATCHER_OUTPUTS, TIMED_OUT, Recognizer
 from tidewheel.errors import CheckpointError, DefinitionError, TidewheelError
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Instant
 from tidewheel.model.watermarks import ControlTopic, Strategy
 from tidewheel.patterns.serde.measures_json import as_json
@@ -65,7 +65,7 @@ class DynamicPatterns(Recognizer):
     limit: int = 10_000
 
     stable_name: ClassVar[str] = "match_from/1"
-    stored: ClassVar[Stored] = Stored("topic", "keys", "limit")
+    stored: ClassVar[StoredFields] = StoredFields("topic", "keys", "limit")
     noun: ClassVar[str] = "match_from"
     message: ClassVar[str] = type_name(PatternDefinition)
     strategy: ClassVar[Strategy] = ControlTopic()

@@ -17,7 +17,7 @@ from tidewheel.match_recognize.syntax.clause import Clause
 from tidewheel.match_recognize.syntax.row_pattern import End, parts_of
 from tidewheel.match_recognize.syntax.scalar import Span
 from tidewheel.model.columns import TIME
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Instant
 
 __all__ = ["LIMIT", "ROW_TIME", "MatchRecognize", "time_of"]
@@ -44,7 +44,7 @@ class MatchRecognize(Recognizer):
     matcher: ClauseMatcher = field(init=False, repr=False, compare=False)
 
     stable_name: ClassVar[str] = "match_recognize/1"
-    stored: ClassVar[Stored] = Stored("clause", "select")
+    stored: ClassVar[StoredFields] = StoredFields("clause", "select")
     noun: ClassVar[str] = "a MATCH_RECOGNIZE clause"
 
     def __post_init__(self) -> None:

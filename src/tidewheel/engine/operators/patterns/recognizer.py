@@ -26,7 +26,7 @@ from tidewheel.engine.operators.operator import (
     unlike_outputs,
 )
 from tidewheel.engine.operators.patterns.pattern import Frames, PatternOperator
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant
 from tidewheel.patterns.define.expressions import source
 from tidewheel.patterns.define.references import references_in
@@ -117,7 +117,7 @@ class PatternRecognizer(Recognizer):
     schema: Mapping[str, pl.DataType] = field(repr=False)
 
     stable_name: ClassVar[str] = "match/1"
-    stored: ClassVar[Stored] = Stored("matcher")
+    stored: ClassVar[StoredFields] = StoredFields("matcher")
 
     def __post_init__(self) -> None:
         self.matcher.schemas(dict(self.schema))  # what does not fit is refused here
