@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from bench.streams import BATCHES, Dataset
 from tidewheel.engine.operators.operator import BatchTime
-from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.engine.runtime.flow import prepared
 from tidewheel.engine.runtime.state_store import KeyGroupState, MemoryEntries
 from tidewheel.engine.streams.result import Result
+from tidewheel.model.columns import TIME
 from tidewheel.transport.events.codec import decode_columns
 
 __all__ = ["Room", "room"]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,8 @@ from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from tests import ROOT
+from tests.support.command import environment
+from tidewheel.cli import main
 from tidewheel.engine.execution.session import session
 from tidewheel.engine.spark.local_fs import FSYNC
 from tidewheel.transport.log.log import Log
@@ -30,6 +36,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     waits for another."""
     files = {kind: {item.path for item in items if item.get_closest_marker(kind)} for kind in ("slow", "long")}
     items.sort(key=lambda item: (item.path not in files["slow"], item.path not in files["long"]))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How many tests each folder has, and how long they took with all that was set up for them."""
+    tests: Counter[str] = Counter()
+    seconds: Counter[str] = Counter()
+    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
+        if isinstance(report, pytest.TestReport):
+            folder = report.nodeid.partition("::")[0].rpartition("/")[0]
+            tests[folder] += report.when == "setup"
+            seconds[folder] += report.duration
+    if tests:
+        terminalreporter.section("time by folder")
+    for folder, total in seconds.most_common():
+        terminalreporter.write_line(f"{total:8.1f} s {tests[folder]:5} tests  {folder}")
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +75,26 @@ def spark() -> Iterator[SparkSession]:
     spark = session(settings={FSYNC: "false"})
     yield spark
     spark.stop()
+
+
+@pytest.fixture
+def inside(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command within this process: the same code, without the time that a process takes to start."""
+
+    def call(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["tidewheel", *map(str, arguments)])
+        for name, value in environment().items():
+            monkeypatch.setenv(name, value)
+        capfd.readouterr()
+        try:
+            main()
+            ended = 0
+        except SystemExit as exit:
+            ended = int(exit.code or 0)
+        out, err = capfd.readouterr()
+        assert ended == code, f"exit code {ended}\n{out}\n{err}"
+        return subprocess.CompletedProcess([], ended, out, err)
+
+    return call

@@ -12,6 +12,7 @@ import sys
 import textwrap
 import types
 import typing
+from collections import Counter
 from enum import Enum
 from pathlib import Path
 
@@ -314,10 +315,6 @@ CIRCLES = {
     ("tidewheel.engine.streams.stream", "tidewheel.engine.streams.result"): "a stream makes results, which are streams",
     ("tidewheel.engine.streams.stream", "tidewheel.engine.streams.windowed_stream"): "a stream is cut into windows",
     ("tidewheel.engine.streams.stream", "tidewheel.engine.streams.keyed_stream"): "a stream is keyed",
-    (
-        "tidewheel.engine.streams.windowed_stream",
-        "tidewheel.engine.streams.keyed_stream",
-    ): "windows are of a keyed stream",
 }
 """Imports that close a circle, with the reason. This list only becomes shorter."""
 
@@ -352,13 +349,10 @@ def test_a_circle_is_found():
     assert circles({"a": {"b"}, "b": {"c"}, "c": set()}) == []
 
 
-MOST_MODULES = {
-    "tidewheel/cli/commands": (16, "one file for each command"),
-    "tidewheel/transport/sqlite": (16, "all work on the tables of one database, and nobody else does"),
-}
-"""Folders that may have more than fifteen modules, with the reason. This list only becomes shorter."""
-MOST_LINES: dict[str, int] = {}
-"""Files that may be longer than 400 lines. This list only becomes shorter."""
+MOST_MODULES = 15
+"""In a folder, without its `__init__`."""
+MOST_LINES = 400
+"""In a file."""
 LONG_FUNCTIONS = {
     "tidewheel/match_recognize/matching/backtracking.py: match": "one loop for every row and instruction, where a call "
     "would take longer than most of them do",
@@ -375,12 +369,19 @@ def test_folders_and_files_are_of_a_size_that_is_read():
     folders: dict[str, int] = {}
     for path in ALL_MODULES:
         place = place_of(path)
-        assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES.get(place, 400), place
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= MOST_LINES, place
         if path.name != "__init__.py":
             folder = place_of(path.parent)
             folders[folder] = folders.get(folder, 0) + 1
-    allowed = {folder: count for folder, (count, _) in MOST_MODULES.items()}
-    assert {folder: count for folder, count in folders.items() if count > 15} == allowed, "or take it off the list"
+    assert {folder: count for folder, count in folders.items() if count > MOST_MODULES} == {}
+
+
+def test_folders_of_tests_are_packages_of_a_size_that_is_searched():
+    folders = Counter(path.parent for path in (ROOT / "tests").rglob("*.py") if path.name != "__init__.py")
+    crowded = {str(folder.relative_to(ROOT)): count for folder, count in folders.items() if count > 20}
+    assert crowded == {}, "a folder of tests has at most 20 modules: give it rooms as the source has them"
+    loose = [str(folder.relative_to(ROOT)) for folder in folders if not (folder / "__init__.py").exists()]
+    assert loose == [], "a folder of tests needs an __init__.py, or modules of one name in two folders clash"
 
 
 def functions(source: str) -> list[tuple[str, int, int]]:

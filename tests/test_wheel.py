@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from tests import ROOT
-from tests.cli.cli_support import Running, environment
+from tests.support.command import Running, environment
 from tests.support.run_pages import code_blocks, write_orders
 from tidewheel.model.time import now
 from tidewheel.serve.http.page import Page

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.browser_support import ARGUMENTS, CHROMIUM, Screen
-from tests.serve.serve_support import servers
+from tests.support.serve_support import servers
 from tidewheel.serve import Server
 from tidewheel.serve.http.page import Page as BuiltPage
 from tidewheel.transport.log.log import Log

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browser_support import Screen, centre
-from tests.serve.serve_support import CELLS, counts, stop_of, vehicles
+from tests.support.serve_support import CELLS, counts, stop_of, vehicles
 from tidewheel.model.time import now
 from tidewheel.serve import serve
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browser_support import far
-from tests.serve.serve_support import stop_of, vehicles
+from tests.support.serve_support import stop_of, vehicles
 from tidewheel.model.time import now
 
 pytestmark = pytest.mark.long

@@ -10,8 +10,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browser_support import Screen
-from tests.cli.cli_support import Running, map_address
-from tests.serve.serve_support import put
+from tests.support.command import Running, map_address
+from tests.support.serve_support import put
 from tidewheel.model.time import Instant, now
 from tidewheel.transport.events import codec
 from tidewheel.transport.log.log import Log

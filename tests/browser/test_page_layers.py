@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browser_support import Clock, StandingClock, centre, far, near, neighbour
-from tests.serve.serve_support import CELLS, counts, hexadecimal, orders, vehicles
+from tests.support.serve_support import CELLS, counts, hexadecimal, orders, vehicles
 from tidewheel.model.time import now
 from tidewheel.serve.http.limits import ServeLimits
 

@@ -16,7 +16,7 @@ from PIL import Image
 from playwright.sync_api import expect
 
 from tests.browser.browser_support import Screen, centre, far, near, neighbour
-from tests.serve.serve_support import CELLS, counts, put, stop_of, vehicles
+from tests.support.serve_support import CELLS, counts, put, stop_of, vehicles
 from tidewheel.model.time import now
 from tidewheel.serve import Background
 from tidewheel_transit.lines import lines

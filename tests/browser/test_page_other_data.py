@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browser_support import centre, far, near, neighbour
-from tests.serve.serve_support import CELLS, hexadecimal
+from tests.support.serve_support import CELLS, hexadecimal
 from tidewheel.model.time import now
 from tidewheel.transport.events import codec
 from tidewheel.transport.events.registry import TypeRegistry

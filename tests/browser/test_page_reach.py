@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browser_support import centre
-from tests.serve.serve_support import CELLS, counts, hexadecimal, stop_of, vehicles
+from tests.support.serve_support import CELLS, counts, hexadecimal, stop_of, vehicles
 from tidewheel.model.time import now
 
 pytestmark = pytest.mark.long

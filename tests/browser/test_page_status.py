@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from tests.serve.serve_support import positions, vehicles
+from tests.support.serve_support import positions, vehicles
 from tidewheel.model.time import duration, now
 from tidewheel.model.watermark_hold import Holder
 from tidewheel.transport.topics.held_watermarks import HeldWatermarks

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.browser_support import Screen, centre
-from tests.serve.serve_support import CELLS, counts, hexadecimal, orders, revenue, sessions
+from tests.support.serve_support import CELLS, counts, hexadecimal, orders, revenue, sessions
 from tidewheel.model.time import now
 from tidewheel.serve import serve
 from tidewheel.serve.layers.layer import Figure, Layer, Scale, Value

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.cli.cli_support import environment
-from tidewheel.cli import main
 from tidewheel.transport.events import codec
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log
@@ -33,26 +28,3 @@ def small_log(tmp_path: Path) -> Path:
         keys = [f"18/{n % 3}".encode() for n in range(5)]
         log.append("input.arrival", records(values, keys=keys, event_times=[n * 1_000_000 for n in range(5)]))
     return path
-
-
-@pytest.fixture
-def inside(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """The command within this process: the same code, without the time that a process takes to start."""
-
-    def call(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
-        monkeypatch.setattr(sys, "argv", ["tidewheel", *map(str, arguments)])
-        for name, value in environment().items():
-            monkeypatch.setenv(name, value)
-        capfd.readouterr()
-        try:
-            main()
-            ended = 0
-        except SystemExit as exit:
-            ended = int(exit.code or 0)
-        out, err = capfd.readouterr()
-        assert ended == code, f"exit code {ended}\n{out}\n{err}"
-        return subprocess.CompletedProcess([], ended, out, err)
-
-    return call

@@ -11,7 +11,6 @@ from typing import Any
 
 import polars as pl
 
-from tests.conformance.on_spark import Found, FrameStep, run_cases
 from tests.conformance.patterns import (
     SCHEMA,
     Outcome,
@@ -21,6 +20,7 @@ from tests.conformance.patterns import (
     Row,
     Stages,
 )
+from tests.support.on_spark import Found, FrameStep, run_cases
 from tidewheel.engine.execution.session import session
 from tidewheel.engine.operators.operator import RESULTS
 from tidewheel.engine.operators.patterns.recognizer import TIMED_OUT, PatternRecognizer

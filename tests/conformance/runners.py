@@ -14,7 +14,7 @@ import polars as pl
 from pyspark import cloudpickle
 
 from tests.conformance import texts
-from tests.conformance.on_spark import panes_of, run_cases
+from tests.support.on_spark import panes_of, run_cases
 from tidewheel.engine.execution.session import session
 from tidewheel.engine.operators.window_operation import WindowOperation
 from tidewheel.engine.runtime.flow import Stage

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from tests import ROOT
-from tests.cli.cli_support import Running
-from tests.ingest.ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in
-from tests.ingest.mqtt_support import free_port
+from tests.support.command import Running
+from tests.support.ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in
+from tests.support.mqtt_support import free_port
 from tidewheel.errors import PanicError
 from tidewheel.ingest.connector import Deliver, run_all
 from tidewheel.ingest.http.connector import HttpConnector, _DeliveryServer
@@ -147,7 +147,7 @@ from tidewheel.cli.progress import stoppable
 from tidewheel.cli.connectors import run_connectors
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.transport.open_log import open_log
-from tests.ingest.ingest_support import NumberProcessor
+from tests.support.ingest_support import NumberProcessor
 from tests.ingest.test_connector_failures import Failing, panic
 
 how = {"panic": panic, "exit": SystemExit(0)}[sys.argv[2]]

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import ROOT
-from tests.ingest.ingest_support import NumberProcessor, dead_letters, numbers_in
+from tests.support.ingest_support import NumberProcessor, dead_letters, numbers_in
 from tidewheel.errors import DefinitionError, FencedError, MalformedError, SetupError
 from tidewheel.ingest.connector import Deliver, Delivered
 from tidewheel.ingest.http.connector import HttpConnector
@@ -526,7 +526,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 
 CHILD = """
 import sys, threading
-from tests.ingest.ingest_support import NumberProcessor
+from tests.support.ingest_support import NumberProcessor
 from tidewheel.ingest.http.connector import HttpConnector
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.transport.open_log import open_log

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.ingest.ingest_support import NumberProcessor, dead_letters, eventually, numbers_in
-from tests.ingest.raw_http import AMBIGUOUS, answer, connected, get, held, send
 from tests.ingest.test_http import MESSAGES, NDJSON, PROTOBUF, Gate, lines, served
+from tests.support.ingest_support import NumberProcessor, dead_letters, eventually, numbers_in
+from tests.support.raw_http import AMBIGUOUS, answer, connected, get, held, send
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.http.connector import HttpConnector
 from tidewheel.ingest.http.limits import HttpLimits

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.cli_support import Running, lines, tidewheel
-from tests.ingest.ingest_support import dead_letters, eventually, values
-from tests.ingest.mqtt_support import Mosquitto, free_port, make_certificates, mosquitto, tls_options
+from tests.support.command import Running, lines, tidewheel
 from tests.support.hfp_messages import hfp, topic
+from tests.support.ingest_support import dead_letters, eventually, values
+from tests.support.mqtt_support import Mosquitto, free_port, make_certificates, mosquitto, tls_options
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.mqtt.connector import Broker, MqttPublisher
 from tidewheel.ingest.pipeline import read_reports

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.ingest.ingest_support import dead_letters, values
+from tests.support.ingest_support import dead_letters, values
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline

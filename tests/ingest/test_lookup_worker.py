@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import tidewheel as tw
-from tests.ingest.ingest_support import eventually
+from tests.support.ingest_support import eventually
 from tidewheel.errors import DamagedBlockError, DefinitionError, FencedError
 from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
 from tidewheel.transport.events import codec

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests import ROOT
-from tests.ingest.ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in
-from tests.ingest.mqtt_support import Line, Mosquitto, free_port, make_certificates, mosquitto, tls_options
+from tests.support.ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in
+from tests.support.mqtt_support import Line, Mosquitto, free_port, make_certificates, mosquitto, tls_options
 from tidewheel.errors import DefinitionError, FencedError, LogError, SetupError
 from tidewheel.ingest.connector import Deliver, Delivered
 from tidewheel.ingest.message import Message
@@ -367,7 +367,7 @@ def test_a_connector_that_was_taken_over_ends(broker: Mosquitto, log: Log) -> No
 
 CHILD = """
 import signal, sys, threading
-from tests.ingest.ingest_support import NumberProcessor
+from tests.support.ingest_support import NumberProcessor
 from tidewheel.ingest.mqtt.connector import Broker, MqttConnector
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.transport.open_log import open_log

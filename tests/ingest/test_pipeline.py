@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import ROOT
-from tests.ingest.ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in, values
+from tests.support.ingest_support import NumberProcessor, dead_letters, eventually, number, numbers_in, values
 from tidewheel.errors import DefinitionError, FencedError, LogError
 from tidewheel.ingest.connector import Deliver, run_all
 from tidewheel.ingest.message import Message
@@ -274,7 +274,7 @@ def test_retries_of_one_delivery_are_one_append(log: Log, monkeypatch: pytest.Mo
 
 CHILD = """
 import sys
-from tests.ingest.ingest_support import *
+from tests.support.ingest_support import *
 from tidewheel.ingest.pipeline import Pipeline
 from tidewheel.transport.open_log import open_log
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.ingest.ingest_support import NumberProcessor, dead_letters, number
 from tests.support.hfp_messages import AT, hfp, row, rows, topic
+from tests.support.ingest_support import NumberProcessor, dead_letters, number
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.connector import Connector, Delivered
 from tidewheel.ingest.message import Message

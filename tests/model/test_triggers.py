@@ -1,4 +1,4 @@
-"""Triggers as state machines; how they play together with windows is in test_reference."""
+"""Triggers as state machines; how they play together with windows is in reference/test_reference."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.serve.serve_support import servers
+from tests.support.serve_support import servers
 from tidewheel.serve import Server
 from tidewheel.transport.log.log import Log
 

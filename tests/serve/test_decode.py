@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tests.serve.serve_support import CELLS, hexadecimal, put, vehicles
+from tests.support.serve_support import CELLS, hexadecimal, put, vehicles
 from tidewheel.serve.layers.layer import Cell, Edge, Layer, Point, Value
 from tidewheel.serve.view.decode import Decoder, prepared
 from tidewheel.serve.view.map_item import items_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import httpx
 
-from tests.serve.serve_support import CELLS, counts, eventually, positions
+from tests.support.serve_support import CELLS, counts, eventually, positions
 from tidewheel.model.time import now
 from tidewheel.serve.layers.layer import Layer, Point
 from tidewheel.transport.topics.run_states import RUNNING, STARTING, RunState, RunStates

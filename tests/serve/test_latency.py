@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.serve.serve_support import CELLS, counts, eventually, put
+from tests.support.serve_support import CELLS, counts, eventually, put
 from tidewheel.model.time import now
 from tidewheel.serve.layers.layer import Layer
 from tidewheel.serve.view.latency import Latencies

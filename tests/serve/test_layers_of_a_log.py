@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from tests.serve.serve_support import CELLS, counts, own_results, positions, put, revenue, sessions, stop_of, vehicles
+from tests.support.serve_support import CELLS, counts, own_results, positions, put, revenue, sessions, stop_of, vehicles
 from tidewheel.engine.jobs.job import Job
 from tidewheel.errors import DefinitionError, LogError
 from tidewheel.model.time import now

@@ -13,7 +13,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
-from tests.serve.serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, vehicles, viewer
+from tests.support.serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, vehicles, viewer
 from tidewheel.cli.commands.serve import _until_stopped
 from tidewheel.cli.progress import Stop
 from tidewheel.errors import JobError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.serve.serve_support import (
+from tests.support.serve_support import (
     CELLS,
     counts,
     eventually,

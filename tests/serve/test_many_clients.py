@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from tests.serve.many_clients import Crowd, assert_at_most_ten_a_second
-from tests.serve.serve_support import eventually, vehicles
+from tests.support.serve_support import eventually, vehicles
 from tidewheel.serve.layers.layer import Layer, Point
 
 pytestmark = pytest.mark.long

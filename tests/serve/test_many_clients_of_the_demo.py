@@ -15,8 +15,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.cli.cli_support import Running, eventually, map_address
 from tests.serve.many_clients import Crowd, assert_at_most_ten_a_second
+from tests.support.command import Running, eventually, map_address
 
 pytestmark = pytest.mark.long
 

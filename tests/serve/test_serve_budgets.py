@@ -6,8 +6,8 @@ import threading
 
 import httpx
 
-from tests.ingest.raw_http import connected
-from tests.serve.serve_support import eventually, vehicles, viewer
+from tests.support.raw_http import connected
+from tests.support.serve_support import eventually, vehicles, viewer
 from tidewheel.serve import Layer
 from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.layers.layer import Point

@@ -10,8 +10,8 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.ingest.raw_http import AMBIGUOUS, answer, connected, get, held, send
-from tests.serve.serve_support import eventually, vehicles, viewer
+from tests.support.raw_http import AMBIGUOUS, answer, connected, get, held, send
+from tests.support.serve_support import eventually, vehicles, viewer
 from tidewheel.ingest.http import server as http_server
 from tidewheel.ingest.http.connections import ConnectionLimits, Connections
 from tidewheel.ingest.http.server import HttpServer, listen

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.serve.serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, vehicles, viewer
+from tests.support.serve_support import CELLS, counts, eventually, hexadecimal, put, stop_of, vehicles, viewer
 from tidewheel.errors import DefinitionError, SetupError
 from tidewheel.model.time import now
 from tidewheel.serve import Background, serve

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.cli.cli_support import eventually
+from tests.support.command import eventually
 from tests.support.maven import jars
 from tidewheel.engine.spark.java import find_java
 

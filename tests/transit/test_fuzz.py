@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.ingest.ingest_support import dead_letters
 from tests.support.hfp_messages import BODY, STOP_TIMES, topic
+from tests.support.ingest_support import dead_letters
 from tidewheel.errors import MalformedError
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.pipeline import Pipeline

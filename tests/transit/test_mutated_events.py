@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.ingest.ingest_support import dead_letters, eventually
+from tests.support.ingest_support import dead_letters, eventually
 from tidewheel.engine.datasource.batch_planner import OffsetRange
 from tidewheel.engine.datasource.batch_reader import read_pieces
 from tidewheel.engine.datasource.options import ReadOptions

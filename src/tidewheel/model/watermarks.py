@@ -53,6 +53,8 @@ class Strategy(ABC):
     kind: ClassVar[str]
     takes_part: ClassVar[bool] = True
     """Whether the input has a say in the common watermark."""
+    reads_ahead: ClassVar[bool] = False
+    """Whether all that is there is read at once, ahead of other inputs."""
 
     idle: Duration | None = None
     future: Duration | None = _FUTURE
@@ -196,7 +198,7 @@ class ControlTopic(Strategy):
     """An input that takes no part: it neither moves the common watermark nor holds it back, however silent it is. For
     topics that say what is to be done with the events of others. They are read from their beginning."""
 
-    kind: ClassVar[str] = "aside"
+    kind: ClassVar[str] = "control"
     takes_part: ClassVar[bool] = False
 
     def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
@@ -208,7 +210,8 @@ class ControlTopic(Strategy):
 class ReadAheadTopic(ControlTopic):
     """A control topic that is read ahead of the events, whenever its records came: what it says holds for all times."""
 
-    kind: ClassVar[str] = "ahead"
+    kind: ClassVar[str] = "read_ahead"
+    reads_ahead: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -223,6 +226,12 @@ class Inherited(Strategy):
 
     def __repr__(self) -> str:
         return "of the DataFrame"
+
+
+KINDS: Mapping[str, type[Strategy]] = {
+    each.kind: each for each in (Arrival, Bounded, ControlTopic, Percentile, Punctuated, ReadAheadTopic)
+}
+"""Those that JSON may name."""
 
 
 def _common(idle: str | timedelta | None, future: str | timedelta | None) -> dict[str, Duration | None]:
@@ -289,15 +298,12 @@ def from_json(fields: Mapping[str, Any]) -> Strategy:
     >>> from_json(bounded("1 s").to_json()) == bounded("1 s")
     True
     """
-    kinds: dict[str, type[Strategy]] = {
-        cls.kind: cls for cls in (ReadAheadTopic, Arrival, ControlTopic, Bounded, Percentile, Punctuated)
-    }
     options = dict(fields)
     kind = options.pop("kind", None)
-    if kind not in kinds:
-        raise DefinitionError(f"watermark: unknown kind {kind!r}, use one of {', '.join(kinds)}")
+    if kind not in KINDS:
+        raise DefinitionError(f"watermark: unknown kind {kind!r}, use one of {', '.join(KINDS)}")
     try:
-        return kinds[kind](**options)
+        return KINDS[kind](**options)
     except TypeError as error:
         raise DefinitionError(f"watermark: {error}") from None
 

@@ -13,9 +13,9 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from tidewheel.cli.command_options import option_parameters
-from tidewheel.cli.commands.run_as_batch import Given, run_as_batch
 from tidewheel.cli.options import ExitCode, opened_log, taught
 from tidewheel.cli.progress import Stop, stoppable
+from tidewheel.cli.run.batch import Given, run_as_batch
 from tidewheel.cli.run.options import RunCommandOptions
 from tidewheel.cli.run.progress import follow_run
 from tidewheel.engine.datasource.result_topics import refuse_others_results

@@ -32,7 +32,7 @@ from tidewheel.model.expressions.text import dtype_text, expression_text
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import format_duration
 from tidewheel.model.triggers.trigger import Trigger
-from tidewheel.model.watermarks import Strategy, from_json
+from tidewheel.model.watermarks import KINDS, Strategy, from_json
 from tidewheel.model.windows import Windows
 
 __all__ = ["described", "described_as", "differences", "without_expressions", "without_texts"]
@@ -216,6 +216,9 @@ def differences(before: Any, now: Any) -> list[str]:
 def _differences(before: Any, now: Any, where: list[str]) -> list[str]:
     if without_texts(before) == without_texts(now):
         return []
+    if isinstance(before, Mapping) and isinstance(now, Mapping) and _is_other_version(before, now):
+        old, new = (str(form[_IS]).partition("/")[2] or "none" for form in (before, now))
+        return [f"{' '.join([*where, _name(now)])}: version {old} → version {new}"]
     if isinstance(before, Mapping) and isinstance(now, Mapping) and _kind(before) == _kind(now):
         named = _TEXT in before and _TEXT in now and before[_TEXT] != now[_TEXT]
         if not named and not _is_leaf(before) and not _is_leaf(now):
@@ -228,6 +231,16 @@ def _differences(before: Any, now: Any, where: list[str]) -> list[str]:
         plain = isinstance(what, Mapping) and not _is_leaf(what) and _IS not in what
         return [f"{path} {verb}" if plain else f"{path}: {_told(before)} → {_told(now)}"]
     return [f"{path}: {_told(before)} → {_told(now)}" if path else f"{_told(before)} → {_told(now)}"]
+
+
+def _name(form: Mapping[str, Any]) -> str:
+    """What this is, by its stable name without the version; nothing if it has none."""
+    return str(form.get(_IS, "")).partition("/")[0]
+
+
+def _is_other_version(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether these are the same thing with other state, whatever else differs."""
+    return _name(before) == _name(now) and before.get(_IS) != now.get(_IS)
 
 
 def _kind(form: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -279,10 +292,7 @@ def _place(before: Sequence[Any], now: Sequence[Any], old: Any, new: Any) -> lis
 
 
 def _is_leaf(form: Mapping[str, Any]) -> bool:
-    return bool({_EXPRESSION, _MICROS, _FUNCTION} & form.keys()) or form.get("kind") in _STRATEGIES
-
-
-_STRATEGIES = ("bounded", "percentile", "punctuated", "arrival", "aside", "ahead")
+    return bool({_EXPRESSION, _MICROS, _FUNCTION} & form.keys()) or form.get("kind") in KINDS
 
 
 def _told(form: Any) -> str:
@@ -305,11 +315,11 @@ def _text(form: Any) -> str:
         return format_duration(int(form[_MICROS]))
     if _FUNCTION in form:
         return str(form[_FUNCTION])
-    if form.get("kind") in _STRATEGIES:
+    if form.get("kind") in KINDS:
         return repr(from_json(form))
     if _is_row_op(form):
         return f"{form['kind']}({', '.join(filter(None, (form.get('reason'), _text(form.get('exprs') or []))))})"
     if "what" in form and "ops" in form:
         return _text(form["what"])
     rest = ", ".join(f"{name}={_text(each)}" for name, each in form.items() if name != _IS)
-    return f"{form[_IS].partition('/')[0]}({rest})" if _IS in form else f"{{{rest}}}"
+    return f"{_name(form)}({rest})" if _IS in form else f"{{{rest}}}"

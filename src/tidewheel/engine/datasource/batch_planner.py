@@ -12,7 +12,7 @@ from tidewheel.errors import CheckpointError
 from tidewheel.model.block_stats import BlockStats
 from tidewheel.model.clock_jump import is_ahead
 from tidewheel.model.time import Duration, Instant
-from tidewheel.model.watermarks import ReadAheadTopic, Strategy, advance
+from tidewheel.model.watermarks import Strategy, advance
 from tidewheel.transport.log.damage import pass_over
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Block, Partition, StartFrom, TopicInfo
@@ -107,7 +107,7 @@ def plan_batch(
     present = clock
     infos = check_topics(log, before, list(strategies))
     positions = dict.fromkeys(_partitions(infos), 0) | dict(before.positions)
-    ahead = {topic for topic, strategy in strategies.items() if isinstance(strategy, ReadAheadTopic)}
+    ahead = {topic for topic, strategy in strategies.items() if strategy.reads_ahead}
     aside = {topic for topic, strategy in strategies.items() if not strategy.takes_part} - ahead
     waiting = _waiting_blocks(log, positions, ahead, limit=limit, until=until, skip_damaged=skip_damaged)
     taken, behind = _take(log, waiting, positions, ahead, aside, limit=limit, limit_bytes=limit_bytes, until=until)

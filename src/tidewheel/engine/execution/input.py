@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from tidewheel.engine.datasource.options import METADATA
 from tidewheel.engine.execution.dataframe.watermark import has_watermark, marked_columns
+from tidewheel.engine.operators.operator import SideInput
 from tidewheel.engine.spark.arrow_schema import arrow_schema
 from tidewheel.engine.spark.worker import registry_for
 from tidewheel.errors import DefinitionError, TopicNotFoundError
@@ -27,9 +28,7 @@ from tidewheel.transport.topics.types import carried_type
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidewheel.engine.operators.lookup_join import LookupJoin
-
-__all__ = ["DataFrameInput", "LogInput", "outcomes", "polars_schema", "type_of"]
+__all__ = ["DataFrameInput", "LogInput", "polars_schema", "side_input_rows", "type_of"]
 
 _METADATA = ("_append_time", "_key")
 _LOG_TIMES = {"event_time": "event_time", "ingestion_time": "ingestion_time", "arrival": "_append_time"}
@@ -161,18 +160,6 @@ class DataFrameInput:
     def schema(self) -> dict[str, pl.DataType]:
         return polars_schema(arrow_schema(self.frame.schema))
 
-    def outcomes(self, of: LookupJoin) -> pl.DataFrame:
-        """Read all outcomes of a lookup that there are now."""
-        name = of.lookup.name
-        if self.frame.isStreaming:
-            raise DefinitionError(
-                f"lookup {name}: answers come to a streaming DataFrame in no order that could be repeated; write its "
-                "rows to a log, and read them with stream(log, ...)"
-            )
-        if self.lookups is None:
-            raise DefinitionError(f"lookup {name}: name the log that has the answers: stream(df, lookups=log, ...)")
-        return outcomes(self.lookups, of)
-
     @property
     def spark(self) -> SparkSession:
         """The session that it belongs to."""
@@ -200,18 +187,18 @@ def _inherited(frame: DataFrame, time: str, given: Strategy | None) -> Inherited
     return Inherited(future=None)
 
 
-def outcomes(log: Log, of: LookupJoin, *, on_damage: OnDamage | None = None) -> pl.DataFrame:
-    """Read all outcomes of a lookup that a log has now; none if there was no request yet."""
+def side_input_rows(log: Log, of: SideInput, *, on_damage: OnDamage | None = None) -> pl.DataFrame:
+    """Read all that a log has for a side input now; nothing if there is no such topic yet."""
     try:
         info = log.topic_info(of.topic)
     except TopicNotFoundError:
-        return of.latest(())
+        return of.accepted(())
     frames = [
         pl.DataFrame(pl.from_arrow(decode_columns(of.message, batch.records.column("value")).columns))
         for partition in range(info.partitions)
         for batch in log.read(of.topic, partition, info.first_offsets[partition], on_damage=on_damage)
     ]
-    return of.latest(frames)
+    return of.accepted(frames)
 
 
 def type_of(log: Log, topics: Sequence[str]) -> str:

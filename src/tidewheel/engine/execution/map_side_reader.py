@@ -20,8 +20,9 @@ from tidewheel.engine.runtime.exchange_rows import (
     packed_outputs,
     watermarks_reached,
 )
-from tidewheel.engine.runtime.flow import ARRIVAL, Flow, needed
+from tidewheel.engine.runtime.flow import Flow, needed
 from tidewheel.engine.runtime.key_groups import key_group_ids
+from tidewheel.engine.runtime.row_op import ARRIVAL
 from tidewheel.engine.runtime.stage_runner import Flows, StatefulStage
 from tidewheel.engine.runtime.state_store import KeyGroupState, MemoryEntries
 from tidewheel.engine.spark.worker import CachedClosure

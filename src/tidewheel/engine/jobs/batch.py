@@ -19,7 +19,7 @@ from pyspark.sql import functions as f
 from tidewheel.engine.datasource.output_encoding import encodings_option
 from tidewheel.engine.datasource.result_topics import refuse_others_results
 from tidewheel.engine.execution.dataframe.batches import dataframe_batches
-from tidewheel.engine.execution.input import LogInput, outcomes
+from tidewheel.engine.execution.input import LogInput, side_input_rows
 from tidewheel.engine.execution.log_reader import from_log
 from tidewheel.engine.execution.running_query import translate_error
 from tidewheel.engine.execution.session import check_reach, session
@@ -145,8 +145,8 @@ def _key_groups(spark: SparkSession, events: int) -> int:
 
 
 def _answered(result: Result, log: Log, on_damage: OnDamage | None) -> Result:
-    """Give a stage the answers to its lookup from the start: the log keeps them, elsewhere there are rows only."""
-    read = partial(outcomes, log, on_damage=on_damage)
+    """Give each stage what its side input holds from the start: the log has it, elsewhere there are rows only."""
+    read = partial(side_input_rows, log, on_damage=on_damage)
     stages = [replace(stage, operation=stage.operation.answered(read)) for stage in result.stages]
     return replace(result, stages=tuple(stages))
 

@@ -10,9 +10,10 @@ import polars as pl
 from tidewheel.engine.operators import event_buffer
 from tidewheel.engine.operators.event_buffer import ARRIVAL, read_queue, write_queue
 from tidewheel.engine.operators.operator import RESULTS, BatchTime, Outputs, StageOperator, Store
-from tidewheel.engine.operators.windows.assignment import END, START, TIME
+from tidewheel.engine.operators.windows.assignment import END, START
 from tidewheel.engine.operators.windows.pane_schema import pane_frame
 from tidewheel.engine.operators.windows.partial_aggregates import aggregates, finished, group
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import END_OF_TIME, Timing
 from tidewheel.model.time import Instant
 from tidewheel.model.windowing import Windowing

@@ -23,7 +23,7 @@ from tidewheel.engine.operators.operator import (
     StageOperator,
     Store,
 )
-from tidewheel.engine.operators.windows.assignment import TIME
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import START_OF_TIME
 from tidewheel.model.process.deduplicate import DUPLICATES
 from tidewheel.model.process.exact_duplicates import ExactDuplicates, ExactDuplicatesReference

@@ -15,6 +15,7 @@ import polars as pl
 from tidewheel.engine.operators.operator import Store
 from tidewheel.engine.operators.schema_evolution import conform
 from tidewheel.errors import CheckpointError
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import START_OF_TIME
 from tidewheel.model.time import Duration, Instant
 
@@ -79,11 +80,11 @@ def release(store: Store, rows: pl.DataFrame, watermark: Instant | None, queue: 
         pending = pl.concat([*(conform(frame, pending.schema) for frame in take(store, watermark)), pending])
         start = least_start(store)
         next_event = NEVER if start is None else start
-    passed = pl.lit(False) if watermark is None else pl.col("__time") < watermark
+    passed = pl.lit(False) if watermark is None else pl.col(TIME) < watermark
     released, waiting = pending.filter(passed), pending.filter(~passed)
     if waiting.height:
         keep(store, waiting)
-        next_event = min(next_event, *waiting.select(pl.col("__time").min()).row(0))
+        next_event = min(next_event, *waiting.select(pl.col(TIME).min()).row(0))
     return released, Queue(next_event, arrivals)
 
 
@@ -122,7 +123,7 @@ def _sliced(rows: pl.DataFrame) -> list[tuple[Instant, pl.DataFrame]]:
 
     Slices are made longer for rows that spread far, so that they are never many; segments may overlap for it.
     """
-    times = rows["__time"].to_numpy() - START_OF_TIME
+    times = rows[TIME].to_numpy() - START_OF_TIME
     length = SLICE
     while len(slices := np.unique(times // length)) > MOST_SLICES:
         length *= 2

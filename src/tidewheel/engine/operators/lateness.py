@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from tidewheel.engine.operators.windows.assignment import TIME
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import (
     ABSURD_TIME,
     END_OF_TIME,

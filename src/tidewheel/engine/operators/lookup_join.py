@@ -32,8 +32,8 @@ from tidewheel.engine.operators.operator import (
     Store,
 )
 from tidewheel.engine.operators.schema_evolution import conform
-from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.errors import CheckpointError, DefinitionError, MalformedError
+from tidewheel.model.columns import TIME
 from tidewheel.model.process.lookup import Lookup
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant, format_duration
@@ -142,9 +142,9 @@ class LookupJoin(Operation):
         """Outcomes go to the key groups of their keys."""
         return self.keys
 
-    def answered(self, read: Callable[[Any], pl.DataFrame]) -> Operation:
+    def answered(self, read: Callable[[SideInput], pl.DataFrame]) -> LookupJoin:
         """The same join with the outcomes that there are now."""
-        return replace(self, known=read(self))
+        return replace(self, known=self.newest(read(self)))
 
     def operator(self, stage: StageInput) -> StageOperator:
         """Make the operator, which holds rows until their answer comes."""
@@ -186,10 +186,6 @@ class LookupJoin(Operation):
                 rows.append((*key, *answer, found, row["reason"] or None, at))
         narrow = [pl.col(name).cast(self.schema[name], strict=False) for name in self.keys]
         return pl.DataFrame(rows, schema=columns, orient="row").with_columns(narrow).drop_nulls(self.keys)
-
-    def latest(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-        """Reduce outcomes, in the order in which they were written, to what is known of each key in the end."""
-        return self.newest(self.accepted(frames))
 
     def newest(self, outcomes: pl.DataFrame) -> pl.DataFrame:
         """The latest outcome of each key; but no failure replaces an answer, which stays true."""

@@ -20,14 +20,15 @@ import polars as pl
 
 from tidewheel.engine.checkpoint.definition import described
 from tidewheel.engine.operators.lateness import split_late
-from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.errors import DefinitionError
+from tidewheel.model.columns import TIME
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.watermarks import Strategy
 
 __all__ = [
     "LATE",
     "METRICS",
+    "REPORTS",
     "RESULTS",
     "MemoryStore",
     "Operation",
@@ -51,6 +52,9 @@ Outputs = Mapping[str, pl.DataFrame]
 RESULTS = "results"
 LATE = "late"
 METRICS = "metrics"
+
+REPORTS = "reports"
+"""A column of what is broadcast: true for the key group that puts out what is to come out once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class StageOperator(ABC):
     takes_rows: bool = True
     """Whether `step` takes rows as they are, rather than partial aggregates of them."""
     late_by_slice: bool = False
-    """Whether the slice of a partial aggregate is enough to tell if its rows were late."""
+    """Whether what `pre_aggregate` makes still tells which rows were late, for `without_late`."""
     lateness: Duration = 0
     """How far behind the watermark a row may be, unless `split_late` knows better."""
 
@@ -132,6 +136,14 @@ class StageOperator(ABC):
     def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
         """What `step` takes: made before the shuffle, anywhere, for any part of a batch."""
         return rows
+
+    def without_late(self, taken: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
+        """Leave out what `pre_aggregate` made of rows that turn out to be late, where `late_by_slice`."""
+        raise NotImplementedError(f"{type(self).__name__} cannot tell which of its rows were late")
+
+    def row_count(self, taken: pl.DataFrame) -> int:
+        """How many rows `pre_aggregate` made this of."""
+        return taken.height
 
     @abstractmethod
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
@@ -181,7 +193,7 @@ class SideInput(Protocol):
 
     @property
     def partitioned_by(self) -> Sequence[str] | None:
-        """The columns by which it is partitioned; None for a broadcast to all key groups. Then the column `tells` is
+        """The columns by which it is partitioned; None for a broadcast to all key groups. Then the column `REPORTS` is
         true in one of them, which puts out what is to come out once."""
 
 
@@ -279,8 +291,8 @@ class Operation(ABC):
         """Why it cannot run over input that is read to its end at once; None if it can."""
         return None
 
-    def answered(self, read: Callable[[Any], pl.DataFrame]) -> Operation:
-        """The same with all that the side input knows, from the start: elsewhere there are rows only."""
+    def answered(self, read: Callable[[SideInput], pl.DataFrame]) -> Operation:
+        """The same with all that its side input holds, from the start. `read` gives the rows of a side input."""
         return self
 
     # In words ------------------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from tidewheel.engine.operators.operator import (
     late_line,
 )
 from tidewheel.engine.operators.process_driver import LAST, ProcessDriver
-from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.errors import CheckpointError
+from tidewheel.model.columns import TIME
 from tidewheel.model.process.deduplicate import is_deduplicate
 from tidewheel.model.process.process import DATETIME, Clock, DataType, Process
 from tidewheel.model.process.process_call import bind
@@ -183,7 +183,7 @@ class ProcessOperator(StageOperator):
         """Run the function over what was released and what is due."""
         stored = store.get("state")
         state = pl.DataFrame(schema={**self.bound.state, LAST: pl.Int64()}) if stored is None else stored
-        events = released.with_columns(pl.col("__time").cast(DATETIME).alias(self.process.time))
+        events = released.with_columns(pl.col(TIME).cast(DATETIME).alias(self.process.time))
         rounds = ProcessDriver(self.bound, events, state, clock)
         results, new = rounds.run()
         if new.height:

@@ -22,6 +22,7 @@ import polars as pl
 
 from tidewheel.engine.operators.event_buffer import NEVER
 from tidewheel.errors import DefinitionError
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.process.process import Clock
 from tidewheel.model.process.process_call import BoundProcess
@@ -55,9 +56,9 @@ class ProcessDriver:
         active = pl.concat([events.select(self.keys), due]).unique().sort(self.keys).with_row_index(_CODE)
         self.idle = state.join(active, on=self.keys, how="anti", nulls_equal=True, maintain_order="left")
         self.table = self._beside(active, state)
-        coded = self._beside(events, active).sort(_CODE, "__time", "__arrival")
+        coded = self._beside(events, active).sort(_CODE, TIME, "__arrival")
         self.events = coded.select(list(self.bound.events))
-        self.times: Integers = coded["__time"].to_numpy()
+        self.times: Integers = coded[TIME].to_numpy()
         codes = coded[_CODE].to_numpy()
         everyone = np.arange(active.height)
         self.position: Integers = np.searchsorted(codes, everyone, side="left")

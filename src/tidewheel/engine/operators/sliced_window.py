@@ -15,13 +15,13 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from tidewheel.engine.operators.lateness import split_late
-from tidewheel.engine.operators.operator import RESULTS, BatchTime, Outputs, StageOperator, Store
-from tidewheel.engine.operators.windows.assignment import END, SLICE, is_covering, last_end, slice_length
+from tidewheel.engine.operators.operator import RESULTS, BatchTime, Outputs, Store
+from tidewheel.engine.operators.windows.aggregating_operator import AggregatingOperator
+from tidewheel.engine.operators.windows.assignment import END, SLICE, slice_length
 from tidewheel.engine.operators.windows.pane_schema import pane_frame
-from tidewheel.engine.operators.windows.partial_aggregates import LEFT, N, finished, merging, partials
+from tidewheel.engine.operators.windows.partial_aggregates import LEFT, N, finished, merging
 from tidewheel.model.panes import END_OF_TIME, Timing
-from tidewheel.model.time import Duration, Instant
+from tidewheel.model.time import Instant
 from tidewheel.model.triggers import AfterCount, AfterWatermark, EachBatch, Repeatedly, Trigger
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Sliding
@@ -58,36 +58,17 @@ def _waits_for_watermark(trigger: Trigger) -> bool:
     return False
 
 
-class SlicedWindowOperator(StageOperator):
+class SlicedWindowOperator(AggregatingOperator):
     """Computes the windows of one key group, a batch at a time."""
 
-    takes_rows = False
     late_by_slice = True
 
     def __init__(self, windowing: Windowing, keys: Sequence[str]) -> None:
         assert isinstance(windowing.windows, Sliding)
-        self.windowing = windowing
+        super().__init__(windowing, keys)
         self.windows = windowing.windows
-        self.keys = list(keys)
         self._length = slice_length(self.windows)
         self._merging = merging(windowing)
-
-    def split_late(
-        self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
-    ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        return split_late(
-            rows,
-            before=before,
-            last_end=lambda sound: last_end(self.windows, sound, self.keys),
-            lateness=self.windowing.lateness,
-            future=future,
-            arrival=arrival,
-            covered=is_covering(self.windows),
-        )
-
-    def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
-        """Aggregate rows by key and slice: before the shuffle, for any part of a batch."""
-        return partials(self.windowing, rows, self.keys, before)
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
         """Take a batch's partial aggregates of this key group and its time."""

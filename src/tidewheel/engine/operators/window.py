@@ -9,15 +9,13 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tidewheel.engine.operators.lateness import split_late, tag_late
-from tidewheel.engine.operators.operator import LATE, RESULTS, BatchTime, Outputs, StageOperator, Store
+from tidewheel.engine.operators.lateness import tag_late
+from tidewheel.engine.operators.operator import LATE, RESULTS, BatchTime, Outputs, Store
+from tidewheel.engine.operators.windows.aggregating_operator import AggregatingOperator
 from tidewheel.engine.operators.windows.assignment import (
     END,
     SLICE,
     START,
-    TIME,
-    is_covering,
-    last_end,
     merged,
     sliced,
     to_windows,
@@ -28,14 +26,14 @@ from tidewheel.engine.operators.windows.partial_aggregates import (
     finished,
     group,
     merging,
-    partials,
 )
 from tidewheel.engine.operators.windows.state_layout import SEGMENT, is_spread
 from tidewheel.engine.operators.windows.vectorized_triggers import compile_trigger, expected_column
 from tidewheel.engine.operators.windows.window_firing import IS_FINISHED, IS_PAST, PANE_GIVEN, UNREPORTED, WindowFiring
 from tidewheel.engine.operators.windows.window_state import HINTS, PENDING, WindowState
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import FINISHED
-from tidewheel.model.time import Duration, Instant
+from tidewheel.model.time import Instant
 from tidewheel.model.windowing import Windowing
 
 __all__ = ["WindowOperator"]
@@ -43,12 +41,11 @@ __all__ = ["WindowOperator"]
 _ROW = "__row"
 
 
-class WindowOperator(StageOperator):
+class WindowOperator(AggregatingOperator):
     """Computes the windows of one key group, a batch at a time."""
 
     def __init__(self, windowing: Windowing, keys: Sequence[str]) -> None:
-        self.windowing = windowing
-        self.keys = list(keys)
+        super().__init__(windowing, keys)
         trigger = compile_trigger(windowing.trigger)
         self._trigger_columns = trigger.columns()
         # Whether an event still finds its window open is known here only if that may have been finished before it is
@@ -61,25 +58,6 @@ class WindowOperator(StageOperator):
         self._firing = WindowFiring(windowing, keys, trigger)
         # Windows that merge hold more than a slice, and the earliest event in time is one that was not late.
         self.late_by_slice = not self.takes_rows and not self._merging and windowing.timestamp != "earliest"
-
-    def split_late(
-        self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
-    ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Split rows into those in time and the late ones, with the reason."""
-        windows = self.windowing.windows
-        return split_late(
-            rows,
-            before=before,
-            last_end=lambda sound: last_end(windows, sound, self.keys),
-            lateness=self.windowing.lateness,
-            future=future,
-            arrival=arrival,
-            covered=is_covering(windows),
-        )
-
-    def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
-        """Aggregate rows by key and slice: before the shuffle, for any part of a batch."""
-        return rows if self.takes_rows else partials(self.windowing, rows, self.keys, before)
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
         """Take a batch's rows of this key group, as `pre_aggregate` made them, and its time."""

@@ -24,11 +24,12 @@ from tidewheel.engine.operators.operator import (
 )
 from tidewheel.engine.operators.sliced_window import SlicedWindowOperator, can_slice
 from tidewheel.engine.operators.window import WindowOperator
-from tidewheel.engine.operators.windows.assignment import TIME, slice_length
+from tidewheel.engine.operators.windows.assignment import slice_length
 from tidewheel.engine.operators.windows.pane_schema import PANE_COLUMNS
 from tidewheel.engine.operators.windows.partial_aggregates import aggregates
 from tidewheel.engine.operators.windows.vectorized_triggers import waits_for_clock
 from tidewheel.errors import DefinitionError
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant, format_duration

@@ -14,8 +14,7 @@ from functools import cached_property
 import polars as pl
 
 from tidewheel.engine.operators.lateness import LATE_BY, REASON
-from tidewheel.engine.operators.operator import SideInput, StageOperator
-from tidewheel.engine.operators.windows.assignment import TIME
+from tidewheel.engine.operators.operator import REPORTS, SideInput, StageOperator
 from tidewheel.engine.runtime.arrow_ipc import pack, unpack
 from tidewheel.engine.runtime.exchange_parts import (
     LateRows,
@@ -29,6 +28,7 @@ from tidewheel.engine.runtime.exchange_parts import (
 from tidewheel.engine.runtime.flow import Flow, Stage, prepared
 from tidewheel.engine.runtime.key_groups import by_key_group
 from tidewheel.errors import FlowError
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant
 
@@ -209,7 +209,7 @@ class Partitioner:
             yield from by_key_group(control, side_input.partitioned_by, self._key_groups)
             return
         for number in range(self._key_groups):
-            yield number, control.with_columns(pl.lit(number == 0).alias("tells"))
+            yield number, control.with_columns(pl.lit(number == 0).alias(REPORTS))
 
 
 @contextmanager

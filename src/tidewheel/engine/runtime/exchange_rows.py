@@ -10,7 +10,7 @@ import pyarrow as pa
 from tidewheel.engine.operators.operator import BatchTime
 from tidewheel.engine.runtime.exchange import ExchangeBatch
 from tidewheel.engine.runtime.exchange_parts import Clock, Output, Watermark
-from tidewheel.engine.runtime.flow import ARRIVAL
+from tidewheel.engine.runtime.row_op import ARRIVAL
 from tidewheel.engine.runtime.stage_runner import Flows, StatefulStage
 from tidewheel.model.panes import END_OF_TIME
 

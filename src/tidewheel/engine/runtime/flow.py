@@ -6,61 +6,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 import polars as pl
 
 from tidewheel.engine.checkpoint.definition import described
 from tidewheel.engine.operators.operator import Operation, Schema, SideInput, StageOperator
-from tidewheel.engine.operators.windows.assignment import ALL, TIME
-from tidewheel.errors import JobError
-from tidewheel.model.stored import Stored
+from tidewheel.engine.runtime.row_op import RowOp
+from tidewheel.model.columns import ALL, TIME
 from tidewheel.model.time import Duration
 
-__all__ = ["ARRIVAL", "Flow", "RowOp", "Stage", "needed", "prepared", "timed"]
-
-ARRIVAL = "_arrival"
-"""The column with the time (µs) at which a row reached the log."""
-
-
-@dataclass(frozen=True)
-class RowOp:
-    """A step that is applied to each row by itself. `reason`: why rows are skipped, or must not be there at all; of
-    rows that are set apart, the output that they go to."""
-
-    stable_name: ClassVar[str] = "row_op/1"
-    stored: ClassVar[Stored] = Stored("kind", "exprs", "reason")
-
-    kind: Literal["with_columns", "filter", "select", "skip", "apart", "refuse"]
-    exprs: tuple[Any, ...]
-    reason: str = ""
-
-    def chosen(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows that are set apart."""
-        return frame.filter(expr.fill_null(False) for expr in self.exprs)
-
-    def apply(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Apply the step to a frame."""
-        match self.kind:
-            case "with_columns":
-                return frame.with_columns(*self.exprs)
-            case "filter":
-                return frame.filter(*self.exprs)
-            case "skip" | "apart":
-                return frame.filter(~expr.fill_null(False) for expr in self.exprs)
-            case "refuse":
-                found = frame.filter(*self.exprs)
-                if found.height:
-                    raise JobError(f"{self.reason}. Got {found.row(0, named=True)}")
-                return frame
-            case _:
-                # Nobody selects what the engine has put there: by it rows from the future are found.
-                mine = [ARRIVAL] if ARRIVAL in frame.columns else []
-                return frame.select(*self.exprs, *mine)
-
-    def __repr__(self) -> str:
-        name = f"{self.reason}=" if self.kind in ("skip", "apart") else ""
-        return f"{self.kind}({name}{', '.join(map(str, self.exprs))})"
+__all__ = ["Flow", "Stage", "needed", "prepared", "timed"]
 
 
 @dataclass(frozen=True)
@@ -100,7 +56,7 @@ def needed(stage: Stage) -> frozenset[str] | None:
             if not isinstance(expr, pl.Expr) or expr.meta.has_multiple_outputs():
                 return None
             names.update(expr.meta.root_names())
-        if op.kind == "select":  # there is nothing else from here on
+        if op.selects:  # there is nothing else from here on
             return frozenset(names)
     asked = stage.operation.needed(stage)
     return None if asked is None else frozenset({*names, *asked, *stage.keys, stage.time})
@@ -112,8 +68,8 @@ def prepared(stage: Stage, frame: pl.DataFrame, skipped: Counter[str] | None = N
     for op in stage.ops:
         before = frame.height
         frame = op.apply(frame)
-        if skipped is not None and op.kind == "skip" and frame.height < before:
-            skipped[op.reason] += before - frame.height
+        if skipped is not None and op.skipped_as is not None and frame.height < before:
+            skipped[op.skipped_as] += before - frame.height
     return timed(stage, frame)
 
 

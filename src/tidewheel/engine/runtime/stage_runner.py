@@ -10,8 +10,6 @@ from dataclasses import dataclass
 import polars as pl
 
 from tidewheel.engine.operators.operator import LATE, METRICS, RESULTS, BatchTime, Outputs, StageOperator
-from tidewheel.engine.operators.windows.assignment import SLICE, TIME
-from tidewheel.engine.operators.windows.partial_aggregates import N
 from tidewheel.engine.runtime.exchange import (
     ExchangeBatch,
     Partitioner,
@@ -29,7 +27,8 @@ from tidewheel.engine.runtime.exchange_parts import (
     SkippedRows,
     StageRows,
 )
-from tidewheel.engine.runtime.flow import Flow, RowOp, timed
+from tidewheel.engine.runtime.flow import Flow, timed
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.engine.runtime.state_store import KeyGroupState
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.time import Instant
@@ -158,7 +157,8 @@ class StatefulStage:
         rows = None if not frames else frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal")
         late = late_here.get(name, 0)
         if rows is not None and not self._watermark_known and operator.late_by_slice:
-            rows = _in_time(operator, rows, batch_time.watermark_before)
+            rows = operator.without_late(rows, batch_time.watermark_before)
+            rows = rows if rows.height else None
         elif rows is not None and not self._watermark_known:
             rows, rejected = operator.split_late(rows, batch_time.watermark_before)
             if rejected is not None:
@@ -168,7 +168,7 @@ class StatefulStage:
         outputs = operator.step(state.store(f"{name}/{self._depth}/"), rows, batch_time)
         if self._flows[name].after and len(self._flows[name].stages) == self._depth + 1 and RESULTS in outputs:
             outputs = {**outputs, **_done_to(self._flows[name].after, public_columns(outputs[RESULTS]))}
-        accepted = 0 if rows is None else int(rows[N].sum()) if N in rows.columns else rows.height
+        accepted = 0 if rows is None else operator.row_count(rows)
         for output, frame in outputs.items():
             if not frame.height:
                 continue
@@ -191,18 +191,10 @@ def _done_to(ops: Iterable[RowOp], frame: pl.DataFrame) -> Outputs:
     """Apply steps to results: what they leave, and by output what they set apart."""
     apart: dict[str, pl.DataFrame] = {}
     for op in ops:
-        if op.kind == "apart":
-            apart[op.reason] = op.chosen(frame)
+        if op.output is not None:
+            apart[op.output] = op.chosen(frame)
         frame = op.apply(frame)
     return {RESULTS: frame, **apart}
-
-
-def _in_time(operator: StageOperator, partials: pl.DataFrame, before: Instant | None) -> pl.DataFrame | None:
-    """Select the partial aggregates whose rows were in time."""
-    if before is None or partials[SLICE].min() >= before:  # type: ignore[operator]
-        return partials
-    accepted, _ = operator.split_late(partials.with_columns(pl.col(SLICE).alias(TIME)), before)
-    return accepted.drop(TIME) if accepted.height else None
 
 
 def late_output(depth: int) -> str:

@@ -15,8 +15,8 @@ from tidewheel.engine.operators.patterns.match_recognize import LIMIT, ROW_TIME,
 from tidewheel.engine.operators.patterns.recognizer import DROPPED, EVENT_TIME
 from tidewheel.engine.spark.temp_views import query
 from tidewheel.engine.sql.match_recognize_dataframe import check_keys, recognized_rows
-from tidewheel.engine.streams.keyed_stream import KeyedStream
 from tidewheel.engine.streams.result import Result
+from tidewheel.engine.streams.stages import append_stage
 from tidewheel.engine.streams.stream import Stream
 from tidewheel.errors import DefinitionError, StatementError
 from tidewheel.match_recognize import ClauseMatcher, Statement, has_match_recognize, parse
@@ -170,7 +170,7 @@ def _over_stream(statement: Statement, streams: Mapping[str, Stream], limit: int
     matcher = ClauseMatcher(clause, schema)
     check_keys(clause, matcher, schema)
     matched = MatchRecognize(clause, schema, _selected(projection, matcher.schema), limit)
-    return KeyedStream(found, tuple(matcher.partition_by))._staged(matched)
+    return append_stage(found, matcher.partition_by, matched)
 
 
 def _times(stream: Stream) -> set[str]:

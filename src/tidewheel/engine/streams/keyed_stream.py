@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,11 +17,11 @@ from tidewheel.engine.operators.passthrough import Passthrough
 from tidewheel.engine.operators.patterns.dynamic_patterns import DynamicPatterns
 from tidewheel.engine.operators.patterns.recognizer import PatternRecognizer
 from tidewheel.engine.operators.process import ProcessOperation
-from tidewheel.engine.runtime.flow import Flow, Stage
 from tidewheel.engine.streams.explain.display import stream_html, summary
-from tidewheel.engine.streams.windowed_stream import WindowedStream, unretracted
+from tidewheel.engine.streams.stages import append_stage
+from tidewheel.engine.streams.step_text import key_by_text
+from tidewheel.engine.streams.windowed_stream import WindowedStream
 from tidewheel.errors import DefinitionError, DefinitionWarning
-from tidewheel.html import counted
 from tidewheel.model.process.deduplicate import deduplicate
 from tidewheel.model.process.exact_duplicates import ExactDuplicates
 from tidewheel.model.process.previous import previous
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from tidewheel.engine.streams.result import Result
     from tidewheel.engine.streams.stream import Stream
 
-__all__ = ["KeyedStream", "flow_of", "steps_line"]
+__all__ = ["KeyedStream"]
 
 _TIME = "event_time"
 
@@ -70,7 +69,7 @@ class KeyedStream:
         """Cut event time into windows, for which results are computed. Rows that come up to `lateness` after the
         watermark has passed their window still change its result; those that come later go to the output `late`.
         `timestamp`: the event time of a result is the window's last instant, or that of its earliest or latest row."""
-        return WindowedStream(self, windows, duration(lateness, what="lateness"), timestamp)
+        return WindowedStream(self.stream, self.keys, windows, duration(lateness, what="lateness"), timestamp)
 
     def each_row(self) -> Result:
         """Emit every row as a result, without windows or state, in the batch that reads it. None is late. Rows of one
@@ -86,7 +85,7 @@ class KeyedStream:
         >>> list(fast.schema)
         ['event_time', 'vehicle', 'speed']
         """
-        return self._staged(Passthrough())
+        return self._append(Passthrough())
 
     def process(
         self,
@@ -126,11 +125,14 @@ class KeyedStream:
             schema=schema,
             outputs=tuple(outputs),
         )
-        return self._staged(ProcessOperation(process))
+        return self._append(ProcessOperation(process))
 
     def deduplicate(self, *columns: str, horizon: str | timedelta) -> Result:
         """Keep the first of rows that are equal in the keys and these columns; see `Stream.deduplicate`. Rows of a key
         that have one event time stay in the order in which they came."""
+        return self._deduplicated(columns, horizon)
+
+    def _deduplicated(self, columns: Sequence[str], horizon: str | timedelta) -> Result:
         there = self.stream.schema
         for name in columns:
             if name not in there:
@@ -140,8 +142,8 @@ class KeyedStream:
         if _TIME not in same and self.stream.input.time_column in columns and not self.stream.stages:
             self._warn_of_time(columns)
         if _TIME in same:
-            return replace(self, keys=self.keys or same)._staged(DedupOperation(ExactDuplicates(same, micros)))
-        return replace(self, keys=same)._staged(ProcessOperation(deduplicate(*same, horizon=micros)))
+            return KeyedStream(self.stream, self.keys or same)._append(DedupOperation(ExactDuplicates(same, micros)))
+        return KeyedStream(self.stream, same)._append(ProcessOperation(deduplicate(*same, horizon=micros)))
 
     def _warn_of_time(self, columns: Sequence[str]) -> None:
         column = self.stream.input.time_column
@@ -151,7 +153,7 @@ class KeyedStream:
             "back until the watermark has passed them, and late ones are lost to whatever follows; if rows are equal "
             f"that have the same time, say deduplicate({better}, horizon=...), which passes them on at once",
             DefinitionWarning,
-            stacklevel=4 if inspect.stack(0)[2].function == "deduplicate" else 3,
+            stacklevel=4,
         )
 
     def previous(
@@ -174,7 +176,7 @@ class KeyedStream:
             ttl=None if ttl is None else duration(ttl, what="ttl"),
             lateness=duration(lateness, what="lateness"),
         )
-        return self._staged(ProcessOperation(made))
+        return self._append(ProcessOperation(made))
 
     def match(self, pattern: Pattern, *, measures: Mapping[str, pl.Expr] | None = None, limit: int = 10_000) -> Result:
         """Find a pattern in each key's rows, in event-time order. Results are its matches: the keys, `match_start`,
@@ -202,7 +204,7 @@ class KeyedStream:
         """
         schema = dict(self.stream.schema)
         matcher = Matcher(pattern, keys=self.keys, measures=measures, limit=limit)
-        return self._staged(PatternRecognizer(matcher, schema))
+        return self._append(PatternRecognizer(matcher, schema))
 
     def match_from(self, topic: Topic, *, limit: int = 10_000) -> Result:
         """Find the patterns that a topic of the same log defines, now and while the job runs: see `PatternRegistry`,
@@ -230,48 +232,18 @@ class KeyedStream:
             )
         if topic.name in source.topics:
             raise DefinitionError(f"match_from: {topic.name!r} holds the events; patterns need a topic of their own")
-        return self._staged(DynamicPatterns(topic.name, self.keys, dict(self.stream.schema), limit))
-
-    def _staged(self, operation: Operation) -> Result:
-        from tidewheel.engine.streams.result import Result, result_schema
-
-        source = self.stream
-        if source.stages and (reason := source.stages[-1].operation.refused_in_front) is not None:
-            raise DefinitionError(reason)
-        if source.retracting and not operation.follows_retractions:
-            raise DefinitionError(
-                f"{operation!r}: the rows before it may be retracted, which {operation.noun} cannot follow; "
-                f"{unretracted(source)}"
-            )
-        if any(op.kind == "apart" for op in source.ops):
-            raise DefinitionError(f"{operation!r}: results were set apart before it; call apart on the last result")
-        stage = Stage(source.ops, self.keys, operation, dict(source.schema))
-        return Result(
-            source.input, (*source.stages, stage), (), result_schema(stage), operation.retracts(source.retracting)
+        return append_stage(
+            self.stream, self.keys, DynamicPatterns(topic.name, self.keys, dict(self.stream.schema), limit)
         )
+
+    def _append(self, operation: Operation) -> Result:
+        return append_stage(self.stream, self.keys, operation)
 
     def __repr__(self) -> str:
         source = self.stream
-        return summary("KeyedStream", source.input, source.schema, steps_line(source), self._key_by())
+        return summary("KeyedStream", source.input, source.schema, source._steps_line(), key_by_text(self.keys))
 
     def _repr_html_(self) -> str:
-        return self._html("KeyedStream")
-
-    def _key_by(self) -> str:
-        return f"key_by({', '.join(self.keys)})" if self.keys else ""
-
-    def _html(self, kind: str, *more: str) -> str:
         source = self.stream
-        said = [text for text in (self._key_by(), *more) if text]
-        return stream_html(kind, source.input, flow_of(source), source.schema, said)
-
-
-def flow_of(of: Stream) -> Flow:
-    """The flow of a stream so far."""
-    return Flow("stream", of.input.topics, of.stages, None, of.ops)
-
-
-def steps_line(of: Stream) -> str:
-    """How many steps a stream has, in words; nothing if it has none."""
-    count = len(of.stages) + len(of.ops)
-    return counted(count, "step") if count else ""
+        said = [key_by_text(self.keys)] if self.keys else []
+        return stream_html("KeyedStream", source.input, source._flow(), source.schema, said)

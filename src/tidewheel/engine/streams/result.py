@@ -16,7 +16,8 @@ from tidewheel.engine.execution.input import LogInput
 from tidewheel.engine.operators.lateness import LATE_BY, REASON
 from tidewheel.engine.operators.operator import LATE, METRICS, RESULTS, BatchTime
 from tidewheel.engine.operators.windows.pane_schema import PANE_COLUMNS
-from tidewheel.engine.runtime.flow import Flow, RowOp, Stage
+from tidewheel.engine.runtime.flow import Flow, Stage
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.engine.runtime.stage_runner import late_output, metrics_frame
 from tidewheel.engine.streams.explain.display import result_html, summary
 from tidewheel.engine.streams.explain.explain import explain
@@ -145,8 +146,8 @@ class Result(Stream):
         outputs = {RESULTS: arrow_of(self.schema)}
         columns = result_schema(self.stages[-1])
         for op in self.ops:
-            if op.kind == "apart":
-                outputs[op.reason] = arrow_of(columns)
+            if op.output is not None:
+                outputs[op.output] = arrow_of(columns)
             columns = after_ops([op], columns)
         for depth, each in enumerate(self.stages):
             if each.operation.rejects_rows:

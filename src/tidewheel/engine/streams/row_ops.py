@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from tidewheel.engine.runtime.flow import RowOp
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.engine.streams.step_text import step_texts
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.retractable import WEIGHT

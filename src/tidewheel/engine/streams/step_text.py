@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 
 from tidewheel.engine.execution.input import DataFrameInput, LogInput
-from tidewheel.engine.runtime.flow import RowOp
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.patterns.define.expressions import conjuncts, parse, source
 from tidewheel.plain_text import plain
 
-__all__ = ["expression_text", "step_texts"]
+__all__ = ["expression_text", "key_by_text", "step_texts"]
 
 _LONGEST = 80
 """Letters of an expression in polars' own words; what is longer is of no use to readers."""
@@ -42,6 +42,11 @@ def expression_text(expression: Any) -> str:
     return f"computed from {', '.join(names)}" if names else text[: _LONGEST - 1] + "…"
 
 
+def key_by_text(keys: Sequence[str]) -> str:
+    """Keys as the user named them; nothing if there are none."""
+    return f"key_by({', '.join(keys)})" if keys else ""
+
+
 def step_texts(ops: Sequence[RowOp], given: LogInput | DataFrameInput | None = None) -> list[str]:
     """Steps over rows as the user wrote them, without those that were added. given: the input, if they are the first.
 
@@ -51,7 +56,7 @@ def step_texts(ops: Sequence[RowOp], given: LogInput | DataFrameInput | None = N
     own = list(ops)
     if given is not None and given.time_column != "event_time":
         own = own[1:]  # gives the rows' time its name
-    return [_step(op) for op in own if op.kind != "refuse" and not _hidden(op)]
+    return [_step(op) for op in own if not op.is_check and not _hidden(op)]
 
 
 def _hidden(op: RowOp) -> bool:
@@ -66,11 +71,8 @@ def _name(expression: Any) -> str | None:
 
 
 def _step(op: RowOp) -> str:
-    if op.kind in ("skip", "apart"):
-        return f"{op.kind}({op.reason}={', '.join(map(expression_text, op.exprs))})"
-    if op.kind == "filter":
-        return f"filter({', '.join(map(expression_text, op.exprs))})"
-    return f"{op.kind}({', '.join(map(_column, op.exprs))})"
+    name = f"{op.name}=" if op.name else ""
+    return f"{op.kind}({name}{', '.join(map(_column if op.makes_columns else expression_text, op.exprs))})"
 
 
 def _column(expression: Any) -> str:

@@ -5,24 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
-from tidewheel.engine.execution.input import DataFrameInput, LogInput
+from tidewheel.engine.execution.input import DataFrameInput, LogInput, side_input_rows
 from tidewheel.engine.operators.lookup_join import LookupJoin
-from tidewheel.engine.runtime.flow import RowOp, Stage
+from tidewheel.engine.runtime.flow import Flow, Stage
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.engine.streams.explain.display import stream_html, summary
-from tidewheel.engine.streams.keyed_stream import KeyedStream, flow_of, steps_line
+from tidewheel.engine.streams.keyed_stream import KeyedStream
 from tidewheel.engine.streams.row_ops import after_ops, check_expressions, named_expressions
 from tidewheel.errors import DefinitionError
+from tidewheel.html import counted
 from tidewheel.model.expressions.rowwise import check_rowwise
 from tidewheel.model.process.lookup import Lookup
 from tidewheel.model.time import duration
 from tidewheel.model.windowing import Timestamp
 from tidewheel.model.windows import Windows
 from tidewheel.patterns.define.builder import Pattern
-from tidewheel.transport.log.log import Topic
+from tidewheel.transport.log.log import Log, Topic
 
 if TYPE_CHECKING:
     from tidewheel.engine.streams.result import Result
@@ -182,7 +185,7 @@ class Stream:
         >>> found, found.outputs["duplicates"]
         ([row(at='12:00:01', v=3), row(at='12:02:00', v=3)], [row(at='12:00:02', v=3)])
         """
-        return KeyedStream(self, ()).deduplicate(*columns, horizon=horizon)
+        return KeyedStream(self, ())._deduplicated(columns, horizon)
 
     def lookup(self, lookup: Lookup, *, timeout: str | timedelta = "5 s", keep: str | timedelta = "1 d") -> Result:
         """Add to each row what was looked up about its key outside the stream, and written into the lookup's topic.
@@ -212,10 +215,23 @@ class Stream:
             dict(self.schema),
         )
         if not isinstance(self.input, LogInput):
-            what = replace(what, known=self.input.outcomes(what))
+            what = what.answered(partial(side_input_rows, self._log_of_answers(self.input, lookup)))
         elif lookup.topic in self.input.topics:
             raise DefinitionError(f"lookup {lookup.name}: {lookup.topic!r} holds the rows; answers need another topic")
-        return KeyedStream(self, what.keys)._staged(what)
+        return KeyedStream(self, what.keys)._append(what)
+
+    @staticmethod
+    def _log_of_answers(given: DataFrameInput, lookup: Lookup) -> Log:
+        if given.frame.isStreaming:
+            raise DefinitionError(
+                f"lookup {lookup.name}: answers come to a streaming DataFrame in no order that could be repeated; "
+                "write its rows to a log, and read them with stream(log, ...)"
+            )
+        if given.lookups is None:
+            raise DefinitionError(
+                f"lookup {lookup.name}: name the log that has the answers: stream(df, lookups=log, ...)"
+            )
+        return given.lookups
 
     def _with(self: _S, op: RowOp) -> _S:
         schema = after_ops((op,), self.schema)
@@ -224,8 +240,17 @@ class Stream:
                 check_rowwise(expression, what=op.kind)
         return replace(self, ops=(*self.ops, op), schema=schema)
 
+    def _flow(self) -> Flow:
+        """The flow so far."""
+        return Flow("stream", self.input.topics, self.stages, None, self.ops)
+
+    def _steps_line(self) -> str:
+        """How many steps there are, in words; nothing if there is none."""
+        count = len(self.stages) + len(self.ops)
+        return counted(count, "step") if count else ""
+
     def __repr__(self) -> str:
-        return summary("Stream", self.input, self.schema, steps_line(self))
+        return summary("Stream", self.input, self.schema, self._steps_line())
 
     def _repr_html_(self) -> str:
-        return stream_html("Stream", self.input, flow_of(self), self.schema)
+        return stream_html("Stream", self.input, self._flow(), self.schema)

@@ -10,7 +10,7 @@ import polars as pl
 from google.protobuf.message import Message
 
 from tidewheel.engine.execution.input import DataFrameInput, LogInput
-from tidewheel.engine.runtime.flow import RowOp
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.engine.streams.row_ops import after_ops
 from tidewheel.engine.streams.stream import Stream
 from tidewheel.errors import DefinitionError

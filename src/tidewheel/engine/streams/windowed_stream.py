@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import polars as pl
 
 from tidewheel.engine.operators.window_operation import WindowOperation
-from tidewheel.engine.runtime.flow import RowOp
-from tidewheel.engine.streams.explain.display import summary
+from tidewheel.engine.runtime.row_op import RowOp
+from tidewheel.engine.streams.explain.display import stream_html, summary
+from tidewheel.engine.streams.stages import append_stage, unretracted
+from tidewheel.engine.streams.step_text import key_by_text
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.aggregate import Aggregate
 from tidewheel.model.aggregates.buffered import buffered
@@ -21,11 +23,10 @@ from tidewheel.model.windows import Count, Windows, typed_back
 from tidewheel.plain_text import plain
 
 if TYPE_CHECKING:
-    from tidewheel.engine.streams.keyed_stream import KeyedStream
     from tidewheel.engine.streams.result import Result
     from tidewheel.engine.streams.stream import Stream
 
-__all__ = ["WindowedStream", "unretracted"]
+__all__ = ["WindowedStream"]
 
 _BEAM_MODES: Mapping[str, Any] = {"discarding": "delta", "accumulating": "value"}
 
@@ -45,7 +46,8 @@ class WindowedStream:
     [('EARLY', 2), ('ON_TIME', 1)]
     """
 
-    keyed: KeyedStream
+    stream: Stream
+    keys: tuple[str, ...]
     windows: Windows
     lateness: int = 0
     timestamp: Timestamp = "end"
@@ -86,7 +88,7 @@ class WindowedStream:
         >>> list(result.schema)[:5]
         ['route', 'window_start', 'window_end', 'vehicles', 'fastest']
         """
-        source = self.keyed.stream
+        source = self.stream
         if source.retracting and isinstance(self.windows, Count):
             raise DefinitionError(
                 f"{self.windows!r}: the rows before it may be retracted, and windows of so many rows cannot follow; "
@@ -97,9 +99,7 @@ class WindowedStream:
             instead = unretracted(source)
             aggregates = {name: retractable(given, weighted, instead=instead) for name, given in aggregates.items()}
             weight = pl.when(pl.col("retraction")).then(-1).otherwise(1).cast(pl.Int8).alias(WEIGHT)
-            keyed = replace(self.keyed, stream=source._with(RowOp("with_columns", (weight,))))
-        else:
-            keyed = self.keyed
+            source = source._with(RowOp("with_columns", (weight,)))
         windowing = Windowing(
             windows=self.windows,
             aggregates=aggregates,
@@ -111,34 +111,26 @@ class WindowedStream:
             allow_loss=self.allow_loss,
             weighted=source.retracting,
         )
-        _check_columns(windowing, keyed)
-        kept = {name: buffered(given, keyed.stream.schema) for name, given in aggregates.items()}
-        return keyed._staged(WindowOperation(replace(windowing, aggregates=kept)))
+        _check_columns(windowing, source.schema, self.keys)
+        kept = {name: buffered(given, source.schema) for name, given in aggregates.items()}
+        return append_stage(source, self.keys, WindowOperation(replace(windowing, aggregates=kept)))
 
     def _said(self) -> list[str]:
         lateness = f", lateness={typed_back(self.lateness)}" if self.lateness else ""
-        said = [f"window({plain(repr(self.windows))}{lateness})"]
+        said = [key_by_text(self.keys)] if self.keys else []
+        said.append(f"window({plain(repr(self.windows))}{lateness})")
         said += [] if self.when == default() else [f"trigger({self.when!r})"]
         return said + ([] if self.mode == "value" else [f"accumulate({self.mode!r})"])
 
     def __repr__(self) -> str:
-        source = self.keyed.stream
-        return summary("WindowedStream", source.input, source.schema, self.keyed._key_by(), *self._said())
+        return summary("WindowedStream", self.stream.input, self.stream.schema, *self._said())
 
     def _repr_html_(self) -> str:
-        return self.keyed._html("WindowedStream", *self._said())
+        source = self.stream
+        return stream_html("WindowedStream", source.input, source._flow(), source.schema, self._said())
 
 
-def unretracted(source: Stream) -> str:
-    """Say how to have rows none of which is retracted."""
-    advice = next(filter(None, (stage.operation.unretracted for stage in source.stages)), None)
-    if advice is not None:
-        return f"in the stage before it, {advice}"
-    return "say stream(..., retracting=False) if none of its rows has a retraction that is true"
-
-
-def _check_columns(windowing: Windowing, keyed: KeyedStream) -> None:
-    there = keyed.stream.schema
+def _check_columns(windowing: Windowing, there: Mapping[str, pl.DataType], keys: Sequence[str]) -> None:
     for name, aggregate in windowing.aggregates.items():
         assert isinstance(aggregate, Aggregate)
         for column in aggregate.columns:
@@ -146,7 +138,7 @@ def _check_columns(windowing: Windowing, keyed: KeyedStream) -> None:
                 raise DefinitionError(
                     f"aggregate {name}: there is no column {column!r} for {aggregate!r}; there are {', '.join(there)}"
                 )
-        if name in keyed.keys:
+        if name in keys:
             raise DefinitionError(f"aggregate {name}: a key has that name already; give the aggregate another")
         try:
             aggregate.dtype(pl.Schema(there))

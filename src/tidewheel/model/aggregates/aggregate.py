@@ -16,12 +16,10 @@ from typing import Any, ClassVar, TypeVar
 import polars as pl
 
 from tidewheel.errors import DefinitionError
+from tidewheel.model.columns import TIME
 from tidewheel.model.expressions.rowwise import check_rowwise
 
-__all__ = ["TIME", "Aggregate", "Column", "Row", "carried_type", "whole_number"]
-
-TIME = "__time"
-"""The column with the event time (Int64, microseconds), which every frame and every element has."""
+__all__ = ["Aggregate", "Column", "Row", "carried_type", "whole_number"]
 
 Row = Mapping[str, Any]
 

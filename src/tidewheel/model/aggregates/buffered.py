@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from tidewheel.model.aggregates.aggregate import TIME, Aggregate, Row
+from tidewheel.model.aggregates.aggregate import Aggregate, Row
+from tidewheel.model.columns import TIME
 from tidewheel.model.stored import Stored
 
 __all__ = ["Buffered", "of_rows", "buffered"]

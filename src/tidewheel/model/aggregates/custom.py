@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import polars as pl
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.aggregates.aggregate import TIME, Aggregate, Column, Row
+from tidewheel.model.aggregates.aggregate import Aggregate, Column, Row
+from tidewheel.model.columns import TIME
 from tidewheel.model.stored import Stored
 
 __all__ = ["Custom"]

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from tidewheel.model.aggregates.aggregate import TIME, Aggregate, Column, Row
+from tidewheel.model.aggregates.aggregate import Aggregate, Column, Row
+from tidewheel.model.columns import TIME
 from tidewheel.model.stored import Stored
 
 __all__ = ["ArgMax", "ArgMin", "First", "Last", "Max", "Min", "TopK", "order_of"]

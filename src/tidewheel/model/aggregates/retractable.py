@@ -19,9 +19,10 @@ from typing import Any, ClassVar
 import polars as pl
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.aggregates.aggregate import TIME, Aggregate, Row
+from tidewheel.model.aggregates.aggregate import Aggregate, Row
 from tidewheel.model.aggregates.buffered import of_rows
 from tidewheel.model.aggregates.moments import Count, Mean, Sum, total
+from tidewheel.model.columns import TIME
 from tidewheel.model.stored import Stored
 
 __all__ = ["WEIGHT", "KeptRows", "Totals", "retractable"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tidewheel.errors import DefinitionError
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import rejection
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant, duration, format_duration
@@ -65,7 +66,7 @@ class ExactDuplicatesReference:
         repeats: list[Row] = []
         late: list[tuple[Row, str, Duration | None]] = []
         for row in rows:
-            time = row["__time"]
+            time = row[TIME]
             reason, by = rejection(time, self.watermark, lateness=self.dedup.horizon_micros)
             if reason is not None:
                 late.append((row, reason, by))

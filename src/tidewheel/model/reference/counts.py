@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import END_OF_TIME, TOO_LATE, Element, Late, Pane, Timing, Window, key_order
 from tidewheel.model.time import Instant
 from tidewheel.model.windowing import Windowing
@@ -44,7 +45,7 @@ class CountWindows:
             if before is not None and element.time < before:
                 late.append(Late(element, TOO_LATE, before - element.time))
             else:
-                row = {**element.values, "__time": element.time}
+                row = {**element.values, TIME: element.time}
                 self._keys.setdefault(element.key, _Counted()).coming.append((element.time, row))
         panes: list[Pane] = []
         if now is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import END_OF_TIME, key_order, rejection
 from tidewheel.model.process.process import DATETIME, Clock, DataType, Process
 from tidewheel.model.process.process_call import bind
@@ -35,10 +36,10 @@ class ProcessReference:
         before = self.watermark
         late = []
         for row in rows.to_dicts() if rows is not None else []:
-            time = row["__time"]
+            time = row[TIME]
             reason, by = rejection(time, before, lateness=self.process.lateness)
             if reason is None:
-                self.pending.append((time, {name: value for name, value in row.items() if name != "__time"}))
+                self.pending.append((time, {name: value for name, value in row.items() if name != TIME}))
             else:
                 late.append({**row, "reason": reason, "late_by": by})
         known = [time for time in (before, watermark) if time is not None]

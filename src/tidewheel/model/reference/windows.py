@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tidewheel.model.aggregates.retractable import WEIGHT
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import (
     FINISHED,
     NO_WINDOW,
@@ -135,7 +136,7 @@ class Reference:
             for element, windows in bundle:
                 assert element.time is not None
                 behind = before is not None and element.time < before
-                held = _Held(self._arrivals, element.time, behind, {**element.values, "__time": element.time})
+                held = _Held(self._arrivals, element.time, behind, {**element.values, TIME: element.time})
                 self._arrivals += 1
                 open_windows = [
                     window

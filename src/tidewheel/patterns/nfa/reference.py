@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from tidewheel.model.columns import TIME
 from tidewheel.model.reference.process import key_order, rejection
 from tidewheel.model.time import Instant
 from tidewheel.patterns.compile.accumulators import reference_type
@@ -58,9 +59,9 @@ class PatternReference:
         """Take some rows and the time; give the rows of each output: `matches`, `timed_out`, `dropped`, and `late`."""
         late = []
         for row in rows.to_dicts() if rows is not None else []:
-            reason, by = rejection(row["__time"], self.watermark)
+            reason, by = rejection(row[TIME], self.watermark)
             if reason is None:
-                self.pending.append((row["__time"], row))
+                self.pending.append((row[TIME], row))
             else:
                 late.append({**row, "reason": reason, "late_by": by})
         known = [time for time in (self.watermark, watermark) if time is not None]

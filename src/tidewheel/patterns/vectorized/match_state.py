@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import polars as pl
 
 from tidewheel.errors import CheckpointError
+from tidewheel.model.columns import TIME
 from tidewheel.patterns.compile.program import Program
 from tidewheel.patterns.vectorized.measures import EVENTS, POSITIONS
 
-__all__ = ["ID", "TIME", "VERSION", "Frames", "MatchState", "Layout"]
+__all__ = ["ID", "VERSION", "Frames", "MatchState", "Layout"]
 
 VERSION = 2  # 1 knew the program's shape by Python's text of it
-ID, TIME = "__id", "__time"
+ID = "__id"
 Frames = dict[str, pl.DataFrame]
 
 _PATH = {EVENTS: pl.List(pl.Int64()), POSITIONS: pl.List(pl.Int32())}

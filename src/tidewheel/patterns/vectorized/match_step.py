@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from tidewheel.model.columns import TIME
 from tidewheel.model.time import Instant
 from tidewheel.patterns.compile.bound_program import NEVER, BoundProgram
 from tidewheel.patterns.vectorized.event_batch import EventBatch, Numbers, Truths
-from tidewheel.patterns.vectorized.match_state import ID, TIME, Frames, Layout, MatchState, needed
+from tidewheel.patterns.vectorized.match_state import ID, Frames, Layout, MatchState, needed
 from tidewheel.patterns.vectorized.measures import EVENTS, POSITIONS, Measures
 from tidewheel.patterns.vectorized.new_matches import NewMatches, new_matches_of
 from tidewheel.patterns.vectorized.nfa_step import PATHS, Found, NFABatch, NFAStep

@@ -14,6 +14,7 @@ from typing import ClassVar
 import polars as pl
 
 from tidewheel.errors import DefinitionError
+from tidewheel.model.columns import TIME
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Instant
 from tidewheel.patterns.compile.bound_program import BoundProgram
@@ -22,7 +23,7 @@ from tidewheel.patterns.compile.conditions import check_columns
 from tidewheel.patterns.define.builder import Pattern
 from tidewheel.patterns.define.references import resolve
 from tidewheel.patterns.define.stages import conditions_of, stages_of
-from tidewheel.patterns.vectorized.match_state import TIME, Frames, Layout
+from tidewheel.patterns.vectorized.match_state import Frames, Layout
 from tidewheel.patterns.vectorized.match_step import MatchStep, Outputs
 from tidewheel.patterns.vectorized.measures import Measures
 

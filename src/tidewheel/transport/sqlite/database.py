@@ -29,10 +29,19 @@ from tidewheel.errors import DiskFullError, LogError
 from tidewheel.transport.log.private_files import make_private_file
 from tidewheel.transport.sqlite import transactions
 from tidewheel.transport.sqlite.errors import NOT_SQLITE, sqlite_errors
-from tidewheel.transport.sqlite.format import identity_of, is_log, make_log, scalar
 from tidewheel.transport.sqlite.read_only import ReadOnlyMode, read_only_mode, why_read_only
 from tidewheel.transport.sqlite.reserve import Reserve, room_beside
-from tidewheel.transport.sqlite.schema import VERSION, add_functions, check_tables, shadow_old_tables, upgrade
+from tidewheel.transport.sqlite.schema import (
+    VERSION,
+    add_functions,
+    check_tables,
+    identity_of,
+    is_log,
+    make_log,
+    scalar,
+    shadow_old_tables,
+    upgrade,
+)
 from tidewheel.transport.sqlite.transactions import busy_timeout, closed_on_error, transaction
 
 __all__ = ["Database", "restore_plan"]

@@ -1,4 +1,5 @@
-"""The tables of the embedded log's file, and how a file of an older version gets those of this one.
+"""The format of the embedded log's file: what makes a SQLite file a log, its tables, and how a file of an older version
+gets those of this one.
 
 Blocks have checksums of their own (see `block_header`). The rows of the small tables, which say where everything is,
 have one each since version 2, kept up by triggers: a program that does not know how to make it cannot write to them.
@@ -7,24 +8,30 @@ have one each since version 2, kept up by triggers: a program that does not know
 from __future__ import annotations
 
 import sqlite3
+import uuid
+from pathlib import Path
 from typing import Any
 
-from tidewheel.errors import DamagedLogError
+from tidewheel.errors import DamagedLogError, LogError
 from tidewheel.transport.log.block_header import checksum
 
 __all__ = [
     "VERSION",
     "add_functions",
-    "check_names",
     "all_faults",
+    "check_names",
     "check_tables",
-    "make_tables",
+    "identity_of",
+    "is_log",
+    "make_log",
+    "scalar",
     "shadow_old_tables",
     "sound_rows",
     "upgrade",
 ]
 
 VERSION = 2
+_APPLICATION_ID = 0x54574C47  # "TWLG"
 _TABLES = """
 CREATE TABLE property (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE topic (
@@ -103,11 +110,45 @@ _KEYS = {
 _WAYS_OUT = "restore a backup, or copy what can still be read into a new log"
 
 
-def make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables of an empty file, as an upgrade would leave them."""
+def is_log(connection: sqlite3.Connection, path: Path) -> bool:
+    """Whether the file is a log; False if there is nothing in it yet; anything else is refused."""
+    application = scalar(connection, "PRAGMA application_id")
+    version = scalar(connection, "PRAGMA user_version")
+    tables = scalar(connection, "SELECT count(*) FROM sqlite_master")
+    if application == 0 and version == 0 and tables == 0:
+        return False
+    if application != _APPLICATION_ID:
+        raise LogError(
+            f"{path} is not a Tidewheel log (it is a SQLite file with {tables} tables and application id "
+            f"{application:#x}); choose another file"
+        )
+    if version > VERSION:
+        raise LogError(
+            f"{path} has format {version}, this Tidewheel knows formats up to {VERSION}: it was made by a "
+            f"newer Tidewheel; upgrade with: pip install --upgrade tidewheel"
+        )
+    if version < 1:
+        raise DamagedLogError(f"its format is {version}, which none is: restore a backup")
+    return True
+
+
+def make_log(connection: sqlite3.Connection) -> None:
+    """Make the tables of an empty file, as an upgrade would leave them, and give the log its identity."""
     for statement in _TABLES.split(";\n"):
         connection.execute(statement)
     upgrade(connection)
+    connection.executemany(
+        "INSERT INTO property (name, value) VALUES (?, ?)", [("identity", str(uuid.uuid4())), ("maintained", 0)]
+    )
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+
+
+def identity_of(connection: sqlite3.Connection) -> str:
+    """The identity that the log got when it was made."""
+    rows = sound_rows(connection, "property", "name = 'identity'")
+    if not rows:
+        raise DamagedLogError("it has no identity: restore a backup")
+    return str(rows[0][1])
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
@@ -146,14 +187,14 @@ def check_tables(connection: sqlite3.Connection) -> None:
             found = connection.execute(f"PRAGMA main.integrity_check({table})").fetchall()
             if found != [("ok",)]:
                 raise DamagedLogError(f"the table {table} is damaged ({str(found[0][0]).strip()}): {_WAYS_OUT}")
-        if table not in _MANY and _version(connection) >= VERSION:
+        if table not in _MANY and scalar(connection, "PRAGMA user_version") >= VERSION:
             sound_rows(connection, table)
 
 
 def all_faults(connection: sqlite3.Connection) -> list[str]:
     """What is wrong with the file as SQLite sees it, and with the rows of the small tables."""
     found = [str(text).strip() for (text,) in connection.execute("PRAGMA main.integrity_check(20)") if text != "ok"]
-    for table in _COLUMNS if _version(connection) >= VERSION else ():
+    for table in _COLUMNS if scalar(connection, "PRAGMA user_version") >= VERSION else ():
         try:
             sound_rows(connection, table)
         except DamagedLogError as error:
@@ -182,8 +223,9 @@ def check_names(connection: sqlite3.Connection, table: str) -> None:
     sound_rows(connection, table, f"checksum <> row_checksum({', '.join(_COLUMNS[table])})")
 
 
-def _version(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+def scalar(connection: sqlite3.Connection, query: str) -> Any:
+    """The first column of the first row of a query's result."""
+    return connection.execute(query).fetchone()[0]
 
 
 def _row_checksum(*values: Any) -> int:

@@ -18,8 +18,9 @@ from tidewheel.engine.runtime.exchange import (
     Rows,
 )
 from tidewheel.engine.runtime.exchange_rows import ARRIVED, EXCHANGE, EXCHANGE_ARROW, FRAMES_PER_TASK, exchange_rows
-from tidewheel.engine.runtime.flow import ARRIVAL, Flow
+from tidewheel.engine.runtime.flow import Flow
 from tidewheel.engine.runtime.key_groups import key_group_ids
+from tidewheel.engine.runtime.row_op import ARRIVAL
 from tidewheel.engine.spark.arrow_schema import in_utc, spark_schema
 from tidewheel.engine.spark.worker import CachedClosure, warm_worker
 from tidewheel.model.panes import END_OF_TIME

@@ -28,10 +28,10 @@ from tidewheel.engine.execution.state_settings import (
 )
 from tidewheel.engine.execution.worker_python import check_workers
 from tidewheel.engine.operators.operator import RESULTS
-from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.engine.runtime.flow import Flow, prepared
 from tidewheel.engine.spark.worker import CachedClosure
 from tidewheel.errors import DefinitionError
+from tidewheel.model.columns import TIME
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
 from tidewheel.model.time import Duration, Instant, duration, now
 from tidewheel.model.watermarks import Bounded, Inherited

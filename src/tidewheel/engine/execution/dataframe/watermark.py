@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tidewheel.engine.runtime.flow import Flow, RowOp
+from tidewheel.engine.runtime.flow import Flow
+from tidewheel.engine.runtime.row_op import RowOp
 from tidewheel.model.time import Duration
 
 if TYPE_CHECKING:
@@ -99,11 +100,10 @@ INHERITED_HOLD: Duration = 1
 def _keeps_time(ops: Iterable[RowOp]) -> bool:
     """Whether results have the time that their stage gave them."""
     for op in ops:
-        if op.kind in ("with_columns", "select"):
-            for expr in op.exprs:
-                made = not (isinstance(expr, str) or expr.meta.is_column())
-                if made and expr.meta.output_name(raise_if_undetermined=False) in (None, _TIME):
-                    return False
+        for expr in op.exprs if op.makes_columns else ():
+            made = not (isinstance(expr, str) or expr.meta.is_column())
+            if made and expr.meta.output_name(raise_if_undetermined=False) in (None, _TIME):
+                return False
     return True
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import polars as pl
 
-from tidewheel.engine.operators.operator import RESULTS, Schema, SideInput, StageInput, StageOperator
+from tidewheel.engine.operators.operator import REPORTS, RESULTS, Schema, SideInput, StageInput, StageOperator
 from tidewheel.engine.operators.patterns.pattern import DynamicPatternsOperator, Frames
 from tidewheel.engine.operators.patterns.recognizer import DROPPED, EVENT_TIME, MATCHER_OUTPUTS, TIMED_OUT, Recognizer
 from tidewheel.errors import CheckpointError, DefinitionError, TidewheelError
@@ -35,8 +35,8 @@ DEFINITIONS: dict[str, pl.DataType] = {
     "version": pl.Int64(),
     "definition": pl.String(),
 }
-"""What every key group gets: a definition that is null takes the pattern away. One key group, with a column `tells`
-that is true, also puts out those that do not count."""
+"""What every key group gets: a definition that is null takes the pattern away. The key group that `REPORTS` also puts
+out those that do not count."""
 
 _VERSION = 1
 _PATTERNS = "book"
@@ -155,16 +155,16 @@ class DynamicPatterns(Recognizer):
         entries = _read(state)
         after = dict(state)
         dropped: list[pl.DataFrame] = []
-        for name, version, definition, tells in definitions.select(*DEFINITIONS, "tells").iter_rows():
+        for name, version, definition, reports in definitions.select(*DEFINITIONS, REPORTS).iter_rows():
             old, new = entries.get(name), _Entry(name, version, definition)
             if old is not None and version <= old.version:
-                if tells and (version, definition) != (old.version, old.definition):
+                if reports and (version, definition) != (old.version, old.definition):
                     reason = f"version {version} is not above {old.version}, the last one; it does not count"
                     dropped.append(self._note(new, reason, at))
                 continue
             in_force = sum(entry.definition is not None for entry in entries.values())
             if definition is not None and (old is None or old.definition is None) and in_force >= MOST_PATTERNS:
-                if tells:
+                if reports:
                     dropped.append(self._note(new, f"{MOST_PATTERNS:,} patterns are in force, which is the most", at))
                 continue
             if old is not None:

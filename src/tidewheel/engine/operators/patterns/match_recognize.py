@@ -11,12 +11,12 @@ import polars as pl
 from tidewheel.engine.operators.operator import RESULTS, Schema
 from tidewheel.engine.operators.patterns.pattern import Frames
 from tidewheel.engine.operators.patterns.recognizer import DROPPED, EVENT_TIME, Recognizer
-from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.errors import DefinitionError, StatementError
 from tidewheel.match_recognize.matching.matcher import FIRST, LAST, ROWS, ClauseMatcher
 from tidewheel.match_recognize.syntax.clause import Clause
 from tidewheel.match_recognize.syntax.row_pattern import End, parts_of
 from tidewheel.match_recognize.syntax.scalar import Span
+from tidewheel.model.columns import TIME
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Instant
 

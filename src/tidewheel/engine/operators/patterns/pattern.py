@@ -10,7 +10,7 @@ import polars as pl
 from tidewheel.engine.operators import event_buffer
 from tidewheel.engine.operators.event_buffer import ARRIVAL, read_queue, write_queue
 from tidewheel.engine.operators.operator import BatchTime, Outputs, StageOperator, Store
-from tidewheel.engine.operators.windows.assignment import TIME
+from tidewheel.model.columns import TIME
 from tidewheel.model.time import Instant
 
 __all__ = ["DynamicPatternsOperator", "Frames", "PatternOperator"]

@@ -26,7 +26,6 @@ from tidewheel.engine.operators.operator import (
     unlike_outputs,
 )
 from tidewheel.engine.operators.patterns.pattern import Frames, PatternOperator
-from tidewheel.engine.operators.windows.assignment import TIME
 from tidewheel.model.stored import Stored
 from tidewheel.model.time import Duration, Instant
 from tidewheel.patterns.define.expressions import source
@@ -188,6 +187,3 @@ def _in_words(measure: pl.Expr) -> str:
     for name in references_in(measure):
         text = text.replace(f"pl.col({name!r})", name).replace(f'col("{name}")', name)
     return text
-
-
-assert TIME == "__time"  # what matchers call it

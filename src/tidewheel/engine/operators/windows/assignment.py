@@ -12,17 +12,16 @@ from collections.abc import Sequence
 import polars as pl
 
 from tidewheel.errors import DefinitionError
+from tidewheel.model.columns import ALL, TIME
 from tidewheel.model.hashing import key_hash
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Window
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windows import Calendar, Custom, Global, Session, Sliding, Windows
 
 __all__ = [
-    "ALL",
     "END",
     "SLICE",
     "START",
-    "TIME",
     "is_covering",
     "last_end",
     "merged",
@@ -31,10 +30,6 @@ __all__ = [
     "to_windows",
 ]
 
-ALL = "__all"
-"""The key of a stream without keys."""
-
-TIME = "__time"
 SLICE = "__slice"
 START = "__start"
 END = "__end"

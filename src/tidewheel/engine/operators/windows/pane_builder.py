@@ -7,10 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from tidewheel.engine.operators.windows.assignment import (
-    END,
-    START,
-)
+from tidewheel.engine.operators.windows.assignment import END, START
 from tidewheel.engine.operators.windows.pane_schema import pane_frame
 from tidewheel.engine.operators.windows.partial_aggregates import (
     HOLD,

@@ -7,10 +7,11 @@ from typing import cast
 
 import polars as pl
 
-from tidewheel.engine.operators.windows.assignment import END, SLICE, START, TIME, sliced
+from tidewheel.engine.operators.windows.assignment import END, SLICE, START, sliced
 from tidewheel.engine.operators.windows.vectorized_triggers import expected_column
 from tidewheel.model.aggregates.aggregate import Aggregate
 from tidewheel.model.aggregates.retractable import WEIGHT
+from tidewheel.model.columns import TIME
 from tidewheel.model.time import Instant
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Session

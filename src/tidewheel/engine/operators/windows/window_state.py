@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from tidewheel.engine.operators.operator import BatchTime, Store
-from tidewheel.engine.operators.windows.assignment import (
-    END,
-)
+from tidewheel.engine.operators.windows.assignment import END
 from tidewheel.engine.operators.windows.state_layout import SEGMENT, is_spread, segments
 from tidewheel.model.panes import END_OF_TIME
 from tidewheel.model.windowing import Windowing

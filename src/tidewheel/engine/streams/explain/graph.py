@@ -14,7 +14,7 @@ from typing import Literal
 from tidewheel.engine.execution.input import DataFrameInput, LogInput
 from tidewheel.engine.runtime.flow import Flow, Stage
 from tidewheel.engine.streams.explain.explain import output_names, source_text, stage_lines
-from tidewheel.engine.streams.step_text import step_texts
+from tidewheel.engine.streams.step_text import key_by_text, step_texts
 from tidewheel.html import counted
 
 __all__ = ["Graph", "Operator", "Step", "graph_of"]
@@ -66,7 +66,7 @@ def graph_of(
     for depth, stage in enumerate(stages):
         steps += map(Step, step_texts(stage.ops, source if depth == 0 else None))
         if stage.keys:
-            steps.append(Step(f"key_by({', '.join(stage.keys)})"))
+            steps.append(Step(key_by_text(stage.keys)))
         if isinstance(source, LogInput) and not stage.operator().takes_rows:
             steps.append(Step("partial aggregates", ("before the shuffle, so that fewer rows travel",), "added"))
         if not whole:

@@ -1,0 +1,129 @@
+"""Backups of a job that runs and is killed, while events come in: each of them goes on to exactly the right results."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import polars as pl
+import pytest
+
+from tests.engine.exactly_once.test_windows_exactly_once import RESULTS, replayed
+from tests.engine.orders import put_frame, read
+from tests.support.driver_process import kill, launch, until_written, written
+from tidewheel.engine.backup.backup import back_up
+from tidewheel.engine.backup.restore import restore
+from tidewheel.transport.open_log import open_log
+
+pytestmark = pytest.mark.long
+
+BLOCK = 200
+AHEAD = 2_000
+BACKUPS = 3
+
+DRIVER = """
+import sys
+import tidewheel as tw
+
+pairs = list(zip(sys.argv[1::2], sys.argv[2::2]))
+for address, checkpoint in pairs:
+    log = tw.open_log(address)
+    result = (
+        tw.stream(log, "input.order", watermark=tw.watermarks.bounded("2 s", future=None))
+        .key_by("country")
+        .window(tw.windows.sliding("10 s", every="5 s"), lateness="1 h")
+        .trigger(tw.triggers.after_watermark(early=tw.triggers.each_batch(), late=tw.triggers.each_batch()))
+        .accumulate("retracting")
+        .aggregate(n=tw.agg.count(), total=tw.agg.sum("amount"), most=tw.agg.max("amount"))
+    )
+    result.start(
+        results=log.topic("analytics.orders"), late=log.topic("late.orders"), checkpoint=checkpoint,
+        available_now="restored" in address, max_events_per_batch=1_000,
+    ).wait()
+"""
+
+
+def expected(orders: pl.DataFrame) -> dict[tuple[object, ...], tuple[int, int, int]]:
+    """What the windows hold of these orders, by country and start."""
+    start = ((pl.col("at") * 1_000_000).cast(pl.Int64) // 5_000_000) * 5_000_000
+    table = (
+        pl.concat([orders.with_columns(start=start), orders.with_columns(start=start - 5_000_000)])
+        .group_by("country", "start")
+        .agg(n=pl.len(), total=pl.col("amount").sum(), most=pl.col("amount").max())
+    )
+    return {
+        (row["country"], row["start"]): (row["n"], row["total"], row["most"]) for row in table.iter_rows(named=True)
+    }
+
+
+@pytest.mark.slow
+def test_every_backup_of_a_job_that_is_killed_goes_on_to_the_right_results(log, tmp_path):
+    chance = np.random.default_rng(11)
+    blocks: list[pl.DataFrame] = []
+    enough = threading.Event()
+
+    def feed() -> None:
+        with open_log(log.address, sync="normal") as own:
+            while not enough.is_set():
+                if len(blocks) * BLOCK - sum(own.committed("orders").values()) > AHEAD:
+                    enough.wait(0.05)  # looks at a condition: what the job has read
+                    continue
+                begin = len(blocks) * 2.0
+                at = np.sort(chance.uniform(begin, begin + 2, BLOCK)) - chance.exponential(1.5, BLOCK)
+                block = pl.DataFrame(
+                    {
+                        "at": np.round(np.clip(at, 0, None), 3),
+                        "country": chance.choice(["fi", "se", "no", "dk", "ee"], BLOCK),
+                        "amount": chance.integers(1, 1_000, BLOCK),
+                    }
+                )
+                blocks.append(block)
+                put_frame(own, block)
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    moments = random.Random(3)
+    checkpoint, errors = tmp_path / f"{os.path.basename(log.address)}.checkpoints" / "orders", tmp_path / "errors"
+    try:
+        driver = launch(DRIVER, log, checkpoint, errors)
+        for number in range(BACKUPS):
+            assert until_written(log, RESULTS, written(log, RESULTS) + 1, driver), errors.read_text()
+            time.sleep(moments.uniform(0, 0.6))  # at any moment of the next batches
+            assert driver.poll() is None, errors.read_text()
+            if number == BACKUPS - 1:
+                kill(driver, alone=True)  # its Java goes on for a moment
+            back_up(log, tmp_path / f"backup{number}")
+    finally:
+        enough.set()
+        feeder.join()
+        if driver.poll() is None:
+            kill(driver, alone=False)
+    checkpoint.rename(tmp_path / "gone")  # what is restored has to do without it
+    places = []
+    for number in range(BACKUPS):
+        place = tmp_path / f"restored{number}"
+        place.mkdir()
+        restored = restore(tmp_path / f"backup{number}", place / "log.tw")
+        places += [str(restored.log), str(restored.checkpoints["orders"])]
+    # One after another in one Spark, as far as the events of each go.
+    done = subprocess.run([sys.executable, "-c", DRIVER, *places], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    orders = pl.concat(blocks)
+    counts = []
+    for address in places[::2]:
+        with open_log(address) as restored_log:
+            count = restored_log.topic_info("input.order").count
+            found = {
+                (country, int(begin.timestamp() * 1_000_000)): values
+                for (country, begin, _), values in replayed(read(restored_log, RESULTS)).items()
+            }
+            assert restored_log.topic_info("late.orders").count == 0
+        assert found == expected(orders.head(count))
+        counts.append(count)
+    assert counts == sorted(counts)
+    assert counts[0] < counts[-1]
