@@ -15,7 +15,7 @@ import tidewheel as tw
 from tests.engine.orders import INPUT, put_frame, read
 from tests.support.driver_process import kill, launch, until_written, written
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch
-from tidewheel.engine.operators.operator import BatchTime, MemoryStore
+from tidewheel.engine.operators.operator import REPORTS, BatchTime, MemoryStore
 from tidewheel.engine.operators.patterns.dynamic_patterns import DynamicPatterns
 from tidewheel.engine.operators.patterns.pattern import DynamicPatternsOperator
 from tidewheel.engine.spark.worker import registry_for
@@ -99,7 +99,9 @@ def undisturbed(log: Log) -> dict[str, list[tuple[Any, ...]]]:
         reported = []
         if CONTROL in frames:
             reported.append(
-                operator.on_control(store, patterns.accepted([frames[CONTROL]]).with_columns(tells=True), batch_time)
+                operator.on_control(
+                    store, patterns.accepted([frames[CONTROL]]).with_columns(pl.lit(True).alias(REPORTS)), batch_time
+                )
             )
         orders = frames.get(INPUT)
         if orders is not None:
