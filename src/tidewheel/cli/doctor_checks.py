@@ -1,4 +1,4 @@
-"""The checks of `tidewheel doctor`: each says what it found, and how to fix it."""
+"""The checks of `tidewheel doctor`: each reports what it found and how to fix it."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def _try_log(path: Path) -> None:
 
 
 def _fill(address: str) -> None:
-    """The last minutes, a row each second: what is in the future would move no watermark."""
+    """Append a row for each second of the last minutes: events in the future would not move the watermark."""
     from tidewheel.transport.open_log import open_log
 
     begin = int(time.time()) - 300

@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, output, the log they work on, and the parts they name."""
+"""Options and helpers that all commands share: exit codes, output, the log."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """What the code means, for the help."""
+        """Describe the exit code, for the help."""
         return _MEANINGS[self]
 
 
@@ -102,7 +102,7 @@ def exit_code(error: TidewheelError) -> ExitCode:
 
 @cache
 def out(*, stderr: bool = False) -> Console:
-    """The terminal, or whatever stands in its place. Results go to standard output, all talk to standard error."""
+    """Return the console for results on standard output, or for messages on standard error."""
     from rich.console import Console
 
     console = Console(stderr=stderr, highlight=False, soft_wrap=True)
@@ -112,17 +112,17 @@ def out(*, stderr: bool = False) -> Console:
 
 
 def say(text: str, *, style: str | None = None) -> None:
-    """A line of talk: text as it is, without markup, to standard error."""
+    """Print a message to standard error, without interpreting markup."""
     out(stderr=True).print(text, style=style, markup=False)
 
 
 def tell_damage(damaged: DamagedBlockError) -> None:
-    """For `--skip-damaged`: say what cannot be read, and go on."""
+    """Report damaged records and continue, for `--skip-damaged`."""
     say(str(damaged).partition(". ")[0], style="red")
 
 
 def taught(function: Any) -> str:
-    """The help of a command from its docstring: paragraphs flow, indented lines (examples) stay as they are."""
+    """Make the help of a command from its docstring: paragraphs flow, indented lines (examples) stay as they are."""
     parts = []
     text = (inspect.getdoc(function) or "").replace("[", "\\[")  # no markup of rich's
     for paragraph in text.split("\n\n"):
@@ -134,7 +134,7 @@ def taught(function: Any) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes, written for people.
+    """Format a number of bytes.
 
     >>> size(512), size(1_536), size(5 << 30)
     ('512 B', '1.5 KiB', '5.0 GiB')
@@ -176,7 +176,7 @@ def parse_instant(text: str) -> Instant:
 
 
 def parse_speed(text: str) -> float | None:
-    """How many times as fast as the clock; None for max."""
+    """Parse a speed relative to the clock; None for max."""
     if text == "max":
         return None
     try:

@@ -81,7 +81,7 @@ def demo(
     ] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the map in the browser.")] = True,
 ) -> None:
-    """Show all of it at work: a simulated city, the log, all jobs on Spark, and the live map.
+    """Run everything: a simulated city, the log, all jobs on Spark, and the live map.
 
     Starts the simulator, the lookup of final stops, the jobs and the server of the map as processes of their own, with
     a log between them. The map shows the city; the terminal shows how fast events come in and are processed, how far
@@ -201,7 +201,7 @@ class _Demo:
             self._show("Ctrl-C ends it" if self._ready is not None else self._start_text())
 
     def _start_text(self) -> str:
-        """What Spark is at, and how long that takes."""
+        """Describe what Spark is doing, and how long it takes."""
         return start_text(self._started, first_batch=self._job.status.get("state") == "running") + " ..."
 
     def _tell_of_the_map(self) -> None:
@@ -214,7 +214,7 @@ class _Demo:
                 typer.launch(str(url))
 
     def _end(self) -> bool:
-        """End the simulator first, then the job when it has finished what is there."""
+        """Stop the simulator first, then the job when it has finished its input."""
         self._simulator.stop()
         while self._simulator.wait(_LOOK_SECONDS) is None:
             self._show("stopping the simulator ...")

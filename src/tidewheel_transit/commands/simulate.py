@@ -162,7 +162,7 @@ def _head_start(speed: float | None, length: tw.time.Duration | None) -> tw.time
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where the chunks go, and how that is shown."""
+    """The target of the chunks, and its description."""
 
     deliver: Callable[[Chunk], object]
     counts: Callable[[], dict[str, Any]]

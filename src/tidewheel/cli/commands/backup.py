@@ -81,7 +81,7 @@ def backup(
 
 
 def _verify(folder: Path, *, as_json: bool) -> None:
-    """Read a backup, and say whether it is whole."""
+    """Read a backup and check that it is complete."""
     from tidewheel.engine.backup.manifest import Manifest, verify
 
     total = Manifest.read(folder).size

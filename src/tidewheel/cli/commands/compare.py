@@ -1,4 +1,4 @@
-"""`tidewheel compare`: what differs between two topics of results in the end."""
+"""`tidewheel compare`: how the final tables of two topics of results differ."""
 
 from __future__ import annotations
 

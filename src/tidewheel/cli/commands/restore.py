@@ -1,4 +1,4 @@
-"""`tidewheel restore`: a backup put in place."""
+"""`tidewheel restore`: put a log and its checkpoints back from a backup."""
 
 from __future__ import annotations
 

@@ -131,14 +131,14 @@ class _Followed:
         self._ends = self._latest()
 
     def backlog(self, start_from: StartFrom | None, count: int | None) -> Iterator[_Record]:
-        """What is there: from the beginning that was asked for, or the last ones."""
+        """The records that are in the log now: from the given start, or the last ones."""
         if start_from is None:
             return iter(_last(self._log, self._topic, self._ends, 10 if count is None else count, self._on_damage))
         starts = {part: self._log.position(self._topic, part[1], start_from) for part in self._ends}
         return islice(_between(self._log, starts, self._ends, self._on_damage), count)
 
     def news(self, timeout: float) -> Iterator[_Record]:
-        """What has come since, within so many seconds, of the topic that the name stands for now."""
+        """The records that arrive within so many seconds, of the topic that the name stands for now."""
         from tidewheel.transport.topics.types import load_types, type_version
 
         self._follow_name()
@@ -152,7 +152,7 @@ class _Followed:
         self._ends = latest
 
     def _follow_name(self) -> None:
-        """Go on with another topic if the name was switched to it, or if there is a new one of the same name."""
+        """Continue with another topic if the name was switched to it, or if the topic was deleted and created again."""
         from tidewheel.transport.topics.aliases import Aliases
 
         topic = self._topic if self._as_is else Aliases(self._log).topic(self._name)
@@ -223,7 +223,7 @@ def _read(log: Log, topic: str, partition: int, start: int, end: int, on_damage:
 
 
 def _decoded(record: _Record, types: TypeRegistry) -> dict[str, Any]:
-    """The event as the codec writes it in JSON; what is malformed: the reason, and its bytes."""
+    """Decode an event as the codec writes it in JSON; for a malformed one, the reason and its bytes."""
     from tidewheel.transport.events import codec
 
     try:

@@ -146,7 +146,7 @@ def _list(log: Log, names: Sequence[str], *, everything: bool, watch: bool, as_j
 
 
 def _ignore(damaged: DamagedBlockError) -> None:
-    """Ignore damage, for the list of what there is: reading the records and --verify report it."""
+    """Ignore damage in the list of topics: reading the records and --verify report it."""
 
 
 def _topic(log: Log, info: TopicInfo, at: Instant) -> _Topic:
@@ -282,7 +282,7 @@ def _lag_table(lags: list[_Lag]) -> RenderableType:
 
 
 def _account_table(reports: list[IngestReport]) -> RenderableType:
-    """What became of all that came in, by source."""
+    """A table of the outcomes of all incoming messages, by source."""
     from tidewheel.ingest.pipeline import adds_up
 
     table = _table("Ingested")

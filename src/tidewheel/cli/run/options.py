@@ -1,4 +1,4 @@
-"""The options of `tidewheel run`: what can be said of every run, whatever its jobs."""
+"""The options of `tidewheel run` that apply to every job."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class RunCommandOptions:
     as_json: JsonOption = False
 
     def check(self, *, jobs: int) -> None:
-        """Refuse options that do not go together, or not with so many jobs."""
+        """Refuse options that contradict each other, or that do not fit the number of jobs."""
         if self.start_from not in ("earliest", "latest"):
             parse_instant(self.start_from)
         if self.sources and not self.batch:

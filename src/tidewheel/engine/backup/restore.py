@@ -1,4 +1,4 @@
-"""Backups put in place: all of one, or nothing.
+"""Restore backups, all or nothing.
 
 The files are copied beside what they will replace, and compared with the manifest on the way. Then a plan is written,
 and from there on there is no way back: until the plan has been carried out, nobody can open the log, and whoever finds
@@ -38,7 +38,7 @@ _LEFT = {"lock", "stop"}
 
 @dataclass(frozen=True)
 class Restored:
-    """What was put in place."""
+    """A finished restore."""
 
     backup: str
     made: str
@@ -207,7 +207,7 @@ def _stage(target: Path) -> Iterator[Path]:
 
 
 def _copy(manifest: Manifest, source: Path, stage: Path, places: Mapping[str, Path], progress: Progress) -> None:
-    """Copy everything beside where it will be, and refuse what is not what was saved."""
+    """Copy everything to its new place under a temporary name, and refuse files that are not what was saved."""
     done = 0
 
     def add(count: int) -> None:

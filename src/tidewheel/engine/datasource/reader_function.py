@@ -46,8 +46,8 @@ class ReadInfo:
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """Events of one partition in columns (the records as they are if no type was named), as a function inside the
-    reader gets them."""
+    """Events of one partition in columns (raw records if no type was named), as a function inside the reader gets
+    them."""
 
     topic: str
     """The topic that they are from."""
@@ -70,7 +70,7 @@ class ReaderFunction(Protocol):
 
 @runtime_checkable
 class SelectiveReaderFunction(ReaderFunction, Protocol):
-    """One that also says what to decode, and what to refuse."""
+    """A reader function that also chooses the columns to decode and the rows to refuse."""
 
     columns: Mapping[str, frozenset[str]]
     """The columns that need to be decoded, of each topic of which not all are."""

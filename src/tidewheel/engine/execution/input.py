@@ -1,4 +1,4 @@
-"""Where a stream's rows come from: topics of a log, or any DataFrame."""
+"""The inputs of a stream: topics of a log, or any DataFrame."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WATERMARKS: dict[str, Strategy] = {
 
 
 def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
-    """Arrow columns as polars knows them."""
+    """The polars types of Arrow columns."""
     frame = pl.from_arrow(pa.Table.from_batches([], schema=schema))
     assert isinstance(frame, pl.DataFrame)
     return dict(frame.schema)
@@ -119,7 +119,7 @@ class DataFrameInput:
     def of(
         cls, frame: DataFrame, *, time: str | None, watermark: Strategy | None, lookups: Log | None = None
     ) -> DataFrameInput:
-        """Make it, and refuse what makes no sense."""
+        """Make the input, and refuse invalid arguments."""
         if time is None:
             raise DefinitionError(
                 'stream: which column has the event time? Say stream(df, time="..."); '
@@ -161,7 +161,7 @@ class DataFrameInput:
         return polars_schema(arrow_schema(self.frame.schema))
 
     def outcomes(self, of: LookupJoin) -> pl.DataFrame:
-        """Read all outcomes of a lookup that there are now."""
+        """Read all outcomes of a lookup that are there now."""
         name = of.lookup.name
         if self.frame.isStreaming:
             raise DefinitionError(
@@ -200,7 +200,7 @@ def _inherited(frame: DataFrame, time: str, given: Strategy | None) -> Inherited
 
 
 def outcomes(log: Log, of: LookupJoin, *, on_damage: OnDamage | None = None) -> pl.DataFrame:
-    """Read all outcomes of a lookup that a log has now; none if there was no request yet."""
+    """Read all outcomes of a lookup that are in a log now; none if the topic does not exist yet."""
     try:
         info = log.topic_info(of.topic)
     except TopicNotFoundError:
@@ -226,7 +226,7 @@ def type_of(log: Log, topics: Sequence[str]) -> str:
 
 
 def definition(of: LogInput | DataFrameInput) -> Mapping[str, Any]:
-    """What must not change while there is state."""
+    """The part of an input that must not change while there is state."""
     if isinstance(of, LogInput):
         return {"topics": list(of.topics), "type": of.message, "time": of.time, "watermark": of.watermark.to_json()}
     # As messages may get new fields, it may get new columns; and its watermark is Spark's, which takes another delay.

@@ -102,7 +102,7 @@ def start_query(
 
 def refuse_shared_topics(log: Log, held: Checkpoint, topics: Collection[str], settings: RunSettings) -> bool:
     """Refuse a new checkpoint whose topics hold results of another run. Returns whether they must still be empty when
-    its own first results come."""
+    its first results are written."""
     exclusive = not settings.append_to_existing and not has_written(log, held.spark_folder)
     if exclusive:
         refuse_others_results(log, topics, held.folder)
@@ -118,7 +118,7 @@ def session_for(log: Log, settings: RunSettings) -> SparkSession:
 
 
 def check_unbroken(held: Checkpoint, log: Log) -> None:
-    """Refuse a checkpoint with damaged files, or one whose last results the log does not have."""
+    """Refuse a checkpoint with damaged files, or one whose last results are missing in the log."""
     held.check_files()
     if held.notes_every_batch:
         check_results(log, held.spark_folder)
@@ -139,7 +139,7 @@ def reader_options(held: Checkpoint, name: str, settings: RunSettings) -> dict[s
 
 @contextmanager
 def released_on_error(held: Checkpoint, name: str) -> Iterator[None]:
-    """Release a checkpoint whose query could not be started, and raise what broke it without Spark's layers around."""
+    """Release a checkpoint whose query could not be started, and raise the cause without Spark's layers around it."""
     try:
         yield
     except BaseException as error:
@@ -166,7 +166,7 @@ class SharedQuery:
     """No other run has written into its topics, and none may have when its first results come."""
 
     def start(self) -> StreamingQuery:
-        """Start it with all that were not taken out."""
+        """Start the query with all flows that are not suspended."""
         # In a thread that has not used it, Spark finds no session, and with it not the format "tidewheel".
         self.spark.createDataFrame([], "nothing INT")
         self.held.drop_unfinished()

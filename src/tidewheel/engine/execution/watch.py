@@ -16,7 +16,7 @@ class Watched(Protocol):
     """A run that ends some time, and shows how far it has come."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended, or so many seconds have passed; whether it has ended."""
+        """Wait until it has ended, at most so many seconds; returns whether it has."""
 
 
 def watch(run: Watched, every: Duration) -> None:

@@ -23,7 +23,7 @@ ALL = "all"
 
 
 def read_config(path: str | Path, jobs: Mapping[str, Job]) -> dict[str, dict[str, Any]]:
-    """The parameters that a file sets, by job, checked. `jobs` are all that the file may speak of.
+    """Read the parameters of jobs from a file and check them. `jobs` are all that the file may name.
 
     A table is called after a job and holds its parameters; the table `all` holds those that several jobs have, each
     for every job that has it. A job's own table goes before `all`.

@@ -143,7 +143,7 @@ class LookupJoin(Operation):
         return self.keys
 
     def answered(self, read: Callable[[Any], pl.DataFrame]) -> Operation:
-        """The same join with the outcomes that there are now."""
+        """The same join with the outcomes that are known now."""
         return replace(self, known=read(self))
 
     def operator(self, stage: StageInput) -> StageOperator:
@@ -188,11 +188,11 @@ class LookupJoin(Operation):
         return pl.DataFrame(rows, schema=columns, orient="row").with_columns(narrow).drop_nulls(self.keys)
 
     def latest(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-        """Reduce outcomes, in the order in which they were written, to what is known of each key in the end."""
+        """Reduce outcomes, in the order in which they were written, to the latest of each key."""
         return self.newest(self.accepted(frames))
 
     def newest(self, outcomes: pl.DataFrame) -> pl.DataFrame:
-        """The latest outcome of each key; but no failure replaces an answer, which stays true."""
+        """The latest outcome of each key; a failure never replaces an answer, which stays true."""
         ordered = outcomes.with_row_index(_READ).sort(_FOUND, _READ).drop(_READ)
         return ordered.unique(self.keys, keep="last", maintain_order=True)
 
@@ -213,7 +213,7 @@ class LookupJoinOperator(StageOperator):
     def split_late(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
     ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Split off the rows whose time makes no sense; none is too late."""
+        """Split off rows with an invalid time; no row is too late."""
         return super().split_late(rows, None, future=future, arrival=arrival)
 
     def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:

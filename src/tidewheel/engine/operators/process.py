@@ -180,7 +180,7 @@ class ProcessOperator(StageOperator):
         return self.bound.split(results)
 
     def _advance(self, store: Store, released: pl.DataFrame, clock: Clock, hint: Hint) -> tuple[pl.DataFrame, Hint]:
-        """Run the function over what was released and what is due."""
+        """Run the function over released events and due timers."""
         stored = store.get("state")
         state = pl.DataFrame(schema={**self.bound.state, LAST: pl.Int64()}) if stored is None else stored
         events = released.with_columns(pl.col("__time").cast(DATETIME).alias(self.process.time))

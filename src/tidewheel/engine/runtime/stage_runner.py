@@ -1,6 +1,5 @@
-"""Runs the stages of one depth, once for each key group and batch, with the key group's state. When flows have several
-stages, what comes out is partitioned anew for the next.
-"""
+"""Run the stages of one depth, once for each key group and batch, with the key group's state. If another stage follows,
+the results are partitioned again for it."""
 
 from __future__ import annotations
 
@@ -198,7 +197,7 @@ def _done_to(ops: Iterable[RowOp], frame: pl.DataFrame) -> Outputs:
 
 
 def _in_time(operator: StageOperator, partials: pl.DataFrame, before: Instant | None) -> pl.DataFrame | None:
-    """Select the partial aggregates whose rows were in time."""
+    """Select the partial aggregates of rows that were on time."""
     if before is None or partials[SLICE].min() >= before:  # type: ignore[operator]
         return partials
     accepted, _ = operator.split_late(partials.with_columns(pl.col(SLICE).alias(TIME)), before)

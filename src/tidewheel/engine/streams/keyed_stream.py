@@ -1,4 +1,4 @@
-"""Keyed streams: what is computed for each key."""
+"""Keyed streams: computations for each key."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class KeyedStream:
     def window(
         self, windows: Windows, *, lateness: str | timedelta = "0 s", timestamp: Timestamp = "end"
     ) -> WindowedStream:
-        """Cut event time into windows, for which results are computed. Rows that come up to `lateness` after the
-        watermark has passed their window still change its result; those that come later go to the output `late`.
-        `timestamp`: the event time of a result is the window's last instant, or that of its earliest or latest row."""
+        """Cut event time into windows, for which results are computed. Rows that arrive up to `lateness` after the
+        watermark has passed their window still change its result; later ones go to the output `late`. `timestamp`: the
+        event time of a result is the window's last instant, or that of its earliest or latest row."""
         return WindowedStream(self, windows, duration(lateness, what="lateness"), timestamp)
 
     def each_row(self) -> Result:
@@ -272,6 +272,6 @@ def flow_of(of: Stream) -> Flow:
 
 
 def steps_line(of: Stream) -> str:
-    """How many steps a stream has, in words; nothing if it has none."""
+    """The number of steps of a stream as text; empty if it has none."""
     count = len(of.stages) + len(of.ops)
     return counted(count, "step") if count else ""

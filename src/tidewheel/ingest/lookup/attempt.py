@@ -26,7 +26,7 @@ _LONGEST_REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a question: an answer (as text), or the reason why there is none."""
+    """The outcome of a lookup: an answer (as text), or the reason why there is none."""
 
     key: Key
     kind: Kind
@@ -58,7 +58,7 @@ class LookupAttempts:
         self.breaker = Breaker(limits, clock=clock)
 
     async def ask(self, key: Key) -> Outcome:
-        """The outcome of a question."""
+        """Ask until there is an outcome."""
         limits = self._limits
         deadline = self._clock() + limits.seconds("timeout")
         pause, attempts, reason = limits.seconds("backoff"), 0, ""

@@ -1,4 +1,4 @@
-"""How much a service is asked, how long it may take, and what is remembered."""
+"""The limits of a lookup worker: concurrency, time and memory."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What a statement chooses, and the one table that its clause reads."""
+    """The columns that a statement selects, and the one table that its clause reads."""
 
     table: str
     chosen: tuple[Chosen, ...]
@@ -67,7 +67,7 @@ class Projection:
 
 
 def read_projection(statement: Statement) -> Projection:
-    """What a statement over one stream chooses; one that does more is refused at the place where it does."""
+    """Parse a statement over one stream that only selects columns; anything else is refused with its place."""
     return _Reader(statement).read()
 
 
@@ -131,7 +131,7 @@ class _Reader:
         return tokens[0].text
 
     def _place(self, offset: int) -> Span:
-        """Where in the statement a place of the text around the clause is."""
+        """Translate a position in the text around the clause to a position in the statement."""
         given = [token for token in tokens_of(self._statement.text) if token.token_type != TokenType.SEMICOLON]
         if offset <= self._tokens[self._name].start:
             start = offset + given[0].start

@@ -223,7 +223,7 @@ class Process:
 
     @property
     def name(self) -> str:
-        """What the function is called."""
+        """The name of the function."""
         return str(getattr(self.function, "__name__", repr(self.function)))
 
     @property
@@ -259,7 +259,7 @@ class Process:
 
     @property
     def wait(self) -> Duration | None:
-        """The least time from an event to a timer that it sets; None if there are no timers in event time."""
+        """The least time from an event to a timer that it sets; None if there are no event-time timers."""
         return min((kind.wait for kind in self.state.values() if isinstance(kind, Timer)), default=None)
 
     def __repr__(self) -> str:

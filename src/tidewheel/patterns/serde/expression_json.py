@@ -96,7 +96,7 @@ def expression_from_json(given: Any, *, what: str = "expression") -> pl.Expr:
 
 
 def _operator(expression: pl.Expr, inputs: list[pl.Expr]) -> tuple[str, list[pl.Expr]] | None:
-    """Find what an expression is made of: each guess is proven by building it again."""
+    """Find the structure of an expression: each guess is verified by building it again."""
     for parts in itertools.permutations(inputs) if len(inputs) in _OPERATORS else ():
         for name, build in _OPERATORS[len(inputs)].items():
             try:
@@ -127,7 +127,7 @@ _ODD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; what JSON lacks is an object that says what it is."""
+    """A value as JSON; types that JSON lacks become an object that names the type."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"number": str(value)}
     if value is None or isinstance(value, (bool, int, float, str)):

@@ -147,7 +147,7 @@ def _whole(fields: Mapping[str, Any]) -> Pattern:
 
 
 class _Budget:
-    """How many more parts there may be."""
+    """The number of parts that may still be added."""
 
     def __init__(self, left: int) -> None:
         self.left = left

@@ -107,7 +107,7 @@ def _filled(found: RowType, topic: str, schema: pa.Schema) -> RowType:
 
 
 def _registry(log: Log, name: str) -> TypeRegistry:
-    """A registry that knows the type: what was made of columns is the log's own."""
+    """A registry that knows the type: types made from columns belong to one log."""
     if name in types and not name.startswith(GENERATED):
         return types
     found = TypeRegistry()

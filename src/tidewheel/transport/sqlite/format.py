@@ -1,4 +1,4 @@
-"""What makes a SQLite file a log: its application id, its version, its identity."""
+"""The identification of a log's SQLite file: its application id, version and identity."""
 
 from __future__ import annotations
 

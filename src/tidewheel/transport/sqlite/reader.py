@@ -173,7 +173,7 @@ def _block(topic: str, partition: int, found: StoredBlock | Damage) -> Block:
 
 
 def _some(found: Iterator[StoredBlock | Damage], size: int) -> list[StoredBlock | Damage]:
-    """The first, and as many more as it takes to have so many bytes."""
+    """The first block, and more up to a number of bytes."""
     some = []
     for block in found:
         some.append(block)

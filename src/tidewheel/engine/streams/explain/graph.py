@@ -27,7 +27,7 @@ _SHOWN = ("What", "Measures", "Where", "When", "How", "Kept")
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the query. outputs: those that leave it besides its results."""
+    """A step of the query. outputs: its side outputs."""
 
     title: str
     lines: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Operator:
-    """What Spark runs as one, and how parallel it is."""
+    """An operator that Spark runs, and its parallelism."""
 
     title: str
     parallelism: str
