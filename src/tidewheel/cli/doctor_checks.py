@@ -188,7 +188,7 @@ def check_ports(_: Path) -> list[Finding]:
                 findings.append(Finding("ok", f"Port {port}", f"free for {use}"))
         except OSError as error:
             fix = f"give another one: {another}"
-            findings.append(Finding("warning", f"Port {port}", f"cannot be had for {use}: {error}", fix))
+            findings.append(Finding("warning", f"Port {port}", f"is not available for {use}: {error}", fix))
     return findings
 
 

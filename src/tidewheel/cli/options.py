@@ -77,7 +77,7 @@ class ExitCode(IntEnum):
 _MEANINGS = {
     ExitCode.FINE: "fine; also when a command that goes on until it is stopped was stopped",
     ExitCode.FAILED: "failed",
-    ExitCode.USAGE: "bad usage: an option, topic, job or file that is not there or makes no sense",
+    ExitCode.USAGE: "bad usage: an option, topic, job or file that does not exist or is invalid",
     ExitCode.SETUP: "the machine lacks something: Java, a package, a broker; see tidewheel doctor",
     ExitCode.CHECKPOINT: "the checkpoint does not fit the job, or another run holds it",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C (143: by SIGTERM) before its work was done",
@@ -191,21 +191,24 @@ def parse_speed(text: str) -> float | None:
 DEFAULT_LOG = "tidewheel.tw"
 
 LogOption = Annotated[
-    str, typer.Option("--log", envvar="TIDEWHEEL_LOG", metavar="PATH", help="The log: a file, made if it is missing.")
+    str,
+    typer.Option("--log", envvar="TIDEWHEEL_LOG", metavar="PATH", help="The log: a file, created if it is missing."),
 ]
 
 ExistingLogOption = Annotated[
-    str, typer.Option("--log", envvar="TIDEWHEEL_LOG", metavar="PATH", help="The log: a file that is there.")
+    str, typer.Option("--log", envvar="TIDEWHEEL_LOG", metavar="PATH", help="The log: an existing file.")
 ]
 
 DurationOption = Annotated[
     int | None,
-    typer.Option("--for", metavar="DURATION", parser=parse_duration, help="Stop by itself after 30s, 5min, 2h ..."),
+    typer.Option("--for", metavar="DURATION", parser=parse_duration, help="Stop after 30s, 5min, 2h ..."),
 ]
 
 ProcessorOption = Annotated[
     str | None,
-    typer.Option("--processor", metavar="NAME", help="What reads the messages: events, json, or that of a package."),
+    typer.Option(
+        "--processor", metavar="NAME", help="The processor of the messages: events, json, or one from a package."
+    ),
 ]
 
 CaOption = Annotated[
@@ -215,7 +218,7 @@ CaOption = Annotated[
 
 CertificateOption = Annotated[
     str | None,
-    typer.Option("--certificate", metavar="FILE", help="This client's own certificate, if the broker wants one."),
+    typer.Option("--certificate", metavar="FILE", help="This client's own certificate, if the broker requires one."),
 ]
 
 KeyOption = Annotated[
@@ -227,7 +230,7 @@ KeyOption = Annotated[
 
 SkipDamagedOption = Annotated[
     bool,
-    typer.Option("--skip-damaged", help="Go on without records whose blocks are damaged, and report them."),
+    typer.Option("--skip-damaged", help="Skip records whose blocks are damaged, and report them."),
 ]
 
 PasswordFileOption = Annotated[
@@ -235,12 +238,12 @@ PasswordFileOption = Annotated[
     typer.Option(
         "--password-file",
         metavar="FILE",
-        help="The password for the MQTT broker is in its first line.",
+        help="A file with the password for the MQTT broker in its first line.",
         show_default="the environment variable TIDEWHEEL_MQTT_PASSWORD",
     ),
 ]
 
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs: JSON objects, one a line.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 _PROCESSORS = {
     "events": "tidewheel.ingest.processors.events:EventProcessor",

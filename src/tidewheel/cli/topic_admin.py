@@ -151,6 +151,6 @@ def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise DefinitionError(f"{question} There is nobody to ask here: say --yes")
+        raise DefinitionError(f"{question} Nobody can confirm it here: pass --yes")
     if not typer.confirm(question, err=True):
         raise typer.Exit(ExitCode.FAILED)

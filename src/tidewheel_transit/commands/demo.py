@@ -62,11 +62,9 @@ _END_SECONDS = 90.0
 def demo(
     length: Annotated[
         int | None,
-        typer.Option(
-            "--for", metavar="DURATION", parser=parse_duration, help="Stop by itself after 30s, 5min ... of results."
-        ),
+        typer.Option("--for", metavar="DURATION", parser=parse_duration, help="Stop after 30s, 5min ... of results."),
     ] = None,
-    rate: Annotated[float, typer.Option(min=1, help="Events a second.")] = 700,
+    rate: Annotated[float, typer.Option(min=1, help="Events per second.")] = 700,
     jobs: Annotated[
         list[str] | None,
         typer.Option("--job", metavar="JOB", help="Only this one, besides vehicle-cell; may be given several times."),
@@ -77,7 +75,9 @@ def demo(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="Of the live map.", show_default="8080, or a free one if that is taken"),
+        typer.Option(
+            min=0, max=65_535, help="The port of the live map.", show_default="8080, or a free one if that is taken"
+        ),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the map in the browser.")] = True,
 ) -> None:

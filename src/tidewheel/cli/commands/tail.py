@@ -56,20 +56,22 @@ def tail(
             "-n", "--lines", min=0, help="How many records: the last 10, or with --from all.", show_default=False
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Show new records as they arrive, until Ctrl-C.")
+    ] = False,
     start_from: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="earliest|latest|TIME|OFFSET",
-            help="Begin there. A time such as 2026-01-31T12:00:00Z is that of appending to the log.",
+            help="Start here. A time such as 2026-01-31T12:00:00Z means the time of appending to the log.",
         ),
     ] = None,
     partition: Annotated[
         int | None, typer.Option(min=0, help="Only this partition.", show_default="all of them")
     ] = None,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="The topic of that name itself, whatever the name was switched to.")
+        bool, typer.Option("--as-is", help="The topic of that name itself, even if the name was switched.")
     ] = False,
     skip_damaged: SkipDamagedOption = False,
     as_json: JsonOption = False,
@@ -161,7 +163,7 @@ class _Followed:
             self._ends = self._latest()
             say(f"{self._name} stands for {topic} now")  # whoever reads that is shown all that comes from now on
         elif (found := self._log.topic_info(topic)).id != self._info.id:
-            say(f"{topic} was deleted and made anew: from its beginning")
+            say(f"{topic} was deleted and created again: from its beginning")
             self._info = found
             self._ends = {(topic, each): 0 for each in self._partitions()}
 

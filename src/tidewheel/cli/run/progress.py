@@ -73,7 +73,7 @@ def follow_run(
     say(_summary(final, topics))
     failed = final.get("failed", {})
     for job, reason in failed.items():
-        say(f"{job} was taken out: {reason}. Mend it and start again: it goes on where it stopped", style="red")
+        say(f"{job} was taken out: {reason}. Fix it and start again: it resumes where it stopped", style="red")
     return ended, failed
 
 

@@ -91,7 +91,7 @@ class Manifest:
         except FileNotFoundError:
             raise BackupError(
                 f"{folder} is not a finished backup: it has no {_NAME}. "
-                + ("It was cut short; use another, and remove this one" if folder.is_dir() else "Check the path")
+                + ("It was interrupted; use another, and remove this one" if folder.is_dir() else "Check the path")
             ) from None
         except (ValueError, KeyError, AttributeError) as error:
             raise BackupError(f"{path} is damaged ({error}); use another backup") from None

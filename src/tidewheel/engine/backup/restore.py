@@ -78,7 +78,7 @@ def restore(
         stage = held.enter_context(_stage(target))
         if restore_plan(target).exists():
             raise BackupError(
-                f"{target}: an earlier restore was cut short; finish it first: tidewheel restore --log {target}"
+                f"{target}: an earlier restore was interrupted; finish it first: tidewheel restore --log {target}"
             )
         _check_targets(manifest, target, places, beside, replace)
         for place in places.values():
@@ -110,7 +110,7 @@ def restore(
 
 
 def finish(log: str | Path) -> Restored | None:
-    """Finish a restore that was cut short; None if there is none."""
+    """Finish a restore that was interrupted; None if there is none."""
     target = Path(log).resolve()
     if not restore_plan(target).exists():
         return None
@@ -198,7 +198,7 @@ def _stage(target: Path) -> Iterator[Path]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise BackupError(f"{target}: another restore of this log is at work") from None
+            raise BackupError(f"{target}: another restore of this log is running") from None
         try:
             yield stage
         finally:

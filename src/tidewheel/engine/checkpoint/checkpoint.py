@@ -268,7 +268,7 @@ class Checkpoint:
                 "(accept_changes=True)"
             )
         if state:
-            raise CheckpointError(f"{text}State was made by these steps, and cannot go on with others. {_BESIDE}")
+            raise CheckpointError(f"{text}State was made by these steps, and cannot be used by others. {_BESIDE}")
         if not flows:
             raise CheckpointError(f"{text}Use what it was made for, or another checkpoint and another name")
         raise CheckpointError(

@@ -49,7 +49,7 @@ def read_json(path: Path, *, needs: Collection[str]) -> dict[str, Any] | None:
     except ValueError:
         raise _damaged(path, "it is not JSON") from None
     if not isinstance(fields, dict):
-        raise _damaged(path, "it is no JSON object")
+        raise _damaged(path, "it is not a JSON object")
     noted = fields.pop(_CHECKSUM, None)
     if noted is not None and noted != _checksum(fields):
         raise _damaged(path, "its checksum does not match")

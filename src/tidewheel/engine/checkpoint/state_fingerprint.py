@@ -63,6 +63,6 @@ class StateFingerprint:
             old, new = definition(), self.definition
             changes = differences(old, new) if old and new else ["steps that keep state became others that keep none"]
             raise CheckpointError(
-                f"the checkpoint's state was made by other steps: {'; '.join(changes)}. State cannot go on with "
-                "others: use the steps of before, or start with a new checkpoint"
+                f"the checkpoint's state was made by other steps: {'; '.join(changes)}. State cannot be used "
+                "with others: use the old steps, or start with a new checkpoint"
             )

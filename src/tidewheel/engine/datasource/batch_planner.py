@@ -53,7 +53,7 @@ def check_topics(log: Log, offset: Offset, topics: Collection[str] = (), *, hist
         known = offset.topics.get(info.name)
         if known not in (None, info.id) or (known is None and info.name in beyond):
             raise CheckpointError(
-                f"topic {info.name!r} was deleted and made anew since the checkpoint was made (its id was "
+                f"topic {info.name!r} was deleted and created again since the checkpoint was made (its id was "
                 f"{known or 'not known'}, now it is {info.id}; it ends at "
                 f"{', '.join(map(str, info.next_offsets))}): the checkpoint's positions mean nothing in it. Start with "
                 "a new checkpoint"

@@ -142,8 +142,9 @@ class DataFrameInput:
                 "which moves only when rows come: idle=" if idle else "which can be bounded(...) or monotonic(): this"
             )
             raise DefinitionError(
-                f"stream: over a streaming DataFrame the watermark is Spark's, {reason} cannot be had, got {chosen!r}. "
-                f"{'Leave idle= out, or write' if idle else 'Write'} the rows to a log first and read that: "
+                f"stream: over a streaming DataFrame the watermark is Spark's, {reason} is not available, got "
+                f"{chosen!r}. {'Leave idle= out, or write' if idle else 'Write'} the rows to a log first and read "
+                "that: "
                 'tw.stream(log, "topic", watermark=...)'
             )
         return cls(frame, time, chosen, lookups)

@@ -22,7 +22,7 @@ class Watched(Protocol):
 def watch(run: Watched, every: Duration) -> None:
     """Show its progress until it has ended or is interrupted. Raises what it failed with."""
     if every <= 0:
-        raise DefinitionError(f"watch: every must be more than nothing, got {format_duration(every)}")
+        raise DefinitionError(f"watch: every must be greater than 0, got {format_duration(every)}")
     show = _shown_in_notebook(run) or _printed(run)
     try:
         while not run.wait(every / 1_000_000):

@@ -34,7 +34,7 @@ def there(name):
         return False
 print("%d.%d" % sys.version_info[:2], *[name for name in sys.argv[1:] if not there(name)])
 """
-_MEND = (
+_REMEDY = (
     "Before the session is made, say os.environ['PYSPARK_PYTHON'] = sys.executable (or export PYSPARK_PYTHON={here} "
     "before the program starts), or let tidewheel.session() make it; on a cluster install the same there"
 )
@@ -127,4 +127,4 @@ def _version() -> str:
 
 def _refusal(executable: str, found: str) -> SetupError:
     called = executable or "the server's"
-    return SetupError(f"Spark's workers run {called}, {found}. {_MEND.format(here=sys.executable)}")
+    return SetupError(f"Spark's workers run {called}, {found}. {_REMEDY.format(here=sys.executable)}")

@@ -182,7 +182,7 @@ class Archiver:
         beyond = any(end > info.next_offsets[partition] for partition, end in progress.positions.items())
         if progress.topic not in (None, info.id) or (beyond and progress.topic is None):
             raise CheckpointError(
-                f"topic {info.name!r} was deleted and made anew since it was archived in "
+                f"topic {info.name!r} was deleted and created again since it was archived in "
                 f"{self._archive.place(info.name)}: its offsets begin again. Use another folder"
             )
         check_history(

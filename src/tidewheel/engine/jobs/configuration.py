@@ -42,7 +42,7 @@ def read_config(path: str | Path, jobs: Mapping[str, Job]) -> dict[str, dict[str
                 f"[{next(iter(jobs), 'my-job')}]"
             )
         if name != ALL and name not in jobs:
-            raise DefinitionError(f"{path}: [{name}] is no job{_guess(name, [ALL, *jobs])}")
+            raise DefinitionError(f"{path}: [{name}] is not a job{_guess(name, [ALL, *jobs])}")
     shared = tables.pop(ALL, {})
     for key in shared:
         if not any(key in _names(job) for job in jobs.values()):

@@ -93,7 +93,7 @@ class LookupJoin(Operation):
             raise DefinitionError(f"lookup {name}: rows that fail get a column {REASON!r}; rename the one there is")
         if self.timeout < 0 or self.keep <= 0:
             raise DefinitionError(
-                f"lookup {name}: timeout must not be negative and keep more than nothing, got "
+                f"lookup {name}: timeout must not be negative and keep greater than 0, got "
                 f"{format_duration(self.timeout)} and {format_duration(self.keep)}"
             )
 

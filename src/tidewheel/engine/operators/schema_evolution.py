@@ -22,7 +22,7 @@ def conform(stored: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataF
     for name, kind in schema.items():
         if name in stored.columns and stored.schema[name] != kind:
             raise CheckpointError(
-                f"rows that wait have a column {name!r} of type {stored.schema[name]}, which is {kind} now; start on a "
+                f"waiting rows have a column {name!r} of type {stored.schema[name]}, but it is {kind} now; start on a "
                 "new checkpoint, or give the changed column a new name"
             )
     return stored.select(

@@ -1,4 +1,4 @@
-"""A circuit breaker: a service that fails all the time is left alone for a while."""
+"""A circuit breaker: a service that fails all the time is circuit breaker is open."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ class Sum(Aggregate):
             if value is not None:
                 found = value if found is None else found + value
         if isinstance(found, int) and not -(2**63) <= found < 2**63:
-            raise OverflowError(f"{self!r}: {found} has no room in 64 bits; cast the column to Float64")
+            raise OverflowError(f"{self!r}: {found} does not fit into 64 bits; cast the column to Float64")
         return int(found) if isinstance(found, bool) else found
 
 

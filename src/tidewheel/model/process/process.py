@@ -104,7 +104,7 @@ class Timer:
     def __post_init__(self) -> None:
         object.__setattr__(self, "after", duration(self.after, what="after of a Timer", bare=True))
         if self.wait < 1:
-            raise DefinitionError(f"after of a Timer must be more than nothing, got {format_duration(self.wait)}")
+            raise DefinitionError(f"after of a Timer must be greater than 0, got {format_duration(self.wait)}")
 
     @property
     def wait(self) -> Duration:
@@ -195,7 +195,7 @@ class Process:
             put(self, "ttl", duration(self.ttl, what=f"ttl of {self.name}", bare=True))
             if not 0 < self.lifetime <= END_OF_TIME - START_OF_TIME:
                 raise DefinitionError(
-                    f"{self.name}: ttl must be more than nothing, got {format_duration(self.lifetime)}; "
+                    f"{self.name}: ttl must be greater than 0, got {format_duration(self.lifetime)}; "
                     "leave it out to keep state for ever"
                 )
         if self.schema is not None:

@@ -173,7 +173,7 @@ def reference_of(name: str, stages: Collection[str], *, what: str) -> Reference:
     function, of = match[1], match[2]
     if function == "count":
         if of and of not in stages:
-            raise DefinitionError(f"{what}: {name} speaks of a stage {of!r}, {_known(stages)}")
+            raise DefinitionError(f"{what}: {name} refers to a stage {of!r}, {_known(stages)}")
         return Reference("count", of or None, None)
     stage, dot, column = of.partition(".")
     if not dot:
@@ -184,7 +184,7 @@ def reference_of(name: str, stages: Collection[str], *, what: str) -> Reference:
             f'Use last("{of}"), or previous("{column}").'
         )
     if stage not in stages:
-        raise DefinitionError(f"{what}: {name} speaks of a stage {stage!r}, {_known(stages)}")
+        raise DefinitionError(f"{what}: {name} refers to a stage {stage!r}, {_known(stages)}")
     if not column:
         raise DefinitionError(f'{what}: {name} names no column; write {function}("{stage}.column")')
     return Reference(function, stage, column)

@@ -74,7 +74,7 @@ def expression_to_json(expression: pl.Expr, *, what: str = "expression") -> list
     found = _literal(expression) if not inputs else _operator(expression, inputs)
     if found is None:
         raise DefinitionError(
-            f"{what}: {expression} has no form that could be sent. It may be made of columns, references, plain values "
+            f"{what}: {expression} cannot be written as JSON. It may be made of columns, references, plain values "
             f"and {', '.join(_BUILDS)}; make a column of the rest before the match, with with_columns(...)"
         )
     name, parts = found
@@ -152,7 +152,7 @@ def _value(given: Any, what: str) -> Any:
             return datetime.fromisoformat(text)
         if kind == "time" and isinstance(text, str):
             return datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
-    raise DefinitionError(f"{what}: {given!r} is no value")
+    raise DefinitionError(f"{what}: {given!r} is not a plain value")
 
 
 def _built(given: Any, what: str, depth: int) -> pl.Expr:

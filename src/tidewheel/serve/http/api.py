@@ -174,7 +174,7 @@ class Api:
         layer = self._layer(request.path_params["name"])
         key = request.query_params.get("key")
         if key is None:
-            raise DefinitionError("which key? ?key=891126d1a5bffff, the k of an item")
+            raise DefinitionError("the parameter key is missing: ?key=891126d1a5bffff, the k of an item")
         since, until = (parse_millis(request.query_params.get(name), what=name) for name in ("since", "until"))
         if until is not None:
             until += 999  # times are given in milliseconds: all of this one

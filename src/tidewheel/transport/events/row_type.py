@@ -75,7 +75,7 @@ def grow_row_type(log: Log, topic: str, schema: pa.Schema) -> RowType:
             return _filled(RowType(there, _registry(log, there), info.id), topic, schema)
         name = there or generated_type_name(topic)
         defined = definitions(log)
-        # A topic that was deleted and made anew may have other columns.
+        # A topic that was deleted and created again may have other columns.
         earlier = {name: defined[name]} if there is not None and name in defined else {}
         made = TypeRegistry()
         made.register(event_pb2)

@@ -53,7 +53,7 @@ class Maintenance:
         try:
             self.run(now, eager=False)
         except LogError as error:
-            _logger.warning("maintenance of %s was cut short: %s", self._database.path, error)
+            _logger.warning("maintenance of %s was interrupted: %s", self._database.path, error)
 
     def run(self, now: Instant, *, eager: bool = True) -> None:
         """Do all of it; `eager` compacts even where few records are new, and believes a clock that leapt ahead."""

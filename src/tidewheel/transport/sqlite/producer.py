@@ -245,12 +245,12 @@ def _check_records(topic: str, batch: pa.RecordBatch) -> None:
     if not isinstance(batch, pa.RecordBatch):
         raise DefinitionError(
             f"records for {topic!r} must be a pyarrow RecordBatch, got {type(batch).__name__}; "
-            f"tidewheel.transport.log.log.records(values, ...) makes one"
+            f"tidewheel.records(values, ...) makes one"
         )
     if batch.schema.names != RECORDS.names or batch.schema.types != RECORDS.types:
         raise DefinitionError(
             f"records for {topic!r} must have the columns {_columns(RECORDS)}, got {_columns(batch.schema)}; "
-            f"tidewheel.transport.log.log.records(values, ...) makes them"
+            f"tidewheel.records(values, ...) makes them"
         )
     if batch.column("value").null_count:
         raise DefinitionError(

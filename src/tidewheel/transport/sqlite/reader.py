@@ -111,7 +111,7 @@ class Reader:
             with self._database.reading() as connection:
                 row = find_partition(connection, topic, partition)
                 if row.topic != number:
-                    raise LogError(f"topic {topic!r} was deleted and made anew while it was read")
+                    raise LogError(f"topic {topic!r} was deleted and created again while it was read")
                 check_offset(row, topic, partition, position)
                 blocks = _some(blocks_after(connection, number, partition, position, end), ahead)
             ahead = _AHEAD
