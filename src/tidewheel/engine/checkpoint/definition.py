@@ -41,7 +41,7 @@ __all__ = ["described", "described_as", "differences", "without_expressions", "w
 _IS, _TEXT, _EXPRESSION, _MICROS, _FUNCTION = "$is", "$text", "$expression", "$us", "$function"
 _PLACE = re.compile(r" at 0x[0-9a-f]+")  # where in memory a function is
 _SHOWN = 160
-_WITH_LASTING_TEXT = (date, datetime, time, Decimal, PurePath, UUID)
+_WITH_STABLE_TEXT = (date, datetime, time, Decimal, PurePath, UUID)
 _NAMES = {
     "windows": "window",
     "aggregates": "aggregate",
@@ -104,7 +104,7 @@ def described(value: Any) -> Any:
         return {**described(value.func), "$given": described([value.args, value.keywords])}
     if isinstance(value, enum.Enum):
         return {_IS: _name_of(value), "name": value.name}
-    if isinstance(value, _WITH_LASTING_TEXT):
+    if isinstance(value, _WITH_STABLE_TEXT):
         return str(value)
     if isinstance(value, bytes):
         return value.hex()
