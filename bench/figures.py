@@ -59,8 +59,8 @@ def show(figures: Sequence[Figure], console: Console) -> None:
             table.add_row(f"[bold]{figure.group}[/]") if group is None else table.add_row(f"\n[bold]{figure.group}[/]")
             group = figure.group
         digits = 0 if figure.value >= 1_000 else 1 if figure.value >= 10 else 2
-        verdict = "" if figure.met is None else "[green]met[/]" if figure.met else "[red]missed[/]"
-        table.add_row(f"  {figure.name}", f"{figure.value:,.{digits}f}", figure.unit, figure.aim, verdict)
+        aim_text = "" if figure.met is None else "[green]met[/]" if figure.met else "[red]missed[/]"
+        table.add_row(f"  {figure.name}", f"{figure.value:,.{digits}f}", figure.unit, figure.aim, aim_text)
     console.print(table)
 
 

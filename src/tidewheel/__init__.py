@@ -70,7 +70,7 @@ What you hold
     Result              what comes out: df, start, explain, and a stream again
     Pattern             a pattern, as `pattern` makes it
     Job                 a job, as `job` makes it
-    Run                 a job at work: progress, watch, wait, stop
+    Run                 a running job: progress, watch, wait, stop
     Progress            how a run is doing
     topic_names         what topics are called: of events, results, late rows, dead letters
     Log                 a log, as `open_log` gives it

@@ -1,4 +1,4 @@
-"""Files that others find whole, the old one or the new one, and never a part of it."""
+"""Atomic writes: other processes see either the old file or the new one, never a part of it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def atomic_writer(
 
 
 def write_atomically(path: Path, data: bytes, *, durable: bool = True, concurrent: bool = False) -> None:
-    """Write a whole file at once (see `atomic_writer`)."""
+    """Write a whole file at once; see `atomic_writer`."""
     with atomic_writer(path, durable=durable, concurrent=concurrent) as file:
         file.write(data)
 

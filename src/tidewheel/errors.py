@@ -75,11 +75,11 @@ class DefinitionError(TidewheelError, ValueError):
 
 
 class DefinitionWarning(UserWarning):
-    """A definition that is valid, but probably not what was meant; the text says how to write the other."""
+    """A definition that is valid, but probably not what was meant; the text suggests an alternative."""
 
 
 class StatementError(DefinitionError):
-    """A place in an SQL statement that makes no sense: `line` and `column` count from 1, the text shows it.
+    """An invalid SQL statement: `line` and `column` count from 1, the text shows the place.
 
     >>> print(StatementError("expected a name", text="SELECT *\\nFROM 7", start=14))
     expected a name, at line 2, column 6:
@@ -112,7 +112,8 @@ def _statement_error(message: str, text: str, start: int, end: int | None) -> St
 
 
 class MatchError(TidewheelError):
-    """Rows were matched in a way that leaves no place to go on from; the text names the rows."""
+    """The next match position is undefined, since matched rows leave no place to continue from; the text names the
+    rows."""
 
 
 class LogError(TidewheelError):
@@ -136,7 +137,7 @@ class DataLossError(LogError):
 
 
 class DamagedLogError(LogError):
-    """The log's file is not as it was written; the text says what of it is damaged."""
+    """The log's file is damaged; the text says where."""
 
 
 class DamagedBlockError(DamagedLogError):
@@ -173,7 +174,7 @@ class DamagedBlockError(DamagedLogError):
 
 
 class DiskFullError(LogError):
-    """There is no room on the disk for what was to be written; what was written before is safe."""
+    """The disk is full; what was written before is safe."""
 
 
 class MalformedError(TidewheelError, ValueError):
@@ -181,7 +182,7 @@ class MalformedError(TidewheelError, ValueError):
 
 
 class UnknownTypeError(TidewheelError, KeyError):
-    """A message type that the registry does not know."""
+    """A message type that is not in the registry."""
 
     def __str__(self) -> str:
         return Exception.__str__(self)
@@ -192,7 +193,7 @@ class CheckpointError(TidewheelError):
 
 
 class BackupError(TidewheelError):
-    """A backup that cannot be made, is damaged, or cannot be put in place."""
+    """A backup that cannot be made, is damaged, or cannot be restored."""
 
 
 class PatternError(TidewheelError):
@@ -200,7 +201,7 @@ class PatternError(TidewheelError):
 
 
 class JobError(TidewheelError):
-    """A running job failed; the text says what broke it, the cause is Spark's own report."""
+    """A running job failed; the text has the reason, the cause is Spark's own report."""
 
 
 class FlowError(JobError):
@@ -233,4 +234,4 @@ def panics_as_errors() -> Iterator[None]:
 
 
 class SetupError(TidewheelError):
-    """Something that this machine lacks; the text says how to get it."""
+    """A requirement that this machine does not meet; the text says how to install it."""

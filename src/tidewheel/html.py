@@ -1,4 +1,4 @@
-"""How things look in a notebook: HTML in the page's own colours, with all that comes from users escaped."""
+"""HTML for notebooks, in the page's own colours, with all user text escaped."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fragment(*parts: str) -> str:
 
 
 def heading(kind: str, text: str) -> str:
-    """A heading that says what is shown.
+    """A heading for the displayed object.
 
     >>> heading("Result", "<delays>")
     '<div><b>Result</b> &lt;delays&gt;</div>'
@@ -44,7 +44,7 @@ def details(summary: str, inside: str, *, shown: bool = False) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, faint: Sequence[bool] = ()) -> str:
-    """A table of values; of a long one the first rows, and how many there are. faint: rows that are crossed out.
+    """A table of values: the first rows of a long one, and their number. faint: rows that are crossed out.
 
     >>> table(["name"], [["<b>"]])
     '<table><thead><tr><th>name</th></tr></thead><tbody><tr><td>&lt;b&gt;</td></tr></tbody></table>'

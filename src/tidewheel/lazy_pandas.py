@@ -17,8 +17,8 @@ __all__ = ["defer_pandas"]
 
 
 def defer_pandas() -> None:
-    """Let pyarrow do without pandas in this process until pandas is imported elsewhere, or asked for by name
-    (`to_pandas`); from then on pyarrow knows it as always. For processes of our own, not for a user's program.
+    """Stop pyarrow from importing pandas in this process until pandas is imported elsewhere, or needed (`to_pandas`).
+    For Tidewheel's own processes, not for a user's program.
 
     >>> import subprocess
     >>> program = '''
@@ -48,7 +48,7 @@ def defer_pandas() -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds pandas as the others do, and tells pyarrow when it has been imported."""
+    """Finds pandas as the other finders do, and lets pyarrow know when it has been imported."""
 
     refused_in: int | None = None
     """The thread that does not find pandas at the moment."""

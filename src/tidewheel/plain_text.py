@@ -16,7 +16,7 @@ _LITERAL = re.compile(r"\bdyn (?:int|float): ")
 
 
 def plain(text: str) -> str:
-    """Return text that was made for programs without what is of no use to people.
+    """Remove from a text what is of no use to people.
 
     >>> plain('sum([(col("a")) * (dyn int: 2)]), <function f at 0x7f00>, col("b").lib/x/y.abi3.so:cell()')
     'sum([(col("a")) * (2)]), <function f>, col("b").cell()'
@@ -25,7 +25,7 @@ def plain(text: str) -> str:
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """What a function is called; an object that can be called by its class.
+    """The name of a function, or the class of a callable object.
 
     >>> function_name(functools.partial(max, 3)), function_name(plain)
     ('max', 'plain')

@@ -14,7 +14,7 @@ _logger = logging.getLogger(__name__)
 
 
 def reason_of(error: BaseException) -> str:
-    """What broke something, in a line.
+    """Describe an error in one line.
 
     >>> reason_of(TidewheelError("no such log")), reason_of(KeyError("speed")), reason_of(SystemExit())
     ('no such log', "KeyError: 'speed'", 'SystemExit')
@@ -37,8 +37,8 @@ def failure_of(error: BaseException, *, of: str) -> Exception:
 
 
 class ServiceThread(threading.Thread):
-    """A thread for work that others rely on. Whatever ends the work, a panic or `sys.exit` included, is logged and kept
-    as `failure`: who started the thread looks there, and starts another, or ends with an exit code that tells.
+    """A thread for work that others rely on. Whatever ends it, including a panic or `sys.exit`, is logged and kept as
+    `failure`: its owner checks that, and starts another, or ends with an exit code.
 
     >>> thread = ServiceThread(lambda: None, name="work")
     >>> thread.start()

@@ -1,4 +1,4 @@
-"""The names of topics: what stands before the first dot says what is in one. No other module writes that."""
+"""The names of topics: the part before the first dot is the kind. No other module spells them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ _RESULTS = "results"
 
 
 def kind_of(topic: str) -> str:
-    """The kind of a topic: `INPUT`, `ANALYTICS` and so on, or what else stands before the first dot.
+    """The kind of a topic: `INPUT`, `ANALYTICS` and so on, or whatever is before the first dot.
 
     >>> kind_of("input.order"), kind_of("analytics.delay.v2"), kind_of("alerts.delay"), kind_of("orders")
     ('input', 'analytics', 'alerts', '')
@@ -146,7 +146,7 @@ def ingested(processor: str) -> str:
 
 
 def lookups(name: str) -> str:
-    """The topic of what became of the questions of a lookup."""
+    """The topic of a lookup's outcomes."""
     return f"{LOOKUPS}.{name}"
 
 

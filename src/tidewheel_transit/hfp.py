@@ -20,7 +20,7 @@ __all__ = ["HfpProcessor"]
 
 
 class HfpProcessor:
-    """Reads HFP v2 as it comes, strange stops, missing places and all, and leaves out nothing that a vehicle sends.
+    """Reads HFP v2 messages, including odd stops and missing places, and drops nothing that a vehicle sends.
 
     Vehicle, operator and all that the topic says are taken from the topic. Where the payload says otherwise, that is
     kept too: in `reported_operator` and `reported_vehicle`, and the rest in `extra` together with the fields that are
@@ -94,8 +94,8 @@ class HfpProcessor:
         return event_time(message.payload)
 
     def moved(self, message: Message, *, by: tw.time.Duration, copy: int) -> Message:
-        """The message as if it had been sent so much later by the vehicle of the copy-th replica of the fleet, whose
-        number is higher by 100,000 x copy. Vehicle numbers have five digits, so no two replicas share one."""
+        """The message as if it had been sent later, by the vehicle of the copy-th replica of the fleet, whose number is
+        higher by 100,000 x copy. Vehicle numbers have five digits, so no two replicas share one."""
         return moved(message, by=by, copy=copy)
 
     def _rule(self, info: TopicInfo) -> str | None:

@@ -1,4 +1,4 @@
-"""HFP messages at another time and of another vehicle: what a replay needs to know of the format."""
+"""Move HFP messages in time and to other vehicles, for replays."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def event_time(payload: bytes) -> tw.time.Instant | None:
 
 def moved(message: Message, *, by: tw.time.Duration, copy: int) -> Message:
     """The message with its times (`tst`, `tsi`, `ttarr`, `ttdep`, arrival) moved, and its vehicle number, in topic and
-    payload, higher by `VEHICLES` x copy. The operating day moves by whole days, as many for each message, so that a
-    journey stays one journey: the nearest to `by`. What cannot be read is returned as it is."""
+    payload, higher by `VEHICLES` x copy. The operating day moves by whole days, the nearest to `by`, so that a journey
+    stays one journey. A message that cannot be read is returned as it is."""
     try:
         info = parse_topic(message.topic)
         payload = _FIELDS.decode(message.payload)

@@ -53,7 +53,7 @@ class Body(Struct, gc=False):
 
 
 class StopBody(Body, gc=False):
-    """What the events at a stop have besides."""
+    """The additional fields of events at a stop."""
 
     ttarr: Time | None = None
     ttdep: Time | None = None
@@ -68,7 +68,7 @@ class _ExactStopBody(StopBody, gc=False, forbid_unknown_fields=True):
 
 
 class _Form:
-    """How to read one kind of payload: quickly if it has no other fields than the known ones, or with them."""
+    """A kind of payload and how to read it: fast if it has only known fields, or with others."""
 
     def __init__(self, exact: type[Body], open_: type[Body]) -> None:
         self.exact: Decoder[dict[str, Body]] = Decoder(dict[str, exact])  # type: ignore[valid-type]

@@ -31,7 +31,7 @@ class BadMessageError(tw.errors.MalformedError):
 
 
 class TopicInfo(NamedTuple):
-    """What a topic says of its messages; what it leaves empty is None."""
+    """The fields of a topic; empty ones are None."""
 
     journey: str
     temporal: str
@@ -51,7 +51,7 @@ class TopicInfo(NamedTuple):
 
 
 def parse_topic(topic: str) -> TopicInfo:
-    """What a topic says; `BadMessageError` if it is none of HFP v2.
+    """Parse a topic; `BadMessageError` if it is not one of HFP v2.
 
     A headsign may contain slashes, so what stands before it is counted from the front and the rest from the end. The
     geohash and its level are left out: they only repeat the payload's coordinates. So is the junction at the end of

@@ -1,4 +1,4 @@
-"""How the live map shows the transit jobs. Colours can be told apart with any colour vision."""
+"""The layers of the transit jobs on the live map. Their colours are distinguishable with any colour vision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each HFP event type lives: its topic of the log and its message type."""
+"""The topic and the message type of each HFP event type."""
 
 from __future__ import annotations
 

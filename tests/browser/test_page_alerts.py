@@ -80,7 +80,7 @@ def test_an_old_alert_opens_with_its_own_figures_though_its_vehicle_stopped_agai
     expect(shown.test("details-value")).to_have_text("9")
 
 
-def test_the_list_heeds_filters_and_has_what_they_kept_away_once_they_are_lifted(log, start, screen):
+def test_the_list_respects_filters_and_has_what_they_kept_away_once_they_are_lifted(log, start, screen):
     stop_of(log, 1)
     stop_of(log, 2, mode="tram")
     shown = screen(start()).look_at(*STOP)

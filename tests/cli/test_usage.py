@@ -41,7 +41,7 @@ HFP = ["ingest", "--mqtt", "localhost", "--processor", "hfp"]
             2,
             "reads the messages of recordings: name one with",
         ),
-        (["run", "vehicle-cell", "--batch", "--available-now"], 2, "makes no sense with --batch"),
+        (["run", "vehicle-cell", "--batch", "--available-now"], 2, "cannot be combined with --batch"),
         (["run", "vehicle-cell", "--results", "cells"], 2, "results go to a topic analytics.NAME"),
         (["run", "--al"], 2, "No such option: --al"),
         (["compare", "a", "b", "--log", "none.tw"], 2, "there is no log none.tw"),

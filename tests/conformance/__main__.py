@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from tests import ROOT
-from tests.conformance.cases import Verdict, check_cases, load
-from tests.conformance.match_recognize import QUERY_RUNNERS, QueryVerdict, check_queries, load_queries
+from tests.conformance.cases import CaseResult, check_cases, load
+from tests.conformance.match_recognize import QUERY_RUNNERS, QueryResult, check_queries, load_queries
 from tests.conformance.pattern_runners import PATTERN_RUNNERS
-from tests.conformance.patterns import PatternVerdict, check_patterns, load_patterns
+from tests.conformance.patterns import PatternResult, check_patterns, load_patterns
 from tests.conformance.runners import RUNNERS
 
 
@@ -27,25 +27,25 @@ def main() -> int:
     cases, patterns, queries = load(options.cases), load_patterns(options.cases), load_queries(options.cases)
     if not cases and not patterns and not queries:
         parser.error(f"no cases in {options.cases}")
-    verdicts: dict[str, list[Verdict | PatternVerdict | QueryVerdict]] = {}
+    outcomes: dict[str, list[CaseResult | PatternResult | QueryResult]] = {}
     for name in names:
-        verdicts[name] = [*check_cases(cases, RUNNERS[name])] if cases else []
+        outcomes[name] = [*check_cases(cases, RUNNERS[name])] if cases else []
         if patterns:
-            verdicts[name] += check_patterns(patterns, PATTERN_RUNNERS[name])
+            outcomes[name] += check_patterns(patterns, PATTERN_RUNNERS[name])
         if queries and name in QUERY_RUNNERS:
-            verdicts[name] += check_queries(queries, QUERY_RUNNERS[name])
-    for name, found in verdicts.items():
-        for file in dict.fromkeys(verdict.case.file for verdict in found):
-            own = [verdict for verdict in found if verdict.case.file == file]
-            print(f"{name:10} {file:32} {sum(verdict.passed for verdict in own):4} / {len(own)}")
-    for name, found in verdicts.items():
-        for verdict in found:
-            for complaint in verdict.complaints:
-                print(f"\nFAILED {name}: {verdict.case.file}: {verdict.case.name}\n  {complaint}")
-        for verdict in found:
-            if verdict.passed and verdict.another_way:
-                print(f"\nANOTHER WAY {name}: {verdict.case.file}: {verdict.case.name}\n  {verdict.another_way}")
-    return int(any(not verdict.passed for found in verdicts.values() for verdict in found))
+            outcomes[name] += check_queries(queries, QUERY_RUNNERS[name])
+    for name, found in outcomes.items():
+        for file in dict.fromkeys(outcome.case.file for outcome in found):
+            own = [outcome for outcome in found if outcome.case.file == file]
+            print(f"{name:10} {file:32} {sum(outcome.passed for outcome in own):4} / {len(own)}")
+    for name, found in outcomes.items():
+        for outcome in found:
+            for complaint in outcome.complaints:
+                print(f"\nFAILED {name}: {outcome.case.file}: {outcome.case.name}\n  {complaint}")
+        for outcome in found:
+            if outcome.passed and outcome.another_way:
+                print(f"\nANOTHER WAY {name}: {outcome.case.file}: {outcome.case.name}\n  {outcome.another_way}")
+    return int(any(not outcome.passed for found in outcomes.values() for outcome in found))
 
 
 if __name__ == "__main__":

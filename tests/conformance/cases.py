@@ -48,7 +48,7 @@ class Case:
 
 
 @dataclass
-class Verdict:
+class CaseResult:
     case: Case
     complaints: list[str] = field(default_factory=list)
     another_way: str | None = None
@@ -58,21 +58,21 @@ class Verdict:
         return not self.complaints
 
 
-def check_cases(cases: Sequence[Case], runner: Runner) -> list[Verdict]:
+def check_cases(cases: Sequence[Case], runner: Runner) -> list[CaseResult]:
     """Run the cases and say what is wrong, if anything."""
     readable = [case for case in cases if case.steps]
     answers = iter(runner([(case.windowing, case.steps) for case in readable]) if readable else [])
-    return [_verdict(case, next(answers) if case.steps else []) for case in cases]
+    return [_outcome(case, next(answers) if case.steps else []) for case in cases]
 
 
-def _verdict(case: Case, panes: Panes) -> Verdict:
+def _outcome(case: Case, panes: Panes) -> CaseResult:
     complaints = case.check(panes)
     if case.must_fail:
-        return Verdict(case, [] if complaints else ["this case is wrong on purpose, and that was not noticed"])
+        return CaseResult(case, [] if complaints else ["this case is wrong on purpose, and that was not noticed"])
     if complaints and case.otherwise is not None:
         lenient, reason = case.otherwise
-        return Verdict(case, lenient(panes), reason)
-    return Verdict(case, complaints)
+        return CaseResult(case, lenient(panes), reason)
+    return CaseResult(case, complaints)
 
 
 def files_in(folder: Path, part: str) -> list[Path]:

@@ -49,7 +49,7 @@ QueryRunner = Callable[[Sequence[Query]], list[Answer]]
 
 
 @dataclass
-class QueryVerdict:
+class QueryResult:
     case: Query
     complaints: list[str] = field(default_factory=list)
     another_way: str | None = None
@@ -74,10 +74,10 @@ def _query(file: str, given: dict[str, Any]) -> Query:
     return Query(file, given["name"], given["sql"], given.get("expected_rows"), given.get("expected_error", ""))
 
 
-def check_queries(cases: Sequence[Query], runner: QueryRunner | None = None) -> list[QueryVerdict]:
+def check_queries(cases: Sequence[Query], runner: QueryRunner | None = None) -> list[QueryResult]:
     """Run the queries and say what is wrong, if anything."""
     answers = (runner or reference)(cases)
-    return [QueryVerdict(case, _complaints(case, answer)) for case, answer in zip(cases, answers, strict=True)]
+    return [QueryResult(case, _complaints(case, answer)) for case, answer in zip(cases, answers, strict=True)]
 
 
 def _complaints(case: Query, answer: Answer) -> list[str]:

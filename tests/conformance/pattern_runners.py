@@ -45,10 +45,10 @@ Event = tuple[int, Row]
 
 def nfa(cases: Sequence[PatternCase]) -> list[list[Outcome]]:
     """The NFA by itself, key by key."""
-    return [[_on_automaton(case)] for case in cases]
+    return [[_on_nfa(case)] for case in cases]
 
 
-def _on_automaton(case: PatternCase) -> Outcome:
+def _on_nfa(case: PatternCase) -> Outcome:
     outcome = Outcome(late=[row["event"] for step in case.steps for _, row in step.late])
     try:
         built = case.build()

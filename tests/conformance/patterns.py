@@ -75,7 +75,7 @@ PatternRunner = Callable[[Sequence[PatternCase]], list[list[Outcome]]]
 
 
 @dataclass
-class PatternVerdict:
+class PatternResult:
     case: PatternCase
     complaints: list[str]
     another_way: str | None = None
@@ -85,9 +85,9 @@ class PatternVerdict:
         return not self.complaints
 
 
-def check_patterns(cases: Sequence[PatternCase], runner: PatternRunner) -> list[PatternVerdict]:
+def check_patterns(cases: Sequence[PatternCase], runner: PatternRunner) -> list[PatternResult]:
     return [
-        PatternVerdict(case, [complaint for outcome in found for complaint in case.check(outcome)])
+        PatternResult(case, [complaint for outcome in found for complaint in case.check(outcome)])
         for case, found in zip(cases, runner(cases), strict=True)
     ]
 

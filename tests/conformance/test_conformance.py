@@ -10,9 +10,9 @@ import pytest
 
 from tests import ROOT
 from tests.conformance.__main__ import main
-from tests.conformance.cases import Verdict, check_cases, load, load_file
+from tests.conformance.cases import CaseResult, check_cases, load, load_file
 from tests.conformance.pattern_runners import COPIES, PATTERN_RUNNERS, nfa
-from tests.conformance.patterns import Outcome, PatternVerdict, check_patterns, load_pattern_file, load_patterns
+from tests.conformance.patterns import Outcome, PatternResult, check_patterns, load_pattern_file, load_patterns
 from tests.conformance.runners import RUNNERS, reference
 
 FOLDER = ROOT.parent / "shared" / "conformance"
@@ -26,15 +26,15 @@ def each(runners: Mapping[str, object]) -> list[object]:
 
 
 @pytest.fixture(scope="module")
-def verdicts() -> Callable[[str], list[Verdict]]:
+def outcomes() -> Callable[[str], list[CaseResult]]:
     """What a runner makes of all cases: they run together, once."""
     return functools.cache(lambda name: check_cases(CASES, RUNNERS[name]))
 
 
 @pytest.mark.parametrize("runner", each(RUNNERS))
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[f"{case.file}-{case.name}" for case in CASES])
-def test_the_answer_is_as_the_case_says(number, runner, verdicts):
-    assert verdicts(runner)[number].complaints == []
+def test_the_answer_is_as_the_case_says(number, runner, outcomes):
+    assert outcomes(runner)[number].complaints == []
 
 
 def test_a_runner_that_gives_nothing_is_found_out(shared):
@@ -42,15 +42,15 @@ def test_a_runner_that_gives_nothing_is_found_out(shared):
         return [[[] for _ in steps] for _, steps in questions]
 
     accused = [
-        verdict.case for verdict in check_cases(CASES, silent) if not verdict.case.must_fail and not verdict.passed
+        outcome.case for outcome in check_cases(CASES, silent) if not outcome.case.must_fail and not outcome.passed
     ]
     assert {case.file for case in accused} == {case.file for case in CASES}
     assert len(accused) > len(CASES) * 0.8
 
 
 @pytest.mark.parametrize("runner", each(RUNNERS))
-def test_only_cases_that_say_why_are_answered_another_way(runner, shared, verdicts):
-    assert sorted(verdict.case.name for verdict in verdicts(runner) if verdict.another_way) == [
+def test_only_cases_that_say_why_are_answered_another_way(runner, shared, outcomes):
+    assert sorted(outcome.case.name for outcome in outcomes(runner) if outcome.another_way) == [
         "aligned_delay",
         "unaligned_delay",
     ]
@@ -82,8 +82,8 @@ transcript:
 def test_a_transcript_is_compared_pane_by_pane(tmp_path, fields, complaints):
     path = tmp_path / "transcripts.yaml"
     path.write_text(TRANSCRIPT.format(**{"end": 9, "value": 3, "more": "", **fields}))
-    [verdict] = check_cases(load_file(path), reference)
-    assert len(verdict.complaints) == complaints
+    [outcome] = check_cases(load_file(path), reference)
+    assert len(outcome.complaints) == complaints
 
 
 @pytest.mark.parametrize(("watermark", "accepted"), [(14, True), (15, True), (16, False)])
@@ -92,8 +92,8 @@ def test_in_a_transcript_elements_are_accepted_until_the_watermark_is_past_the_l
     more = f"  - watermark: {watermark}\n  - input: [2]{late}\nallowed_lateness: 5"
     path = tmp_path / "transcripts.yaml"
     path.write_text(TRANSCRIPT.format(end=9, value=3, more=more))
-    [verdict] = check_cases(load_file(path), reference)
-    assert verdict.complaints == []
+    [outcome] = check_cases(load_file(path), reference)
+    assert outcome.complaints == []
 
 
 @pytest.mark.parametrize(
@@ -139,22 +139,22 @@ def test_a_folder_without_cases_is_refused(tmp_path, monkeypatch, capsys):
 
 
 @pytest.fixture(scope="module")
-def pattern_verdicts() -> Callable[[str], list[PatternVerdict]]:
+def pattern_results() -> Callable[[str], list[PatternResult]]:
     """What a runner makes of all cases: they run together, once."""
     return functools.cache(lambda name: check_patterns(PATTERNS, PATTERN_RUNNERS[name]))
 
 
 @pytest.mark.parametrize("runner", each(PATTERN_RUNNERS))
 @pytest.mark.parametrize("number", range(len(PATTERNS)), ids=[f"{case.file}-{case.name}" for case in PATTERNS])
-def test_a_pattern_matches_as_the_case_says(number, runner, pattern_verdicts):
-    assert pattern_verdicts(runner)[number].complaints == []
+def test_a_pattern_matches_as_the_case_says(number, runner, pattern_results):
+    assert pattern_results(runner)[number].complaints == []
 
 
 def test_a_matcher_that_finds_nothing_is_found_out(shared):
     def silent(cases):
         return [[Outcome([[] for _ in case.steps], [[] for _ in case.steps])] for case in cases]
 
-    accused = [verdict.case for verdict in check_patterns(PATTERNS, silent) if not verdict.passed]
+    accused = [outcome.case for outcome in check_patterns(PATTERNS, silent) if not outcome.passed]
     assert {case.file for case in accused} == {case.file for case in PATTERNS}
     assert len(accused) > len(PATTERNS) * 0.7
 
@@ -187,8 +187,8 @@ expected:
 def test_a_case_of_a_pattern_is_compared_match_by_match(tmp_path, fields, complaints):
     path = tmp_path / "patterns.yaml"
     path.write_text(STAGES.format(**{"end": "b", "more": "price > 1", **fields}))
-    [verdict] = check_patterns(load_pattern_file(path), nfa)
-    assert len(verdict.complaints) == complaints
+    [outcome] = check_patterns(load_pattern_file(path), nfa)
+    assert len(outcome.complaints) == complaints
 
 
 def test_a_key_that_gets_other_matches_than_the_others_is_found_out(tmp_path):
@@ -198,8 +198,8 @@ def test_a_key_that_gets_other_matches_than_the_others_is_found_out(tmp_path):
     def forgetful(cases):
         return [[*found * (COPIES - 1), Outcome([[]], [[]])] for found in nfa(cases)]
 
-    [verdict] = check_patterns(load_pattern_file(path), forgetful)
-    assert len(verdict.complaints) == 1
+    [outcome] = check_patterns(load_pattern_file(path), forgetful)
+    assert len(outcome.complaints) == 1
 
 
 def test_a_pattern_of_an_unknown_kind_is_refused(tmp_path):

@@ -14,14 +14,14 @@ QUERIES = load_queries(FOLDER)
 
 @pytest.mark.parametrize("query", QUERIES, ids=[f"{query.file}-{query.name}" for query in QUERIES])
 def test_the_rows_are_as_the_case_says(query):
-    [verdict] = check_queries([query])
-    assert verdict.complaints == []
+    [outcome] = check_queries([query])
+    assert outcome.complaints == []
 
 
 @pytest.mark.long
 def test_the_rows_are_the_same_on_spark(shared, spark):
-    verdicts = check_queries(QUERIES, on_spark)
-    assert [(verdict.case.name, verdict.complaints) for verdict in verdicts if not verdict.passed] == []
+    outcomes = check_queries(QUERIES, on_spark)
+    assert [(outcome.case.name, outcome.complaints) for outcome in outcomes if not outcome.passed] == []
 
 
 def test_there_are_cases(shared):
@@ -52,8 +52,8 @@ sql: SELECT a, b FROM (VALUES (1, 2), (2, 3)) t(v, w) MATCH_RECOGNIZE (ORDER BY 
 def test_a_query_is_compared_row_by_row_in_any_order(tmp_path, skip, expected, complaints):
     (tmp_path / "match_recognize").mkdir()
     (tmp_path / "match_recognize" / "mine.yaml").write_text(CASE.format(skip=skip, expected=expected))
-    [verdict] = check_queries(load_queries(tmp_path))
-    assert len(verdict.complaints) == complaints
+    [outcome] = check_queries(load_queries(tmp_path))
+    assert len(outcome.complaints) == complaints
 
 
 @pytest.mark.long
@@ -68,8 +68,8 @@ def test_faults_are_found_on_spark_too(tmp_path, spark):
         ]
     ):
         (tmp_path / "match_recognize" / f"{number}.yaml").write_text(CASE.format(skip=skip, expected=expected))
-    verdicts = check_queries(load_queries(tmp_path), on_spark)
-    assert [len(verdict.complaints) for verdict in verdicts] == [1, 0, 0, 1]
+    outcomes = check_queries(load_queries(tmp_path), on_spark)
+    assert [len(outcome.complaints) for outcome in outcomes] == [1, 0, 0, 1]
 
 
 def test_a_case_of_an_unknown_kind_is_refused(tmp_path):

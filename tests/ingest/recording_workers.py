@@ -12,7 +12,7 @@ from tidewheel.ingest.replay.recorder import RecordingWriter
 
 
 def numbered(number: int) -> Message:
-    """A message that is easy to know again; every third one is no JSON, every fifth one no text."""
+    """A message that is easy to know again; every third one is not JSON, every fifth one no text."""
     payload = b'{"n":%d,"text":"%s"}' % (number, b"x" * (number % 50))
     if number % 3 == 0:
         payload = b"number %d" % number

@@ -10,7 +10,7 @@ import pytest
 import tidewheel as tw
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.lookup import Limits, ProviderError
-from tidewheel.ingest.lookup.attempt import LEFT_ALONE, UNKNOWN, LookupAttempts
+from tidewheel.ingest.lookup.attempt import BREAKER_OPEN, UNKNOWN, LookupAttempts
 from tidewheel.ingest.lookup.breaker import Breaker
 from tidewheel.ingest.lookup.cache import Cache
 
@@ -223,7 +223,7 @@ def test_when_the_service_fails_all_the_time_it_is_left_alone():
     provider = Scripted(ProviderError("gone"))
     outcomes = ask(provider, time=time, times=10, attempts=1, breaker_failures=4, breaker_pause="5 s")
     assert provider.asked == 4
-    assert [outcome.reason for outcome in outcomes] == ["gone"] * 4 + [LEFT_ALONE] * 6
+    assert [outcome.reason for outcome in outcomes] == ["gone"] * 4 + [BREAKER_OPEN] * 6
     assert {outcome.attempts for outcome in outcomes[4:]} == {0}
 
 
@@ -235,7 +235,7 @@ def test_when_the_service_fails_all_the_time_it_is_left_alone():
     [
         ({"concurrency": 0}, "concurrency must be a whole number from 1 on, got 0"),
         ({"attempts": True}, "attempts must be a whole number"),
-        ({"timeout": "0 s"}, "timeout must be more than nothing"),
+        ({"timeout": "0 s"}, "timeout must be greater than 0"),
         ({"concurrency": 9, "waiting": 8}, r"waiting \(8\) must be at least concurrency \(9\)"),
     ],
 )

@@ -345,10 +345,10 @@ class Listed:
 
 def test_connectors_run_side_by_side_and_one_failure_is_reported(log: Log) -> None:
     stop = threading.Event()
-    lasting = Listed("lasting", [number(1)], then="wait")
+    endless = Listed("endless", [number(1)], then="wait")
     failing = Listed("failing", [number(2)], then="fail")
     ending = Listed("ending", [number(3)], then="end")
-    connectors = [lasting, failing, ending]
+    connectors = [endless, failing, ending]
     failures: list[object] = []
     runner = threading.Thread(
         target=lambda: failures.extend(

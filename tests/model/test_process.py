@@ -142,9 +142,9 @@ def test_the_clock_tells_times_as_datetimes():
         (lambda: Process(same, keys="key", state={"key": pl.Int64}), "has a name that is taken"),
         (lambda: Process(same, keys="key", state={"x": Timer, "x_due": pl.Int64}), "'x_due' of the state"),
         (lambda: Process(same, keys="key", state={"__x": pl.Int64}), "kept for Tidewheel"),
-        (lambda: Process(same, keys="key", state={}, ttl="0 s"), "ttl must be more than nothing, got 0 s"),
+        (lambda: Process(same, keys="key", state={}, ttl="0 s"), "ttl must be greater than 0, got 0 s"),
         (lambda: Process(same, keys="key", state={}, outputs=("late",)), "beside results and late"),
-        (lambda: Timer(after="0 s"), "after of a Timer must be more than nothing"),
+        (lambda: Timer(after="0 s"), "after of a Timer must be greater than 0"),
         (lambda: previous("none", keys="key", schema=SCHEMA), "there is no column 'none'"),
         (lambda: previous((), keys="key", schema=SCHEMA), "at least one column"),
         (
@@ -152,7 +152,7 @@ def test_the_clock_tells_times_as_datetimes():
             "another prefix=",
         ),
         (lambda: deduplicate(horizon="1 s"), "needs the columns"),
-        (lambda: deduplicate("key", horizon="0 s"), "horizon of deduplicate must be more than nothing"),
+        (lambda: deduplicate("key", horizon="0 s"), "horizon of deduplicate must be greater than 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused_when_defined(make, message):

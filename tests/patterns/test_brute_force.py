@@ -25,7 +25,7 @@ PATIENT = settings(
 )
 
 
-def found_by_automaton(pattern: Any, given: list[Any]) -> Counter[Any]:
+def found_by_nfa(pattern: Any, given: list[Any]) -> Counter[Any]:
     harness = Harness(pattern, SCHEMA)
     harness.add_all([(event["time"], {name: event[name] for name in SCHEMA}) for event in given])
     harness.advance(END)
@@ -56,7 +56,7 @@ def test_every_match_is_found_and_no_other(made, given):
     pattern, meanings = made
     assume(ready(pattern))
     expected = Counter(as_shown(one) for one in matches(pattern, meanings, given, until=END))
-    assert found_by_automaton(pattern, given) == expected
+    assert found_by_nfa(pattern, given) == expected
 
 
 @PATIENT
@@ -141,7 +141,7 @@ def test_a_match_ends_those_that_its_policy_says(made, given, skip, data):
     everything = matches(pattern, meanings, given, until=END)
     assume(len({(one.events[0], one.completed, one.events) for one in everything}) == len(everything))
     expected = Counter(as_shown(one) for one in after_skipping(everything, skip, stage))
-    assert found_by_automaton(pattern.after_match(skip, stage=stage), given) == expected
+    assert found_by_nfa(pattern.after_match(skip, stage=stage), given) == expected
 
 
 @PATIENT
@@ -156,7 +156,7 @@ def test_of_matches_that_begin_together_the_selected_one_is_given(made, given, w
         same = [one for one in everything if one.events[0] == start]
         moment = same[0].completed if which == "first" else max(one.completed for one in same)
         expected[as_shown(next(one for one in same if one.completed == moment))] += 1
-    assert found_by_automaton(pattern.select(which), given) == expected
+    assert found_by_nfa(pattern.select(which), given) == expected
 
 
 @PATIENT
@@ -173,7 +173,7 @@ def test_an_event_that_is_not_reused_serves_the_first_match_that_is_complete(mad
         if used.isdisjoint(one.events):
             used |= set(one.events)
             expected[as_shown(one)] += 1
-    assert found_by_automaton(pattern.select(reuse=False), given) == expected
+    assert found_by_nfa(pattern.select(reuse=False), given) == expected
 
 
 def test_the_brute_force_matcher_finds_matches_at_all():
@@ -194,4 +194,4 @@ def test_few_events_give_few_matches(length):
     from tidewheel.patterns.define.builder import pattern
 
     given = [{"time": 0, "name": "a", "x": 1, "who": "v"}][:length]
-    assert sum(found_by_automaton(pattern("s0", "name" == "a" or None), given).values()) == length
+    assert sum(found_by_nfa(pattern("s0", "name" == "a" or None), given).values()) == length

@@ -112,7 +112,7 @@ def shown(name: str, output: pl.DataFrame, stages: tuple[str, ...]) -> Counter[A
     st.sampled_from([1, 2, 100]),
     st.data(),
 )
-def test_the_matcher_gives_what_the_automaton_gives(made, keys, cuts, limit, share, data):
+def test_the_matcher_gives_what_the_nfa_gives(made, keys, cuts, limit, share, data):
     built = data.draw(policies(made[0]))
     try:
         built.check_ready()

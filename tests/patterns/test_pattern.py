@@ -73,9 +73,9 @@ def test_a_pattern_tells_the_columns_it_needs():
 def test_a_group_may_speak_of_stages_before_it():
     inner = pattern("b", pl.col("x") > last("a.x")).next("c", pl.col("x") > first("b.x"))
     pattern("a").followed_by(inner).check_ready()
-    with pytest.raises(DefinitionError, match=r"speaks of a stage 'a', but those .* are b"):
+    with pytest.raises(DefinitionError, match=r"refers to a stage 'a', but those .* are b"):
         Matcher(inner)
-    with pytest.raises(DefinitionError, match="speaks of a stage 'a'"):
+    with pytest.raises(DefinitionError, match="refers to a stage 'a'"):
         pattern("z").followed_by(inner).check_ready()
 
 
@@ -83,7 +83,7 @@ def test_what_comes_in_any_order_may_speak_of_each_other_and_alternatives_only_i
     more = pattern("b", pl.col("x") > last("a.x"))
     all_of(pattern("a"), more).check_ready()
     any_of(pattern("a"), more).one_or_more().check_ready()
-    with pytest.raises(DefinitionError, match="speaks of a stage 'a'"):
+    with pytest.raises(DefinitionError, match="refers to a stage 'a'"):
         any_of(pattern("a"), more).check_ready()
 
 
@@ -108,17 +108,17 @@ MALFORMED = {
     "a list in a condition": (lambda: pattern("a", collect("a.x").list.len() > 1), "collect gives lists"),
     "a reference to a later stage": (
         lambda: pattern("a", pl.col("x") > last("b.x")).next("b"),
-        "speaks of a stage 'b', but those that may have taken events by then are a",
+        "refers to a stage 'b', but those that may have taken events by then are a",
     ),
     "a reference to what must not come": (
         lambda: pattern("a").not_next("b").next("c", pl.col("x") > last("b.x")),
-        "speaks of a stage 'b', but those that may have taken events by then are a, c",
+        "refers to a stage 'b', but those that may have taken events by then are a, c",
     ),
     "a forbidden stage that speaks of itself": (
         lambda: pattern("a").not_next("b", pl.col("x") > last("b.x")),
-        "speaks of a stage 'b'",
+        "refers to a stage 'b'",
     ),
-    "count of a later stage": (lambda: pattern("a", count("b") > 1).next("b"), "speaks of a stage 'b'"),
+    "count of a later stage": (lambda: pattern("a", count("b") > 1).next("b"), "refers to a stage 'b'"),
     "previous of a stage": (lambda: pattern("a", pl.col("x") > previous("a.x")), "whatever its stage"),
     "a reference without a column": (lambda: pattern("a", pl.col("x") > last("a.")), "names no column"),
     "first of nothing": (lambda: first(""), 'expected "stage.column"'),
@@ -139,7 +139,7 @@ MALFORMED = {
     "until on a group that comes once": (lambda: pattern(pattern("a")).until("x"), "the group takes one event"),
     "until on a group that speaks of a later stage": (
         lambda: pattern(pattern("a")).one_or_more().until(count("b") > 1).next("b"),
-        "until of a group: .* speaks of a stage 'b'",
+        "until of a group: .* refers to a stage 'b'",
     ),
     "a limit on a group's loop": (
         lambda: pattern(pattern("a")).one_or_more(within="3 us"),
@@ -211,7 +211,7 @@ INCOMPLETE = {
         lambda: pattern("z").next(pattern("a").optional()).optional(),
         "left out in two ways",
     ),
-    "an unknown stage": (lambda: pattern("a", pl.col("x") > last("b.x")), "speaks of a stage 'b'"),
+    "an unknown stage": (lambda: pattern("a", pl.col("x") > last("b.x")), "refers to a stage 'b'"),
     "too many steps": (lambda: pattern("a").times(100_000), "more than 5000 steps"),
     "too many ways": (lambda: many_optional(70), "ways lead on from here"),
 }

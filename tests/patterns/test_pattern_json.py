@@ -140,7 +140,7 @@ def test_expressions_come_back_as_they_were(expression):
     ],
 )
 def test_what_has_no_stable_form_is_refused_when_it_is_sent(expression):
-    with pytest.raises(DefinitionError, match=r"stage 'x': .* has no form that could be sent.*with_columns"):
+    with pytest.raises(DefinitionError, match=r"stage 'x': .* cannot be written as JSON.*with_columns"):
         pattern_to_json(tw.pattern("x", expression))
 
 
@@ -158,7 +158,7 @@ STAGE = {"call": "pattern", "stage": "a"}
         ("[" * 100_000, "not a pattern as JSON"),
         ("{}", "with a version"),
         ("[1]", "with a version"),
-        ('{"version": NaN}', "NaN is no JSON"),
+        ('{"version": NaN}', "NaN is not JSON"),
         (changed(version=2), "version 2, this Tidewheel reads 1"),
         (changed(version=True), "version True"),
         (changed(code="1"), "no field 'code'"),
@@ -175,7 +175,7 @@ STAGE = {"call": "pattern", "stage": "a"}
         (changed(parts=[{**STAGE, "if": ["<", ["col", "a"]]}]), "< takes 2 parts, got 1"),
         (changed(parts=[{**STAGE, "if": ["col", "*"]}]), "several columns"),
         (changed(parts=[{**STAGE, "if": ["col", "^a.*$"]}]), "several columns"),
-        (changed(parts=[{**STAGE, "if": ["lit", [1]]}]), "is no value"),
+        (changed(parts=[{**STAGE, "if": ["lit", [1]]}]), "is not a plain value"),
         (changed(parts=[{**STAGE, "if": ["<", ["col", "a"], ["lit", {"time": "today"}]]}]), "stage 'a'"),
         (changed(parts=[{**STAGE, "if": ["<", ["col", "a"], ["lit", 10**60]]}]), "stage 'a': .*too large"),
         (changed(parts=[{**STAGE, "if": ["is_in", ["col", "a"], ["col", "b"]]}]), "is_in takes a list"),
@@ -192,7 +192,7 @@ STAGE = {"call": "pattern", "stage": "a"}
         (changed(after_match="skip everything"), "after_match must be one of"),
         (changed(measures=[]), "measures are an object"),
         (changed(measures={"x": ["col", "speed"]}), "could be that of any event"),
-        (changed(measures={"x": ["col", "first(nobody.speed)"]}), "speaks of a stage 'nobody'"),
+        (changed(measures={"x": ["col", "first(nobody.speed)"]}), "refers to a stage 'nobody'"),
         (" " * MOST_LETTERS + GOLDEN, "at most 200,000 letters"),
         (
             changed(parts=[STAGE] + [{"call": "next", "stage": f"s{i}"} for i in range(MOST_PARTS)]),

@@ -13,7 +13,7 @@ from tidewheel.serve.http.limits import ServeLimits
 from tidewheel.serve.layers.layer import Point
 from tidewheel.serve.view.view import View
 
-LASTING = Layer(
+ENDLESS = Layer(
     topic="analytics.vehicle-cell",
     name="vehicles",
     key=["operator", "vehicle"],
@@ -30,7 +30,7 @@ def fleet(log, count, *, first=0, lon=24.0, **more):
 
 def test_different_subscriptions_are_limited_equal_ones_are_not(log, start):
     vehicles(log, (1, 24.9, 60.2), (2, 24.9, 60.2), (3, 24.9, 60.2), route=["1", "2", "3"])
-    server = start(limits=ServeLimits(subscriptions=2), layers=[LASTING])
+    server = start(limits=ServeLimits(subscriptions=2), layers=[ENDLESS])
     with viewer(server) as one, viewer(server) as two, viewer(server) as three:
         one.subscribe("vehicles", filters={"route": ["1"]})
         two.subscribe("vehicles", filters={"route": ["2"]})
@@ -54,7 +54,7 @@ def test_different_subscriptions_are_limited_equal_ones_are_not(log, start):
 
 def test_a_layer_shows_so_many_keys_and_says_how_many_there_are(log, start):
     fleet(log, 5)
-    server = start(limits=ServeLimits(keys=3), layers=[LASTING])
+    server = start(limits=ServeLimits(keys=3), layers=[ENDLESS])
     with viewer(server) as page:
         page.subscribe("vehicles")
         shown = set(page.layers["vehicles"])
@@ -76,7 +76,7 @@ def test_a_layer_shows_so_many_keys_and_says_how_many_there_are(log, start):
 def test_what_is_hidden_comes_when_there_is_room_and_what_is_counted_is_bounded(log):
     clock = [0]
     view = View(most=2)
-    layer = view.add(LASTING)
+    layer = view.add(ENDLESS)
     rows = _rows(log)
     layer.apply(rows(range(100)), now=clock[0])
     assert (len(layer.items), layer.keys) == (2, 2 + 4 * 2)  # of the hidden, four times as many as may be shown
@@ -103,7 +103,7 @@ def _rows(log):
         vehicles(log, *((number, 24.0, 60.0) for number in numbers), time=1)
         (batch,) = log.read("analytics.vehicle-cell", 0, before)
         (frame,) = Decoder(types)(batch).frames
-        found = prepared(LASTING, frame)
+        found = prepared(ENDLESS, frame)
         return found.with_columns(found["@back"] | back)
 
     return rows
@@ -112,7 +112,7 @@ def _rows(log):
 def test_the_event_loop_does_not_wait_for_the_reader_of_the_log(log, start):
     """Who holds the lock of the view holds up frames and views, and nothing else."""
     fleet(log, 3)
-    server = start(layers=[LASTING])
+    server = start(layers=[ENDLESS])
     with viewer(server) as page:
         page.subscribe("vehicles")
         with server.feed.lock:
@@ -135,7 +135,7 @@ def test_the_event_loop_does_not_wait_for_the_reader_of_the_log(log, start):
 def test_large_answers_are_sent_bit_by_bit_within_a_budget(log, start):
     """A client that asks for much and does not take it holds up to the budget, and no more."""
     fleet(log, 5_000, route="x" * 500)
-    server = start(layers=[LASTING], limits=ServeLimits(answer_bytes=1))
+    server = start(layers=[ENDLESS], limits=ServeLimits(answer_bytes=1))
     whole = httpx.get(f"{server.url}/api/view", timeout=120)
     assert len(whole.json()["layers"]["vehicles"]) == 5_000
     assert int(whole.headers["content-length"]) == len(whole.content) > 2_000_000

@@ -15,7 +15,7 @@ from tidewheel.transport.log.log import Log
 Driver = subprocess.Popen[bytes]
 
 
-def launch(program: str, log: Log, checkpoint: Path, errors: Path) -> Driver:
+def start_driver(program: str, log: Log, checkpoint: Path, errors: Path) -> Driver:
     """Start a program with the log's address and the checkpoint as its arguments; what it prints is in `errors`."""
     with errors.open("ab") as file:
         command = [sys.executable, "-c", program, log.address, str(checkpoint)]

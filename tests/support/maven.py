@@ -17,7 +17,7 @@ _EVERYTHING = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifac
 
 def jars(name: str, *artifacts: str, alone: bool = False) -> list[Path]:
     """These archives (`group:artifact:version`) and, unless they are to stay `alone`, all that they need. Where they
-    cannot be had, the test is skipped with the reason."""
+    is not available, the test is skipped with the reason."""
     folder = _CACHE / name
     _CACHE.mkdir(parents=True, exist_ok=True)
     with open(_CACHE / f"{name}.lock", "w") as lock:

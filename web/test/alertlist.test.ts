@@ -57,7 +57,7 @@ it("has the alerts of layers that are on, newest first", () => {
   expect(shown()).toEqual(["other"]);
 });
 
-it("heeds the filters, where a layer can be filtered by them", () => {
+it("respects the filters, where a layer can be filtered by them", () => {
   app.state.filters.set({mode: ["bus"]});
   expect(shown()).toEqual(["other", "bus"]);
   app.state.filters.set({});

@@ -66,7 +66,7 @@ Events come in from MQTT, HTTP or recordings (ingest, replay), are kept in a log
 on Spark turn them into results, which are in the log again (run) and on a live map (serve). Installed packages add
 commands, jobs and processors of their own. Each command explains itself: tidewheel COMMAND --help.
 
-    tidewheel doctor                 (is everything here that it needs?)
+    tidewheel doctor                 (check the installation)
     tidewheel ingest --http 127.0.0.1:8090 --processor events
     tidewheel run my_job.py --available-now
     tidewheel topics
@@ -112,7 +112,7 @@ app.add_typer(
 
 
 class _Speaking(logging.Handler):
-    """What the parts report while they work, as lines of talk: a live line stays intact."""
+    """A log handler that prints warnings as status text, so that a live line stays intact."""
 
     def emit(self, record: logging.LogRecord) -> None:
         style = "red" if record.levelno >= logging.ERROR else "yellow" if record.levelno >= logging.WARNING else "dim"
@@ -120,7 +120,7 @@ class _Speaking(logging.Handler):
 
 
 def main() -> None:
-    """Run the command line. An error that was foreseen is one line; any other is shown whole."""
+    """Run the command line. An expected error is printed in one line; any other with its traceback."""
     try:
         app()
     except TidewheelError as error:

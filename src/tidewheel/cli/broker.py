@@ -23,7 +23,7 @@ def make_broker(
     key: str | None = None,
     password_file: Path | None = None,
 ) -> Broker:
-    """An MQTT broker as a command is told of it.
+    """Make an MQTT broker from the options of a command.
 
     Args:
         address: mqtts://user@host:8883, mqtt://host:1883, or host:port alone, where port 8883 means TLS. A password in

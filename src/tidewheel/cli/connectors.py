@@ -1,4 +1,4 @@
-"""What the commands that bring messages into the log share: running connectors, and reporting how they are doing."""
+"""Run connectors and report their progress, for the commands that bring messages into the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Account", "account_line", "run_connectors"]
 
 
 class Account:
-    """What became of the messages since the command began: the totals in the log also count earlier processes."""
+    """Counts the outcomes of messages since the command began: the totals in the log also count earlier processes."""
 
     def __init__(self, *reports: Callable[[], IngestReport]) -> None:
         self._reports = reports
@@ -27,7 +27,7 @@ class Account:
         self._before = self._totals()
 
     def __call__(self) -> dict[str, Any]:
-        """The counts, and how many a second came in of late."""
+        """The counts, and the recent rate in messages per second."""
         totals = {name: count - self._before[name] for name, count in self._totals().items()}
         return {**totals, "rate": round(self._rate(totals["received"]), 1)}
 

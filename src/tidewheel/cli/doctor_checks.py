@@ -1,4 +1,4 @@
-"""The checks of `tidewheel doctor`: each says what it found, and how to fix it."""
+"""The checks of `tidewheel doctor`: each reports what it found and how to fix it."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def check_ports(_: Path) -> list[Finding]:
                 findings.append(Finding("ok", f"Port {port}", f"free for {use}"))
         except OSError as error:
             fix = f"give another one: {another}"
-            findings.append(Finding("warning", f"Port {port}", f"cannot be had for {use}: {error}", fix))
+            findings.append(Finding("warning", f"Port {port}", f"is not available for {use}: {error}", fix))
     return findings
 
 
@@ -267,7 +267,7 @@ def _try_log(path: Path) -> None:
 
 
 def _fill(address: str) -> None:
-    """The last minutes, a row each second: what is in the future would move no watermark."""
+    """Append a row for each second of the last minutes: events in the future would not move the watermark."""
     from tidewheel.transport.open_log import open_log
 
     begin = int(time.time()) - 300

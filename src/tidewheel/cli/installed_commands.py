@@ -23,8 +23,8 @@ _F = TypeVar("_F", bound=Callable[..., None])
 
 
 def command(*, panel: str) -> Callable[[_F], _F]:
-    """Say under which heading of `tidewheel --help` a command of another package stands. Without this decorator it
-    stands under one with the name of its package.
+    """Choose the heading of `tidewheel --help` under which a command of another package is listed. The default is the
+    name of its package.
 
     >>> @command(panel="Into the log")
     ... def scan() -> None:
@@ -54,7 +54,7 @@ class CommandGroup(TyperGroup):
 
 @cache
 def _points() -> dict[str, tuple[EntryPoint, ...]]:
-    """What each name stands for: more than one thing if packages are at odds."""
+    """The entry points of each name: more than one if packages conflict."""
     found: dict[str, list[EntryPoint]] = {}
     for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
         found.setdefault(point.name, []).append(point)

@@ -1,4 +1,4 @@
-"""What is wrong with a log, or soon will be: for `tidewheel topics` and `tidewheel doctor`."""
+"""Problems of a log, for `tidewheel topics` and `tidewheel doctor`."""
 
 from __future__ import annotations
 

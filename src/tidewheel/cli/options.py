@@ -1,4 +1,4 @@
-"""What all commands share: exit codes, output, the log they work on, and the parts they name."""
+"""Options and helpers that all commands share: exit codes, output, the log."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ class ExitCode(IntEnum):
 
     @property
     def meaning(self) -> str:
-        """What the code means, for the help."""
+        """Describe the exit code, for the help."""
         return _MEANINGS[self]
 
 
 _MEANINGS = {
     ExitCode.FINE: "fine; also when a command that goes on until it is stopped was stopped",
     ExitCode.FAILED: "failed",
-    ExitCode.USAGE: "bad usage: an option, topic, job or file that is not there or makes no sense",
+    ExitCode.USAGE: "bad usage: an option, topic, job or file that does not exist or is invalid",
     ExitCode.SETUP: "the machine lacks something: Java, a package, a broker; see tidewheel doctor",
     ExitCode.CHECKPOINT: "the checkpoint does not fit the job, or another run holds it",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C (143: by SIGTERM) before its work was done",
@@ -102,7 +102,7 @@ def exit_code(error: TidewheelError) -> ExitCode:
 
 @cache
 def out(*, stderr: bool = False) -> Console:
-    """The terminal, or whatever stands in its place. Results go to standard output, all talk to standard error."""
+    """Return the console for results on standard output, or for messages on standard error."""
     from rich.console import Console
 
     console = Console(stderr=stderr, highlight=False, soft_wrap=True)
@@ -112,17 +112,17 @@ def out(*, stderr: bool = False) -> Console:
 
 
 def say(text: str, *, style: str | None = None) -> None:
-    """A line of talk: text as it is, without markup, to standard error."""
+    """Print a message to standard error, without interpreting markup."""
     out(stderr=True).print(text, style=style, markup=False)
 
 
 def tell_damage(damaged: DamagedBlockError) -> None:
-    """For `--skip-damaged`: say what cannot be read, and go on."""
+    """Report damaged records and continue, for `--skip-damaged`."""
     say(str(damaged).partition(". ")[0], style="red")
 
 
 def taught(function: Any) -> str:
-    """The help of a command from its docstring: paragraphs flow, indented lines (examples) stay as they are."""
+    """Make the help of a command from its docstring: paragraphs flow, indented lines (examples) stay as they are."""
     parts = []
     text = (inspect.getdoc(function) or "").replace("[", "\\[")  # no markup of rich's
     for paragraph in text.split("\n\n"):
@@ -134,7 +134,7 @@ def taught(function: Any) -> str:
 
 
 def size(count: int) -> str:
-    """A number of bytes, written for people.
+    """Format a number of bytes.
 
     >>> size(512), size(1_536), size(5 << 30)
     ('512 B', '1.5 KiB', '5.0 GiB')
@@ -176,7 +176,7 @@ def parse_instant(text: str) -> Instant:
 
 
 def parse_speed(text: str) -> float | None:
-    """How many times as fast as the clock; None for max."""
+    """Parse a speed relative to the clock; None for max."""
     if text == "max":
         return None
     try:
@@ -191,21 +191,24 @@ def parse_speed(text: str) -> float | None:
 DEFAULT_LOG = "tidewheel.tw"
 
 LogOption = Annotated[
-    str, typer.Option("--log", envvar="TIDEWHEEL_LOG", metavar="PATH", help="The log: a file, made if it is missing.")
+    str,
+    typer.Option("--log", envvar="TIDEWHEEL_LOG", metavar="PATH", help="The log: a file, created if it is missing."),
 ]
 
 ExistingLogOption = Annotated[
-    str, typer.Option("--log", envvar="TIDEWHEEL_LOG", metavar="PATH", help="The log: a file that is there.")
+    str, typer.Option("--log", envvar="TIDEWHEEL_LOG", metavar="PATH", help="The log: an existing file.")
 ]
 
 DurationOption = Annotated[
     int | None,
-    typer.Option("--for", metavar="DURATION", parser=parse_duration, help="Stop by itself after 30s, 5min, 2h ..."),
+    typer.Option("--for", metavar="DURATION", parser=parse_duration, help="Stop after 30s, 5min, 2h ..."),
 ]
 
 ProcessorOption = Annotated[
     str | None,
-    typer.Option("--processor", metavar="NAME", help="What reads the messages: events, json, or that of a package."),
+    typer.Option(
+        "--processor", metavar="NAME", help="The processor of the messages: events, json, or one from a package."
+    ),
 ]
 
 CaOption = Annotated[
@@ -215,7 +218,7 @@ CaOption = Annotated[
 
 CertificateOption = Annotated[
     str | None,
-    typer.Option("--certificate", metavar="FILE", help="This client's own certificate, if the broker wants one."),
+    typer.Option("--certificate", metavar="FILE", help="This client's own certificate, if the broker requires one."),
 ]
 
 KeyOption = Annotated[
@@ -227,7 +230,7 @@ KeyOption = Annotated[
 
 SkipDamagedOption = Annotated[
     bool,
-    typer.Option("--skip-damaged", help="Go on without records whose blocks are damaged, and report them."),
+    typer.Option("--skip-damaged", help="Skip records whose blocks are damaged, and report them."),
 ]
 
 PasswordFileOption = Annotated[
@@ -235,12 +238,12 @@ PasswordFileOption = Annotated[
     typer.Option(
         "--password-file",
         metavar="FILE",
-        help="The password for the MQTT broker is in its first line.",
+        help="A file with the password for the MQTT broker in its first line.",
         show_default="the environment variable TIDEWHEEL_MQTT_PASSWORD",
     ),
 ]
 
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs: JSON objects, one a line.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 _PROCESSORS = {
     "events": "tidewheel.ingest.processors.events:EventProcessor",

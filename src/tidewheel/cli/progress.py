@@ -146,7 +146,7 @@ def print_json(value: Any) -> None:
 
 
 def start_text(since: Instant, *, first_batch: bool) -> str:
-    """What Spark is at before the first results, since when, and how long that usually takes."""
+    """Describe what Spark is doing before the first results, since when, and how long that usually takes."""
     from tidewheel.transport.topics import run_states
 
     stage = run_states.FIRST_BATCH if first_batch else run_states.STARTING

@@ -1,4 +1,4 @@
-"""How many results there are, for commands that show it while they come."""
+"""Count results while they arrive, for commands that show progress."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ResultCount:
         self._count = 0
 
     def __call__(self) -> int:
-        """How many results there are by now."""
+        """The number of results so far."""
         for info in self._log.topics():
             for number, end in enumerate(info.next_offsets if info.name in self._topics else ()):
                 start = max(self._at.get((info.name, number), 0), info.first_offsets[number])

@@ -1,4 +1,4 @@
-"""What `tidewheel topics` changes: how long records are kept, topics deleted, groups forgotten."""
+"""The changes that `tidewheel topics` makes: retention, deleting topics, forgetting groups."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B")
 
 
 def chosen(log: Log, names: Sequence[str], *, everything: bool) -> list[TopicInfo]:
-    """The topics of these names, in which * stands for anything; without a name all of them. The log's own topics must
-    be named, or asked for with `everything`."""
+    """The topics of these names, in which * is a wildcard; without names, all. Internal topics must be named, or
+    requested with `everything`."""
     infos = {info.name: info for info in log.topics()}
     shown = [name for name in infos if everything or not is_internal(name)]
     if not names:
@@ -68,13 +68,13 @@ def _bytes(number: str, power: str, binary: str) -> int:
 
 
 def limits_text(retention: Retention) -> str:
-    """Say the limits of a topic in words."""
+    """Format the retention limits of a topic."""
     age = None if retention.age is None else format_duration(retention.age)
     return ", ".join(part for part in (age, None if retention.size is None else size(retention.size)) if part)
 
 
 def keep(log: Log, topics: Sequence[TopicInfo], retention: Retention, *, as_json: bool) -> None:
-    """Limit topics, and let go what is beyond the limit."""
+    """Set the retention of topics, and remove what is beyond it."""
     _check_not_own(topics)
     for info in topics:
         log.create_topic(info.name, retention=retention, compact=info.compact)
@@ -151,6 +151,6 @@ def _confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise DefinitionError(f"{question} There is nobody to ask here: say --yes")
+        raise DefinitionError(f"{question} Nobody can confirm it here: pass --yes")
     if not typer.confirm(question, err=True):
         raise typer.Exit(ExitCode.FAILED)

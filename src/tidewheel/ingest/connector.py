@@ -1,4 +1,4 @@
-"""Connectors: they bring messages in, from anywhere, and know nothing of what is in them."""
+"""Connectors bring in messages from anywhere and do not look into them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ State: TypeAlias = bytes | Callable[[Processed], bytes] | None
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """What became of the messages of one delivery."""
+    """The outcome of the messages of one delivery."""
 
     receipt: Receipt
     """Where they are in the log."""
@@ -44,18 +44,18 @@ class Delivered:
 
 
 class Deliver(Protocol):
-    """What a connector hands its messages to; a `Pipeline` is one."""
+    """The function that a connector delivers messages to; a `Pipeline` is one."""
 
     @property
     def state(self) -> bytes:
-        """What the last delivery left for the next, also in an earlier process; empty at first."""
+        """The state of the last delivery, also in an earlier process; empty at first."""
 
     def report(self) -> IngestReport:
         """The totals so far, earlier processes included."""
 
     def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: State = None) -> Delivered:
-        """Returns only when the log has the messages, all of them; `LogError` if it could not take them, none of them
-        (or, after a failure that left it open, all of them: then `state` tells).
+        """Deliver messages; returns when the log has them all. `LogError` if the log could not take them: it has none
+        of them (or, after a failure with an unknown outcome, all of them: then `state` shows it).
 
         `repeated` counts messages that the connector left out because the log has them already. `state` is kept in
         the same transaction (None: stays as it is): a connector's note to its own successor. A function makes it of
@@ -76,7 +76,7 @@ class Connector(Protocol):
         """Its name in reports and errors."""
 
     def run(self, deliver: Deliver, stop: threading.Event) -> None:
-        """Bring messages until there are no more or `stop` is set, then deliver what was received and return."""
+        """Bring in messages until there are no more or `stop` is set, then deliver what was received and return."""
 
 
 def run_all(

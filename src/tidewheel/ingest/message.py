@@ -1,4 +1,4 @@
-"""What a connector hands to a processor."""
+"""A message, as a connector hands it to a processor."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Pipeline:
 
     @property
     def state(self) -> bytes:
-        """What the connector's last delivery left for the next, even if that delivery raised but was done after all."""
+        """The state of the connector's last delivery, even if that delivery raised an error but was committed."""
         with self._lock:
             self._make_certain()
             return self._connector_state
@@ -98,11 +98,11 @@ class Pipeline:
         return copy
 
     def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: State = None) -> Delivered:
-        """Process the messages and append what became of them; returns when the log has it (see `Deliver`)."""
+        """Process the messages and append the outcome; returns when the log has it (see `Deliver`)."""
         return self._deliver(self._process(messages), repeated=repeated, state=state)
 
     def deliver_processed(self, processed: Processed, *, received: int, state: State = None) -> Delivered:
-        """Append what is processed already, from so many messages: for sources that make events themselves."""
+        """Append processed messages, of which there were `received`: for sources that make events themselves."""
         problem = self._problem(processed, received)
         if problem:
             raise DefinitionError(f"{self.name} was given what cannot be appended: {problem}")
@@ -190,7 +190,7 @@ class Pipeline:
         return Processed(dead=[Dead(messages[0], "processor-failed", reason)])
 
     def _problem(self, processed: Processed, expected: int) -> str | None:
-        """What is wrong with it, if anything."""
+        """The reason why it is invalid, if it is."""
         if processed.count != expected:
             return f"it accounts for {processed.count} of {expected} messages"
         if any(count < 0 for count in processed.filtered.values()):
@@ -232,8 +232,8 @@ class Pipeline:
 
 
 class Reports:
-    """The latest totals of every source that ever ingested into the log, by name (`<processor>:<source>`): call it as
-    often as you like, it reads only what is new."""
+    """The latest totals of every source that ever ingested into the log, by name (`<processor>:<source>`). Each call
+    reads only what is new."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -262,5 +262,5 @@ def adds_up(report: IngestReport) -> bool:
 
 
 def _text(value: str) -> str:
-    """What protobuf can hold: JSON may have brought halves of characters."""
+    """Replace what protobuf cannot hold: JSON may contain unpaired surrogates."""
     return value.encode(errors="replace").decode()

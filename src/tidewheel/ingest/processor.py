@@ -1,4 +1,4 @@
-"""Processors: messages in, records of the log out. They know formats, never transports."""
+"""Processors turn messages into records of the log. They know formats, not transports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Dead:
 
 @dataclass(frozen=True, slots=True)
 class Processed:
-    """What became of some messages: each is a record of a topic, or filtered by a named rule, or dead."""
+    """The outcome of some messages: each is a record of a topic, filtered by a named rule, or a dead letter."""
 
     topics: Mapping[str, pa.RecordBatch] = field(default_factory=dict)
     filtered: Mapping[str, int] = field(default_factory=dict)
@@ -37,13 +37,13 @@ class Processed:
 
     @property
     def count(self) -> int:
-        """How many messages are accounted for."""
+        """The number of messages that are accounted for."""
         written = sum(int(batch.num_rows) for batch in self.topics.values())
         return written + sum(self.filtered.values()) + len(self.dead)
 
 
 def joined(parts: Sequence[Processed]) -> Processed:
-    """What became of all the messages, from what became of some and of the others."""
+    """Combine the outcomes of several processors."""
     batches: dict[str, list[pa.RecordBatch]] = {}
     filtered: Counter[str] = Counter()
     for part in parts:
@@ -87,11 +87,11 @@ class LogProcessor(Protocol):
 
 @runtime_checkable
 class Replayable(Protocol):
-    """A processor whose messages can be moved in time and multiplied, as a replay needs."""
+    """A processor whose messages can be moved in time and multiplied, for replays."""
 
     def event_time(self, message: Message) -> Instant | None:
         """The message's event time, if it is known."""
 
     def moved(self, message: Message, *, by: Duration, copy: int) -> Message:
-        """The message with its event time and arrival moved by so much, and (copy > 0) with its keys shifted so that
-        it belongs to the copy-th replica of everything. A message that cannot be read is returned as it is."""
+        """Return the message with its event time and arrival moved by this much, and (copy > 0) with its keys shifted
+        so that it belongs to the copy-th replica. A message that cannot be read is returned as it is."""

@@ -1,1 +1,1 @@
-"""The model: what stream analytics mean, in pure Python; knows neither Spark nor the log."""
+"""The model: the semantics of stream analytics, in pure Python; depends on neither Spark nor the log."""

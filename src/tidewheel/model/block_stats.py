@@ -1,4 +1,4 @@
-"""What is known of a set of records without opening them: enough to decide a watermark."""
+"""Statistics of a block of records, enough to decide a watermark without opening it."""
 
 from __future__ import annotations
 

@@ -63,7 +63,8 @@ def _column_hash(column: pl.Series) -> npt.NDArray[np.uint64]:
 
 
 def _plain(column: pl.Series) -> pl.Series:
-    """The column as text or bytes. How a number is written decides the hash: only whole numbers are left to polars."""
+    """The column as text or bytes. The spelling of a number decides its hash, so only whole numbers are left to
+    polars."""
     kind = column.dtype
     if kind in (pl.String, pl.Binary):
         return column

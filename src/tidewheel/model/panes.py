@@ -1,4 +1,4 @@
-"""What goes into a window and what comes out: elements, panes, and what was too late."""
+"""Elements, panes and late elements: the input and output of windows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NO_WINDOW = "in no window"
 
 
 class Timing(str, Enum):
-    """How a pane relates to the watermark: before it passed the window, the first at or after that, or later."""
+    """The timing of a pane: before the watermark passed the window, the first at or after that, or later."""
 
     EARLY = "EARLY"
     ON_TIME = "ON_TIME"
@@ -115,5 +115,5 @@ def rejection(
 
 
 def key_order(key: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What sorts keys as columns are sorted: nulls first."""
+    """A sort key that sorts keys as columns are sorted: nulls first."""
     return tuple((value is not None, value) for value in key)

@@ -1,4 +1,4 @@
-"""How often something happens, from a running total."""
+"""Measure a rate from a running total."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["Rate"]
 
 
 class Rate:
-    """A rate: how many a second, over the last few seconds.
+    """A rate per second over the last few seconds.
 
     >>> rate = Rate()
     >>> rate(100, at=7.0), rate(150, at=8.0), rate(300, at=9.0)
@@ -21,7 +21,7 @@ class Rate:
         self._seen: deque[tuple[float, int]] = deque()
 
     def __call__(self, total: int, at: float | None = None) -> float:
-        """The rate, now that the total is this (`at`: seconds of any clock); 0 if it began anew."""
+        """The rate when the total is this (`at`: seconds of any clock); 0 if the total has restarted."""
         at = time.monotonic() if at is None else at
         self._seen.append((at, total))
         while len(self._seen) > 2 and at - self._seen[1][0] >= self._over:

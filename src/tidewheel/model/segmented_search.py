@@ -11,7 +11,7 @@ Integers = npt.NDArray[np.int64]
 
 
 def first_at_or_after(times: Integers, low: Integers, high: Integers, limit: Integers) -> Integers:
-    """For each run times[low:high], which is sorted, the first place whose time is at least its limit, or high.
+    """For each sorted run times[low:high], the first place whose time is at least its limit, or high.
 
     >>> times = np.array([1, 2, 9, 4, 5])
     >>> first_at_or_after(times, np.array([0, 3]), np.array([3, 5]), np.array([2, 7])).tolist()

@@ -1,4 +1,4 @@
-"""Instants and durations: whole microseconds since 1970 in UTC, and how people write them."""
+"""Instants and durations: whole microseconds since 1970 in UTC, and their notation."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def format_instant(value: Instant) -> str:
 
 
 def short_instant(value: Instant) -> str:
-    """ISO text of an instant, for people: in UTC, to the millisecond, without a fraction that says nothing.
+    """Format an instant as ISO text in UTC, to the millisecond, without a zero fraction.
 
     >>> short_instant(1_500_000), short_instant(60_000_000)
     ('1970-01-01T00:00:01.5Z', '1970-01-01T00:01:00Z')
@@ -159,7 +159,7 @@ def short_instant(value: Instant) -> str:
 
 
 def approximate_duration(value: Duration) -> str:
-    """About how long, for people: what is left out is too little to matter. `format_duration` tells all of it.
+    """Format a duration approximately, leaving out what is too small to matter. `format_duration` is exact.
 
     >>> approximate_duration(32_198_400_000_000), approximate_duration(95_400_000_000), approximate_duration(8_450_000)
     ('372 d', '1 d 2 h', '8.4 s')

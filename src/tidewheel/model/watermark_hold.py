@@ -1,4 +1,4 @@
-"""What holds a watermark back: the inputs whose own has not moved for a while, though others' have."""
+"""Find what holds a watermark back: inputs whose own watermark has not moved for a while, though others' have."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Holder:
 
     @property
     def place(self) -> str:
-        """The partition, for people."""
+        """The partition as text."""
         return f"{self.topic}/{self.partition}"
 
 

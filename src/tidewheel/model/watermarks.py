@@ -44,7 +44,7 @@ _SKEW_MEMORY = 1_000_000  # when more events than this are remembered, all are h
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Strategy(ABC):
-    """How the watermark of one input follows from its records.
+    """A watermark strategy: derives the watermark of one input from its records.
 
     `idle`: after so long without data the watermark moves with the wall clock, so that the last window of a quiet
     stream closes, and the input no longer holds others back. `future`: event times further than this ahead of the
@@ -88,7 +88,7 @@ class Strategy(ABC):
 
     @property
     def _argument(self) -> str:
-        """What the function that makes it is given besides `idle` and `future`."""
+        """The argument of the function that makes it, besides `idle` and `future`."""
         return ""
 
     def _highest(self, summary: BlockStats) -> Instant | None:
@@ -113,7 +113,7 @@ def _check_delay(delay: Duration) -> None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Bounded(Strategy):
-    """No event comes more than `delay` behind the highest event time."""
+    """The watermark follows the highest event time by `delay`."""
 
     kind: ClassVar[str] = "bounded"
     stored: ClassVar[StoredFields] = StoredFields("idle", "future", "delay")
@@ -135,8 +135,8 @@ class Bounded(Strategy):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Percentile(Strategy):
-    """All but the slowest events have come: those whose event time is further behind the log's clock than `percent` per
-    cent of what was seen so far are late."""
+    """The watermark lets only the slowest events be late: those further behind the log's clock than `percent` per cent
+    of the events seen so far."""
 
     kind: ClassVar[str] = "percentile"
     stored: ClassVar[StoredFields] = StoredFields("idle", "future", "percent")
@@ -152,7 +152,7 @@ class Percentile(Strategy):
         return f"{self.percent:g}"
 
     def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
-        """The log's clock plus the skew that only so many events fall behind."""
+        """The log's clock plus the skew that all but the slowest events keep."""
         skew: dict[str, int] = state.setdefault("skew", {})
         for bin_number, count in sorted(summary.skew.items()):
             skew[str(bin_number)] = skew.get(str(bin_number), 0) + count
@@ -173,7 +173,7 @@ class Percentile(Strategy):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Punctuated(Strategy):
-    """Only markers move it: each says that everything before it was sent."""
+    """The watermark follows markers: each says that everything before it was sent."""
 
     kind: ClassVar[str] = "punctuated"
 
@@ -207,20 +207,20 @@ class Arrival(Strategy):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ControlTopic(Strategy):
-    """An input that takes no part: it neither moves the common watermark nor holds it back, however silent it is. For
-    topics that say what is to be done with the events of others. They are read from their beginning."""
+    """An input without influence on the watermark: it neither moves the common watermark nor holds it back, however
+    silent it is. For topics that control what is done with the events of others. They are read from their beginning."""
 
     kind: ClassVar[str] = "control"
     takes_part: ClassVar[bool] = False
 
     def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
-        """No watermark of its own."""
+        """None: it has no watermark of its own."""
         return None
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ReadAheadTopic(ControlTopic):
-    """A control topic that is read ahead of the events, whenever its records came: what it says holds for all times."""
+    """A control topic that is read ahead of the events: its records hold for all times."""
 
     kind: ClassVar[str] = "read_ahead"
     reads_ahead: ClassVar[bool] = True
@@ -228,12 +228,12 @@ class ReadAheadTopic(ControlTopic):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Inherited(Strategy):
-    """The input has its watermark already, and goes on with it: a DataFrame with `withWatermark`."""
+    """The watermark that a DataFrame already has from `withWatermark`."""
 
     kind: ClassVar[str] = "inherited"
 
     def of(self, state: dict[str, Any], summary: BlockStats) -> Instant | None:
-        """No watermark of its own: the DataFrame brings one."""
+        """None: the DataFrame brings the watermark."""
         return None
 
     def __repr__(self) -> str:
@@ -276,7 +276,7 @@ def monotonic(*, idle: str | timedelta | None = None, future: str | timedelta | 
 def percentile(
     percent: float, *, idle: str | timedelta | None = None, future: str | timedelta | None = "1 min"
 ) -> Percentile:
-    """All but the slowest (100 - percent) per cent of events have come, judged by those seen so far.
+    """All but the slowest (100 - percent) per cent of events are on time, judged by those seen so far.
 
     >>> percentile(99.5)
     percentile(99.5)
@@ -287,7 +287,7 @@ def percentile(
 
 
 def arrival(delay: str | timedelta = "0 s", *, idle: str | timedelta | None = None) -> Arrival:
-    """For streams whose time is that of arrival or ingestion: it follows the log's clock, `delay` behind.
+    """For streams whose time is that of arrival or ingestion: the watermark follows the log's clock, `delay` behind.
 
     >>> arrival("1 s")
     arrival('1 s')

@@ -1,4 +1,4 @@
-"""A whole question: what, where in event time, when, and how results relate; refused if it would lose data."""
+"""A windowed aggregation: what, where in event time, when, and how results relate; refused if it would lose data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 
 class Summarizing(Protocol):
-    """What windowing must know of an aggregate."""
+    """The part of an aggregate that windowing uses."""
 
     @property
     def mergeable(self) -> bool:

@@ -1,4 +1,4 @@
-"""Where in event time: the windows that an element belongs to."""
+"""Windows: where in event time elements are grouped."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Length = str | timedelta
 
 
 def typed_back(value: Duration) -> str:
-    """A duration as it may stand in code.
+    """A duration as it is written in code.
 
     >>> typed_back(90_000_000), typed_back(1_234_567_891)
     ("'1 min 30 s'", "'1234567891 us'")
@@ -69,7 +69,8 @@ class Windows:
         raise NotImplementedError(f"{self!r} assigns no windows by time")
 
     def merge(self, windows: Iterable[Window]) -> Merges:
-        """What the windows of a key become when they meet; every one of them is a part of exactly one."""
+        """The windows of a key after merging, each with the windows that it consists of; every window is part of
+        exactly one."""
         return [(window, [window]) for window in sorted(set(windows))]
 
     def stamp(self, window: Window, time: Instant) -> Instant:
@@ -107,7 +108,7 @@ class Sliding(Windows):
         return [Window(start, min(start + self.size, END_OF_TIME)) for start in reversed(starts)]
 
     def shift(self, key: tuple[Any, ...]) -> Duration:
-        """How far the grid of a key is from 1970."""
+        """The offset of a key's grid from 1970."""
         return self.offset + hash_of(key) % self.every if self.stagger else self.offset
 
     def staggered(self) -> Sliding:
@@ -177,7 +178,7 @@ class Global(Windows):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Count(Windows):
-    """So many elements of a key in event-time order; a window begins every `every` elements."""
+    """Windows of n elements of a key in event-time order; a window begins every `every` elements."""
 
     stable_name: ClassVar[str] = "windows.count/1"
     stored: ClassVar[StoredFields] = StoredFields("size", "every")
@@ -256,7 +257,7 @@ class Custom(Windows):
         return windows
 
     def merge(self, windows: Iterable[Window]) -> Merges:
-        """Merge as the function says, checked: every window must be a part of exactly one result."""
+        """Merge as the function says, checked: every window must be part of exactly one result."""
         if self.merger is None:
             return Windows.merge(self, windows)
         given = sorted(set(windows))
@@ -331,7 +332,7 @@ def global_() -> Global:
 
 
 def count(size: int, *, every: int | None = None) -> Count:
-    """So many elements of a key, in event-time order.
+    """Windows of n elements of a key, in event-time order.
 
     >>> count(10), count(10, every=2)
     (count(10), count(10, every=2))

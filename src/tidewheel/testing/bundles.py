@@ -1,4 +1,4 @@
-"""What a script holds: bundles, each of which is what one batch has."""
+"""The contents of a script: bundles, each the input of one batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_valid_time(time: Instant | None) -> TypeGuard[Instant]:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What one batch has: when it happens, its rows, and the watermark that it moves to (None: it stays).
+    """The input of one batch: its clock, its rows, and the watermark that it moves to (None: unchanged).
 
     >>> from tidewheel.testing import Script
     >>> Script().add(at="00:00:01", v=1).watermark("00:00:02").bundles[0].rows
@@ -33,7 +33,7 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class Bundles:
-    """Bundles in their order, and the types of columns whose values do not tell them."""
+    """Bundles in their order, and the types of columns that cannot be inferred from values."""
 
     columns: Mapping[str, Any] | None = None
     bundles: tuple[Bundle, ...] = ()

@@ -20,8 +20,8 @@ _OURS = ("ingestion_time", "_append_time", "_key")
 
 @dataclass(frozen=True)
 class Stepped:
-    """What a stage gives for a bundle: its results as they are shown, and as rows for a stage behind it; late rows; and
-    its other outputs."""
+    """The output of a stage for a bundle: its results as they are compared, and as rows for the next stage; late rows;
+    and its other outputs."""
 
     shown: list[Row]
     rows: Sequence[Mapping[str, Any]]
@@ -33,7 +33,7 @@ Step = Callable[[pl.DataFrame, Bundle], Stepped]
 
 
 def interpreter(stage: Stage) -> Step:
-    """What a stage makes of one bundle after the other, by definition."""
+    """The reference interpreter of a stage."""
     reference = stage.operation.reference(stage)
     if reference is None:
         raise DefinitionError(f'Script.run: {stage.operation.noun} runs on="spark" only')
@@ -51,7 +51,7 @@ def interpreter(stage: Stage) -> Step:
 
 
 def shown(stage: Stage, rows: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Results of a stage as they are shown."""
+    """The results of a stage as they are compared."""
     return [_pane(stage, values) if stage.operation.gives_panes else plain_row(values) for values in rows]
 
 
@@ -71,12 +71,12 @@ def _pane(stage: Stage, values: Mapping[str, Any]) -> Row:
 
 
 def late_row(values: Mapping[str, Any], reason: str, by: int | None) -> Row:
-    """A late row as it is shown."""
+    """A late row as it is compared."""
     return plain_row({**values, "late_reason": reason, "late_by": by})
 
 
 def plain_row(values: Mapping[str, Any]) -> Row:
-    """A row as it is shown: without the columns that every row of a log has."""
+    """A row as it is compared: without the columns that every row of a log has."""
     hidden = (*_OURS, "event_time")
     kept = {name: value for name, value in values.items() if name not in hidden and not name.startswith("__")}
     if "at" in kept:

@@ -39,7 +39,7 @@ _EVER: Duration = 200 * 365 * 86_400 * 1_000_000
 
 
 def run_on_dataframe(script: Bundles, pipeline: Pipeline, spark: SparkSession | None = None) -> Outcome:
-    """What comes out if the rows are a streaming DataFrame: a file for each bundle that has rows, read one by one."""
+    """Run a script over a streaming DataFrame: a file for each bundle that has rows, read one by one."""
     delay = _delay(script)
     columns = {_TIME: _INSTANT, **columns_of(script)}
     spark = session(spark)
@@ -88,7 +88,7 @@ def _dicts(rows: DataFrame) -> list[dict[str, Any]]:
 
 
 def _table(bundle: Bundle, columns: dict[str, pl.DataType], exact: pa.Schema) -> pa.Table:
-    """The rows of a bundle in the types that Spark knows."""
+    """The rows of a bundle in Spark's types."""
     times = pl.Series([time for time, _ in bundle.rows], dtype=pl.Int64).cast(_INSTANT).alias(_TIME)
     own = {name: kind for name, kind in columns.items() if name != _TIME}
     values = [{name: values.get(name) for name in own} for _, values in bundle.rows]

@@ -1,4 +1,4 @@
-"""What comes out of a script, and what is expected: rows that are compared by the fields that are given."""
+"""Actual and expected rows: they are compared by the fields that are given."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def pane(
     aggregates: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Row:
-    """The result of a window. What is not given is not compared, but a retraction must be called one.
+    """The result of a window. Fields that are not given are not compared, but a retraction must be given as one.
 
     Args:
         key: The key; a tuple of several, None of none.
@@ -171,7 +171,7 @@ class Rows(list[Row]):
 
 
 class Outcome(Rows):
-    """What a run gave: the results, in order; `late`, in the order of their times; and the further `outputs`, by
+    """The output of a run: the results, in order; `late`, in the order of their times; and the further `outputs`, by
     name.
 
     >>> found = Outcome([row(n=1)], late=[row(n=2)], outputs={"duplicates": [row(n=3)]})

@@ -89,7 +89,7 @@ def _given(script: Bundles, pipelines: Sequence[Pipeline]) -> Iterator[_Given]:
 
 
 def result_of(pipeline: Pipeline, rows: Stream) -> Result:
-    """Return what a pipeline makes of the rows; refuse what is none."""
+    """Call a pipeline on the rows; refuse a value that is not a result."""
     result = pipeline(rows) if callable(pipeline) else None
     if not isinstance(result, Result):
         raise DefinitionError(
@@ -129,7 +129,7 @@ def columns_of(script: Bundles) -> dict[str, pl.DataType]:
 
 
 def run_on_reference(script: Bundles, pipeline: Pipeline) -> Outcome:
-    """What the interpreters of the stages give, one behind the other."""
+    """Run a script on the reference interpreters of the stages, one after the other."""
     with _given(script, [pipeline]) as given:
         [result] = given.results
         if result.ops:
@@ -170,8 +170,8 @@ def _frame_of(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, pl.DataTyp
 
 
 def run_on_spark(script: Bundles, pipelines: Sequence[Pipeline], spark: SparkSession | None = None) -> list[Outcome]:
-    """What the engine gives, of all pipelines in one query: each bundle is a block of the log and a batch of the query,
-    which reads one block a batch."""
+    """Run scripts on the engine, all pipelines in one query: each bundle is a block of the log and a batch of the
+    query."""
     with _given(script, pipelines) as given, by_value(pipelines):
         log = given.log
         for bundle in script.bundles:
@@ -198,7 +198,7 @@ def run_on_spark(script: Bundles, pipelines: Sequence[Pipeline], spark: SparkSes
 
 
 def outcome_of(result: Result, found: dict[str, list[dict[str, Any]]]) -> Outcome:
-    """The rows of each output as they are shown."""
+    """The rows of each output as they are compared."""
     stage = result.stages[-1]
     results = found.pop(RESULTS)
     rejected = [late_row(values, values["late_reason"], micros(values["late_by"])) for values in found.pop(LATE, [])]
@@ -213,7 +213,7 @@ def outcome_of(result: Result, found: dict[str, list[dict[str, Any]]]) -> Outcom
 
 @contextmanager
 def by_value(pipelines: Sequence[Pipeline]) -> Iterator[None]:
-    """Send functions of the pipelines' own modules as they are: Spark's workers cannot import a file of tests."""
+    """Pickle functions of the pipelines' own modules by value: Spark's workers cannot import a test file."""
     names = {getattr(pipeline, "__module__", None) or "" for pipeline in pipelines} - {"__main__"}
     known = cloudpickle.list_registry_pickle_by_value()  # type: ignore[no-untyped-call]
     modules = [

@@ -1,4 +1,4 @@
-"""Opening a log by its address, whatever keeps it."""
+"""Open a log by its address."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["open_log"]
 
 
 def open_log(address: str | os.PathLike[str], **options: Any) -> Log:
-    """Open a log by its address: the path of a SQLite file, which is made if it is missing.
+    """Open a log by its address: the path of a SQLite file, which is created if it is missing.
 
     >>> open_log("kafka://here")
     Traceback (most recent call last):

@@ -54,38 +54,38 @@ class AskOptions:
         typer.Option(
             "--provider",
             metavar="SOURCE",
-            help="Who knows: the address of a routing service (GraphQL), a folder or zip with GTFS, or simulator.",
+            help="Where to look it up: a routing service (GraphQL address), a folder or zip with GTFS, or simulator.",
         ),
     ]
     log: LogOption = DEFAULT_LOG
-    feed: Annotated[str, typer.Option(help="What the routing service puts before its ids.")] = "HSL"
+    feed: Annotated[str, typer.Option(help="The prefix of the routing service's ids.")] = "HSL"
     key: Annotated[
         str | None,
         typer.Option(
             envvar="TIDEWHEEL_ROUTING_KEY", help="The subscription key of the routing service.", show_default=False
         ),
     ] = None
-    concurrency: Annotated[int | None, _count("So many questions at a time.", 50)] = None
-    waiting: Annotated[int | None, _count("Open questions, beyond which no more events are read.", 10_000)] = None
-    timeout: Annotated[int | None, _time("For one question, with all its attempts.", "5 s")] = None
+    concurrency: Annotated[int | None, _count("Lookups at a time.", 50)] = None
+    waiting: Annotated[int | None, _count("Open lookups, beyond which no more events are read.", 10_000)] = None
+    timeout: Annotated[int | None, _time("For one lookup, with all its attempts.", "5 s")] = None
     attempt_timeout: Annotated[int | None, _time("For one attempt.", "2 s")] = None
-    attempts: Annotated[int | None, _count("For one question, at most.", 4)] = None
+    attempts: Annotated[int | None, _count("For one lookup, at most.", 4)] = None
     backoff: Annotated[int | None, _time("Before the second attempt; doubled before each further one.", "100 ms")] = (
         None
     )
-    cache_size: Annotated[int | None, _count("So many outcomes are remembered.", 100_000)] = None
-    cache_age: Annotated[int | None, _time("An answer is asked for again after so long.", "6 h")] = None
-    retry_failed: Annotated[int | None, _time("A question that failed is asked again after so long.", "10 s")] = None
-    retry_unknown: Annotated[int | None, _time("Likewise one that the service knows no answer to.", "10 min")] = None
+    cache_size: Annotated[int | None, _count("How many outcomes are remembered.", 100_000)] = None
+    cache_age: Annotated[int | None, _time("Look up an answer again when it is this old.", "6 h")] = None
+    retry_failed: Annotated[int | None, _time("Retry a failed lookup after this time.", "10 s")] = None
+    retry_unknown: Annotated[int | None, _time("Retry a lookup without an answer after this time.", "10 min")] = None
     breaker_failures: Annotated[
-        int | None, _count("After so many failures in a row the service is left alone ...", 10)
+        int | None, _count("Open the circuit breaker after this many failures in a row.", 10)
     ] = None
-    breaker_pause: Annotated[int | None, _time("... for so long; for longer after each trial that fails.", "5 s")] = (
-        None
-    )
-    until_idle: Annotated[bool, typer.Option("--until-idle", help="End when all that is in the log is settled.")] = (
-        False
-    )
+    breaker_pause: Annotated[
+        int | None, _time("How long the breaker stays open; longer after each failed trial.", "5 s")
+    ] = None
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="End when everything in the log has been looked up.")
+    ] = False
     skip_damaged: SkipDamagedOption = False
     as_json: JsonOption = False
 

@@ -62,11 +62,9 @@ _END_SECONDS = 90.0
 def demo(
     length: Annotated[
         int | None,
-        typer.Option(
-            "--for", metavar="DURATION", parser=parse_duration, help="Stop by itself after 30s, 5min ... of results."
-        ),
+        typer.Option("--for", metavar="DURATION", parser=parse_duration, help="Stop after 30s, 5min ... of results."),
     ] = None,
-    rate: Annotated[float, typer.Option(min=1, help="Events a second.")] = 700,
+    rate: Annotated[float, typer.Option(min=1, help="Events per second.")] = 700,
     jobs: Annotated[
         list[str] | None,
         typer.Option("--job", metavar="JOB", help="Only this one, besides vehicle-cell; may be given several times."),
@@ -77,11 +75,13 @@ def demo(
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="Of the live map.", show_default="8080, or a free one if that is taken"),
+        typer.Option(
+            min=0, max=65_535, help="The port of the live map.", show_default="8080, or a free one if that is taken"
+        ),
     ] = None,
     open_page: Annotated[bool, typer.Option("--open/--no-open", help="Open the map in the browser.")] = True,
 ) -> None:
-    """Show all of it at work: a simulated city, the log, all jobs on Spark, and the live map.
+    """Run everything: a simulated city, the log, all jobs on Spark, and the live map.
 
     Starts the simulator, the lookup of final stops, the jobs and the server of the map as processes of their own, with
     a log between them. The map shows the city; the terminal shows how fast events come in and are processed, how far
@@ -201,7 +201,7 @@ class _Demo:
             self._show("Ctrl-C ends it" if self._ready is not None else self._start_text())
 
     def _start_text(self) -> str:
-        """What Spark is at, and how long that takes."""
+        """Describe what Spark is doing, and how long it takes."""
         return start_text(self._started, first_batch=self._job.status.get("state") == "running") + " ..."
 
     def _tell_of_the_map(self) -> None:
@@ -214,7 +214,7 @@ class _Demo:
                 typer.launch(str(url))
 
     def _end(self) -> bool:
-        """End the simulator first, then the job when it has finished what is there."""
+        """Stop the simulator first, then the job when it has finished its input."""
         self._simulator.stop()
         while self._simulator.wait(_LOOK_SECONDS) is None:
             self._show("stopping the simulator ...")

@@ -19,7 +19,7 @@ __all__ = ["Part", "Parts"]
 
 
 class Part:
-    """A command of Tidewheel in a process of its own, which tells every half second as JSON how it is doing.
+    """A command of Tidewheel in a process of its own, which reports its status every half second as JSON.
 
     Ctrl-C does not reach it: the demo decides when it ends. Its standard input is a pipe from here, and it ends when
     that does, so also when the demo is killed.
@@ -90,7 +90,7 @@ class Part:
 
 
 class Parts:
-    """The parts of a demo by name. What is still there at the end of its `with` is ended at once."""
+    """The parts of a demo by name. Those still running at the end of its `with` are ended at once."""
 
     def __init__(self) -> None:
         self._parts: dict[str, Part] = {}

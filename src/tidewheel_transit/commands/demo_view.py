@@ -31,7 +31,7 @@ class Dashboard:
         self._processed: deque[float] = deque(maxlen=14)
 
     def draw(self, now: Snapshot, *, height: int, stage: str) -> RenderableType:
-        """The whole picture, for a terminal of so many lines."""
+        """The whole picture, for a terminal of this many lines."""
         from rich import box
         from rich.console import Group
         from rich.panel import Panel
@@ -95,7 +95,7 @@ class Dashboard:
 
 
 def plain(now: Snapshot) -> str:
-    """The same in one line, where there is no terminal."""
+    """The same in one line, without a terminal."""
     line = f"{now.seconds:4.0f} s: in {now.received:,.0f} events/s"
     if now.job.get("batches"):
         line += f", processed {now.processed:,.0f} positions/s, lag {now.lag:,}, results {now.results:,}"
@@ -125,7 +125,7 @@ def summary(
     latency: Quantiles | None,
     check: Check,
 ) -> str:
-    """What was processed, in the end."""
+    """A summary of what was processed."""
     lines = []
     for report in reports:
         topics, filtered, dead = (sum(part.values()) for part in (report.topics, report.filtered, report.dead))
@@ -234,7 +234,7 @@ def _result(result: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _minutes(late: int) -> str:
-    """How late (positive) or early, in whole minutes."""
+    """The delay in whole minutes; positive is late."""
     return f"[red]{late // 60} min late[/red]" if late > 0 else f"{-late // 60} min early"
 
 

@@ -1,4 +1,4 @@
-"""What the demo shows: gathered from the log, which knows everything, and from what the job tells."""
+"""The numbers of the demo, from the log and from the job's reports."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _MOST_MEASURED = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Latencies in seconds, and how many were measured."""
+    """Quantiles of latencies in seconds, and their number."""
 
     p50: float
     p99: float
@@ -65,8 +65,8 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Whether each position on a journey with a place has its result, once; `whole`: of all that came in, not only of
-    what is still in the log."""
+    """Whether each position on a journey with a place has its result, exactly once; `whole`: for everything that came
+    in, not only what is still in the log."""
 
     expected: int
     missing: int
@@ -128,7 +128,7 @@ class Watch:
         )
 
     def lag(self) -> int:
-        """How many positions the jobs have not finished."""
+        """The number of positions that the jobs have not finished."""
         done = self._log.committed(self._group)
         return sum(end - done.get(part, 0) for part, (_, end) in self._extent(INPUT).items())
 
@@ -137,7 +137,7 @@ class Watch:
         return self._latency(lambda _, ingested: ingested >= ingested_since)
 
     def firsts(self) -> tuple[tw.time.Instant | None, tw.time.Instant | None]:
-        """When the first position and the first result of any job were in the log; None as long as there is none."""
+        """The times of the first position and the first result of any job in the log; None while there is none."""
         for name in self._first:
             if self._first[name] is None:
                 self._first[name] = self._first_append(name)
@@ -156,7 +156,7 @@ class Watch:
         return min(found, default=None)
 
     def check(self) -> Check:
-        """Compare what came in since the beginning, as far as it is kept, with the results since then."""
+        """Compare the inputs since the beginning, as far as they are retained, with the results."""
         inputs = self._fingerprints(INPUT)
         wanted, times_wanted = np.unique(inputs, return_counts=True)
         found, times_found = np.unique(self._fingerprints(RESULTS), return_counts=True)
@@ -219,7 +219,7 @@ class Watch:
         return Quantiles(float(p50), float(p99), len(taken))
 
     def _frames(self, topic: str, starts: Positions, extent: _Extent) -> Iterator[pl.DataFrame]:
-        """Inputs that must have a result, or results: a block at a time, of what is kept from there on."""
+        """Inputs that must have a result, or results: block by block, from there on."""
         kind = VehiclePosition if topic == INPUT else VehicleCell
         for part, (first, end) in extent.items():
             for batch in self._log.read(*part, max(first, starts.get(part, 0)), end=end):

@@ -53,7 +53,7 @@ class SimulateOptions:
         str | None,
         typer.Option(metavar="ADDRESS", help="Publish to this broker instead of the log: host:port or mqtts://host."),
     ] = None
-    rate: Annotated[float, typer.Option(min=1, help="Events a second, as the mean of a day.")] = 700
+    rate: Annotated[float, typer.Option(min=1, help="Events per second, as the mean of a day.")] = 700
     rush_hours: Annotated[
         bool, typer.Option("--rush-hours/--steady", help="Peaks and a quiet night, or the same rate at every hour.")
     ] = True
@@ -61,7 +61,9 @@ class SimulateOptions:
     speed: Annotated[str, typer.Option(metavar="NUMBER|max", help="How many times as fast as the clock.")] = "1"
     length: Annotated[
         int | None,
-        typer.Option("--for", metavar="DURATION", parser=parse_duration, help="So much simulated time: 30s, 5min, 2h."),
+        typer.Option(
+            "--for", metavar="DURATION", parser=parse_duration, help="How much time to simulate: 30s, 5min, 2h."
+        ),
     ] = None
     clock: Annotated[
         int | None,
@@ -162,7 +164,7 @@ def _head_start(speed: float | None, length: tw.time.Duration | None) -> tw.time
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where the chunks go, and how that is shown."""
+    """The target of the chunks, and its description."""
 
     deliver: Callable[[Chunk], object]
     counts: Callable[[], dict[str, Any]]

@@ -31,7 +31,7 @@ _DATES = ("service_id", "date", "exception_type")
 
 
 class GtfsFinalStops:
-    """Knows the trips of a GTFS feed: a folder or zip with routes, trips, stop_times and stops, read when it is made.
+    """Answers from a GTFS feed: a folder or zip with routes, trips, stop_times and stops, read once.
 
     Route ids are those of the events, directions 0 and 1 are the events' 1 and 2. If the feed has a calendar, only
     trips that run on the operating day count; if trips of the same departure still end at different stops, there is no
@@ -47,7 +47,7 @@ class GtfsFinalStops:
         self._services: dict[date, frozenset[str]] = {}
 
     async def ask(self, key: Key) -> Mapping[str, Any] | None:
-        """Where the journey of (route, direction, operating day, start) ends."""
+        """The final stop of the journey (route, direction, operating day, start)."""
         route, direction, day, start = key
         try:
             operating, trips = date.fromisoformat(day), self._ends.get((route, direction, minute_of(start)), ())

@@ -42,7 +42,7 @@ class RoutingService:
             self._headers[key_header] = key
 
     async def ask(self, key: Key) -> Mapping[str, Any] | None:
-        """Where the journey of (route, direction, operating day, start) ends."""
+        """The final stop of the journey (route, direction, operating day, start)."""
         route, direction, day, start = key
         try:
             seconds = minute_of(start) * 60
@@ -67,7 +67,7 @@ class RoutingService:
             stop = str(last["gtfsId"]).removeprefix(f"{self._feed}:")
             return {"final_stop": stop, "final_lat": float(last["lat"]), "final_lon": float(last["lon"])}
         except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
-            raise ProviderError(f"the service's answer makes no sense: {type(error).__name__}: {error}") from None
+            raise ProviderError(f"the service's answer is invalid: {type(error).__name__}: {error}") from None
 
     def __repr__(self) -> str:
         return f"RoutingService({self._url!r}, feed={self._feed!r})"

@@ -35,7 +35,7 @@ _HANG_SECONDS = 3_600.0
 
 @dataclass(frozen=True)
 class Faults:
-    """What goes wrong."""
+    """The faults that the service injects."""
 
     delay: float = 0.0
     errors: float = 0.0
@@ -73,7 +73,7 @@ class RoutingServer(ThreadingHTTPServer):
             return self._chance.random()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Pass over clients that have given up: that is no error of the service."""
+        """Ignore clients that have given up: that is no error of the service."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 

@@ -18,7 +18,7 @@ _COPY = re.compile(r"[B-Z]\d*$")
 
 
 class SimulatedFinalStops:
-    """Knows the lines that the simulator runs: every journey of a line in one direction ends at the same stop.
+    """Answers for the simulator's lines: every journey of a line in one direction ends at the same stop.
 
     >>> import asyncio
     >>> asyncio.run(SimulatedFinalStops().ask(("1019", 1, "2025-10-09", "07:20")))
@@ -26,7 +26,7 @@ class SimulatedFinalStops:
     """
 
     async def ask(self, key: Key) -> Mapping[str, Any] | None:
-        """Where a journey of (route, direction, operating day, start) ends."""
+        """The final stop of a journey (route, direction, operating day, start)."""
         route, direction, _, _ = key
         ends = _ends()
         # Copies of the lines, which a large fleet runs on, have a letter behind the route; so have some routes.

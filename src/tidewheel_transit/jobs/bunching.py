@@ -34,7 +34,7 @@ def bunching(positions: tw.Stream, *, every: str = "10 s", nearer: float = 200.0
 
 @dataclass(frozen=True)
 class _Changes:
-    """Tell the first of the windows in which a pair is near, and the first in which it no longer is."""
+    """Report the first window in which a pair is near, and the first in which it no longer is."""
 
     stable_name: ClassVar[str] = "bunching.changes/1"
 

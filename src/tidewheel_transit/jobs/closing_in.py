@@ -33,7 +33,7 @@ def closing_in(positions: tw.Stream, *, every: str = "10 s", by: float = 100.0, 
 
 @dataclass(frozen=True)
 class _Approaches:
-    """Tell the third of three samples that shrink far enough, once until one grows."""
+    """Report the third of three samples that shrink far enough, once until one grows."""
 
     stable_name: ClassVar[str] = "closing_in.approaches/1"
 

@@ -19,7 +19,7 @@ __all__ = ["emergency_stop_sql"]
 def emergency_stop_sql(
     positions: tw.Stream, *, fast: float = 10.0, standing: float = 1.0, within: str = "10 s"
 ) -> tw.Result:
-    """What emergency-stop finds, from MATCH_RECOGNIZE: the same answers."""
+    """Emergency stops from MATCH_RECOGNIZE, the same as those of emergency-stop."""
     # B+ would give back to S a row that brakes and is slow; the pattern of emergency-stop takes all that brakes. So S
     # is what no longer brakes.
     statement = f"""

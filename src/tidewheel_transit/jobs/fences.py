@@ -54,7 +54,7 @@ def read_fences(source: str) -> tuple[Fence, ...]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise tw.errors.DefinitionError(f"{where}: is no JSON ({error}); give a GeoJSON FeatureCollection") from None
+        raise tw.errors.DefinitionError(f"{where}: is not JSON ({error}); give a GeoJSON FeatureCollection") from None
     features = found.get("features") if isinstance(found, dict) and found.get("type") == "FeatureCollection" else None
     if not isinstance(features, list) or not features:
         raise tw.errors.DefinitionError(f"{where}: expected a GeoJSON FeatureCollection with at least one feature")
@@ -86,7 +86,7 @@ def _fence(feature: Any, where: str) -> Fence:
         polygons = tuple(tuple(_ring(ring) for ring in rings) for rings in parts if rings)
     except (TypeError, ValueError) as error:
         raise tw.errors.DefinitionError(
-            f"{where} ({name}): its coordinates make no rings of [longitude, latitude]: {error}"
+            f"{where} ({name}): its coordinates are not rings of [longitude, latitude]: {error}"
         ) from None
     if not polygons:
         raise tw.errors.DefinitionError(

@@ -67,7 +67,7 @@ def _inside(number: int) -> str:
 
 @dataclass(frozen=True)
 class _Crossings:
-    """Tell every change of being inside; `since` is the first position inside, and null outside."""
+    """Report every change of being inside; `since` is the first position inside, and null outside."""
 
     stable_name: ClassVar[str] = "geofences.crossings/1"
 

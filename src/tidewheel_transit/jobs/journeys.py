@@ -46,7 +46,7 @@ def journeys(
 
 
 def _span(column: str, finish: pl.Expr) -> tw.agg.Aggregate:
-    """What lies between the lowest and the highest value."""
+    """The difference of the highest and the lowest value."""
     return tw.agg.custom(
         partial={"low": pl.col(column).min(), "high": pl.col(column).max()},
         merge={"low": pl.col("low").min(), "high": pl.col("high").max()},

@@ -1,4 +1,4 @@
-"""What the jobs have in common: which rows they take, each once, and when their windows give results."""
+"""Shared steps of the jobs: which rows they take, deduplication, and when their windows give results."""
 
 from __future__ import annotations
 

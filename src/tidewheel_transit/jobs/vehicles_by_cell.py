@@ -9,7 +9,7 @@ __all__ = ["vehicles_by_cell"]
 
 
 def vehicles_by_cell(rows: tw.Stream, *, size: str, every: str, lateness: str, mode: str, early: str) -> tw.Result:
-    """How many vehicles have their latest row of the window in each cell.
+    """The number of vehicles whose latest row of the window is in each cell.
 
     The first stage finds the cell of each vehicle in each window, the second counts these by cell, in the same windows
     (a result of the first is of its window's last moment, from which the second knows the window) and with the same

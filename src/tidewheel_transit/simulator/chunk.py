@@ -22,7 +22,7 @@ _TOPIC_OF_EVENT = np.array([list(TOPICS).index(home.topic) for home in EVENTS.va
 
 
 class Chunk:
-    """What arrives from `start` on and before `end`, in the order of arrival; made only as far as it is asked for."""
+    """The messages that arrive from `start` on and before `end`, in the order of arrival; computed on demand."""
 
     def __init__(self, start: tw.time.Instant, end: tw.time.Instant, rows: npt.NDArray[np.void], names: Names) -> None:
         self.start = start

@@ -89,7 +89,7 @@ PLACES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mode:
-    """How a kind of vehicle moves and is run. Metres, seconds, m/s, m/s²."""
+    """The properties of a kind of vehicle. Metres, seconds, m/s, m/s²."""
 
     speeds: tuple[float, float]
     """Between the slowest and the fastest stretch."""

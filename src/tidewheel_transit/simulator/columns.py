@@ -1,4 +1,4 @@
-"""Columns: rows of numbers to the columns of the transit messages, by looking up what each number stands for."""
+"""Turn rows of numbers into the columns of the transit messages, by looking up what each number stands for."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _IS_LIGHT: Final = np.array([home.topic == "input.traffic-light" for home in EVE
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What the numbers of rows stand for. The last entry of each list that can miss is what is missing: null."""
+    """The values that the numbers of rows stand for. The last entry of each list that can miss is null."""
 
     mode: pa.Array
     operator: Ints
@@ -89,7 +89,7 @@ class Names:
 
 
 def _suffix(copy: int) -> str:
-    """What a copy's routes end in: nothing, B, C, ... Z, B1, C1, ..."""
+    """The suffix of a copy's routes: nothing, B, C, ... Z, B1, C1, ..."""
     if copy == 0:
         return ""
     again, letter = divmod(copy - 1, 25)

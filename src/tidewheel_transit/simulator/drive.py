@@ -1,4 +1,4 @@
-"""Driving a simulator against the clock."""
+"""Drive a simulator against the clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def drive(
     clock: Callable[[], tw.time.Instant] = tw.time.now,
     wait: Callable[[float], bool] | None = None,
 ) -> int:
-    """Deliver what the simulator's fleet sends, each chunk when the last of it has arrived; returns how many events.
+    """Deliver the simulator's chunks, each when its last message has arrived; returns the number of events.
 
     Chunks are `step` long, longer when delivering is behind, so that it catches up. It ends when `stop` is set or
     `length` of simulated time has passed. `speed`, `clock` and `wait` are those of `Pacer`: at speed 1, a simulator

@@ -41,7 +41,7 @@ _LATE: Final = 45.0
 
 @dataclass(slots=True)
 class Happenings:
-    """What happened to vehicles in one second besides that it passed."""
+    """The events of vehicles in one second."""
 
     vehicle: list[Ints] = field(default_factory=list)
     event: list[Ints] = field(default_factory=list)
@@ -156,13 +156,13 @@ class Fleet:
         return result
 
     def scheduled(self, vehicle: Ints, halt: Ints) -> Ints:
-        """The time of the timetable at a halt of the journey: a whole minute."""
+        """The scheduled time at a halt of the journey: a whole minute."""
         minutes = (self.network.halt_seconds[halt] // 60).astype(np.int64)
         result: Ints = self.departure[vehicle] + 60 * minutes
         return result
 
     def choose(self, vehicle: Ints) -> None:
-        """Decide whether these vehicles will have to stand at their goals."""
+        """Decide whether these vehicles must stop at their goals."""
         luck = self.rng.random(len(vehicle))
         goal = self.goal[vehicle]
         kind = self.network.halt_kind[goal]
@@ -174,7 +174,7 @@ class Fleet:
         return self.timetable.next_departure(vehicle, self.path[vehicle] % PATHS_PER_LINE // 2, after)
 
     def await_departure(self, vehicle: Ints, departures: Departures, which: Bools) -> None:
-        """Let some of the vehicles stand at their first stop until they depart, late if they came late."""
+        """Let some of the vehicles wait at their first stop until they depart, late if they arrived late."""
         vehicle = vehicle[which]
         leave = np.maximum(departures.time[which], self.now + 25)
         early = self.rng.integers(0, 40, len(vehicle))

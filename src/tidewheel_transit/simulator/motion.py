@@ -83,7 +83,7 @@ def _safe(speed: Floats, room: Floats, braking: Floats) -> Floats:
 
 
 def _clear_way(fleet: Fleet) -> Floats:
-    """How far each vehicle may go until it stands behind the next one of its line; infinite: none is before it."""
+    """How far each vehicle may go until it stands behind the next one of its line; infinite if none is before it."""
     room = np.full(fleet.count, np.inf)
     vehicle = np.flatnonzero((fleet.doing != OFF) & (fleet.metres > 0.0) & fleet.signed)
     track = fleet.timetable.copy[vehicle] * len(fleet.network.path_length) + fleet.path[vehicle]

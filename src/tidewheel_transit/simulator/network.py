@@ -65,7 +65,7 @@ def degrees(x: Floats, y: Floats) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A stop as passengers know it."""
+    """A stop."""
 
     number: int
     lat: float
@@ -74,7 +74,7 @@ class Stop:
 
 @dataclass(slots=True)
 class _Builder:
-    """What has been laid out so far."""
+    """The arrays under construction."""
 
     points: list[Floats] = field(default_factory=list)
     lengths: list[float] = field(default_factory=list)
@@ -88,7 +88,7 @@ class _Builder:
     stop_table: list[Stop] = field(default_factory=list)
 
     def stop(self, key: tuple[object, ...], at: Floats) -> int:
-        """The stop of this key, which lines share; a new one gets a number of seven digits as they are here."""
+        """The stop of this key, which lines share; a new one gets a number of seven digits, as in Helsinki."""
         if key not in self.stops:
             lat, lon = degrees(at[:1], at[1:])
             district = 4 if lat[0] > 60.257 else 2 if lon[0] < 24.835 else 1
@@ -151,7 +151,7 @@ class Network:
         return self.mark_key[mark] % _SPAN
 
     def place(self, path: Ints, metres: Floats) -> tuple[Floats, Floats, Floats]:
-        """Where a place of a path is: metres east, metres north, heading in degrees."""
+        """The location of a place on a path: metres east, metres north, heading in degrees."""
         steps = metres / POINT_SPACING
         whole = np.floor(steps).astype(np.int64)
         point = self.path_points[path] + whole

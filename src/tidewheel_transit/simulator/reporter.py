@@ -162,7 +162,7 @@ class Reporter:
         return level
 
     def _others(self, positions: npt.NDArray[np.void], slots: Ints, happenings: Happenings) -> npt.NDArray[np.void]:
-        """The rows of the events: each like its vehicle's position in the same second, but for what is its own."""
+        """The rows of the events: each like its vehicle's position in the same second, except for its own fields."""
         fleet, network = self._fleet, self._fleet.network
         vehicle = np.concatenate(happenings.vehicle)
         event, halt = np.concatenate(happenings.event), np.concatenate(happenings.halt)

@@ -28,7 +28,7 @@ _REASSIGNMENT: Final = 0.08
 
 
 def pass_second(fleet: Fleet, seconds_of_day: float) -> Happenings:
-    """Let one second pass for the whole fleet; returns what happened in it."""
+    """Simulate one second for the whole fleet; returns what happened in it."""
     happenings = Happenings()
     fleet.now += 1
     standing, turned = move(fleet, seconds_of_day, happenings)
@@ -68,7 +68,7 @@ def _stand(fleet: Fleet, vehicle: Ints, seconds_of_day: float, happenings: Happe
 
 
 def _serve(fleet: Fleet, happenings: Happenings) -> None:
-    """Let what is due at the stops happen: sign-in, doors, waiting, leaving."""
+    """Process events at the stops: sign-in, doors, waiting, leaving."""
     now = fleet.now
     vehicle = np.flatnonzero(fleet.doing == STANDING)
     _sign_in(fleet, vehicle[fleet.sign_at[vehicle] == now], happenings)

@@ -75,7 +75,7 @@ class Simulator:
         return f"Simulator(start={self.start}, seed={self.seed}, rate={self.rate}, rush_hours={self.rush_hours})"
 
     def chunks(self, *, seconds: float = 1.0) -> Iterator[Chunk]:
-        """What arrives in each stretch of so many seconds, without end; goes on where the last call left off."""
+        """The messages in successive chunks of so many seconds, without end; continues where the last call left off."""
         length = round(seconds * _SECOND)
         if length < 1:
             raise tw.errors.DefinitionError(f"seconds must be above 0, got {seconds!r}")
@@ -83,7 +83,7 @@ class Simulator:
             yield self.advance(self.position + length)
 
     def advance(self, end: tw.time.Instant) -> Chunk:
-        """What arrives from the last chunk's end on and before `end`."""
+        """The messages from the last chunk's end on and before `end`."""
         if end < self.position:
             back, position = tw.time.format_instant(end), tw.time.format_instant(self.position)
             raise tw.errors.DefinitionError(f"cannot go back to {back}: what arrives before {position} is taken")

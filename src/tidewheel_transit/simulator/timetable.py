@@ -43,7 +43,7 @@ _FLEET_OF_A_CITY: Final = 1_150
 
 
 def demand(seconds: Floats) -> Floats:
-    """How much runs, relative to the mean of the day, at so many seconds after the operating day's midnight.
+    """The amount of service, relative to the mean of the day, at so many seconds after the operating day's midnight.
 
     >>> demand(np.array([3.0, 8.1, 12.0, 16.1]) * 3600).round(2).tolist()
     [0.14, 1.54, 1.26, 1.6]
@@ -141,7 +141,7 @@ class Timetable:
 
 
 def timetable(network: Network, vehicles: int, rng: np.random.Generator, *, rush_hours: bool) -> Timetable:
-    """Share out so many vehicles over the lines, on as many copies of them as that takes."""
+    """Distribute vehicles over the lines, on as many copies of them as needed."""
     legs = _legs(network)
     headways = np.array([MODES[line.mode].headway for line in network.lines])
     copies = -(-vehicles // _FLEET_OF_A_CITY)

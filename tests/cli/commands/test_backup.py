@@ -92,7 +92,7 @@ def test_a_restore_that_was_cut_short_is_finished_by_the_next(small_log, inside,
         refused = inside(*command.split(), "--log", small_log, code=1)
         assert f"tidewheel restore --log {small_log}" in refused.stderr
     done = inside("restore", "--log", small_log)
-    assert "was cut short; it is finished now" in done.stderr
+    assert "was interrupted; it is finished now" in done.stderr
     assert count(small_log) == 5
     assert not plan.parent.exists()
 

@@ -173,4 +173,4 @@ def test_follow_goes_on_with_a_topic_that_is_made_anew(small_log):
             log.delete_topic("input.arrival")
             log.append("input.arrival", records([codec.encode(codec.pack(Arrival(stop="x"), event_time=0))]))
         assert next(shown)["offset"] == 0
-        assert "made anew" in running.end(signal.SIGINT).stderr
+        assert "created again" in running.end(signal.SIGINT).stderr

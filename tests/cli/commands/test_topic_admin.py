@@ -107,7 +107,7 @@ def test_nothing_is_deleted_unasked(log_path, inside):
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y", {"notes"}), ("n", {"input.a", "input.b", "notes"})])
-def test_the_question_is_asked_once_for_all_and_heeded(log_path, answer, left):
+def test_the_question_is_asked_once_for_all_and_respected(log_path, answer, left):
     here, there = os.openpty()
     arguments = ["topics", "input.*", "--delete", "--log", log_path]
     with subprocess.Popen(

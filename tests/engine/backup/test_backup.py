@@ -318,7 +318,7 @@ def test_a_killed_restore_leaves_the_old_or_is_finished_to_the_new(city, tmp_pat
         except LogError:
             with pytest.raises(LogError, match="tidewheel restore --log"):
                 events(city)
-            with pytest.raises(BackupError, match="cut short"):
+            with pytest.raises(BackupError, match="interrupted"):
                 restore(tmp_path / "b", city, replace=True)
             killed_at(number % 7, lambda: finish(city), *places)  # whoever finishes it may be killed, too
             finish(city)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.engine.exactly_once.test_windows_exactly_once import RESULTS, replayed
 from tests.engine.orders import put_frame, read
-from tests.support.driver_process import kill, launch, until_written, written
+from tests.support.driver_process import kill, start_driver, until_written, written
 from tidewheel.engine.backup.backup import back_up
 from tidewheel.engine.backup.restore import restore
 from tidewheel.transport.open_log import open_log
@@ -90,7 +90,7 @@ def test_every_backup_of_a_job_that_is_killed_goes_on_to_the_right_results(log, 
     moments = random.Random(3)
     checkpoint, errors = tmp_path / f"{os.path.basename(log.address)}.checkpoints" / "orders", tmp_path / "errors"
     try:
-        driver = launch(DRIVER, log, checkpoint, errors)
+        driver = start_driver(DRIVER, log, checkpoint, errors)
         for number in range(BACKUPS):
             assert until_written(log, RESULTS, written(log, RESULTS) + 1, driver), errors.read_text()
             time.sleep(moments.uniform(0, 0.6))  # at any moment of the next batches

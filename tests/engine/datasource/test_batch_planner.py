@@ -132,7 +132,7 @@ def test_the_positions_of_a_topic_that_was_made_anew_are_refused(log, count):
     planned = Offset.from_json(begin(log).to_json())
     log.delete_topic("a")
     log.append("a", positions(range(count)))
-    message = r"'a' was deleted and made anew.*id was 1, now it is 2.*new checkpoint"
+    message = r"'a' was deleted and created again.*id was 1, now it is 2.*new checkpoint"
     for until in (None, {("a", 0): count}):
         with pytest.raises(CheckpointError, match=message):
             plan(log, done, until=until)
@@ -151,7 +151,7 @@ def test_positions_from_before_topics_had_ids_are_accepted_unless_the_topic_is_t
     log.delete_topic("a")
     log.append("a", positions(range(60)))
     for until in (None, {("a", 0): 60}):
-        with pytest.raises(CheckpointError, match=r"made anew.*not known.*ends at 60"):
+        with pytest.raises(CheckpointError, match=r"created again.*not known.*ends at 60"):
             plan(log, Offset.from_json(old), until=until)
 
 

@@ -324,6 +324,6 @@ def test_a_query_is_not_started_on_positions_of_a_topic_that_was_made_anew(spark
     assert len(collect_stream(frame, tmp_path / "c")[0]) == 100
     log.delete_topic("a")
     log.append("a", positions(range(60)))
-    with pytest.raises(PySparkException, match="'a' was deleted and made anew since the checkpoint was made"):
+    with pytest.raises(PySparkException, match="'a' was deleted and created again since the checkpoint was made"):
         collect_stream(frame, tmp_path / "c")
     assert len(collect_stream(frame, tmp_path / "new")[0]) == 60

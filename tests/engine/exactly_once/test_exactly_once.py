@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine.engine_data import START, positions
 from tests.engine.topic_frames import values
-from tests.support.driver_process import kill, launch, until_written, written
+from tests.support.driver_process import kill, start_driver, until_written, written
 from tidewheel.transport.events import codec
 from tidewheel_transit.transit_pb2 import VehicleCell
 
@@ -52,7 +52,7 @@ def test_every_result_is_there_once_although_the_driver_is_killed(log, tmp_path)
     checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
     kills = cut = 0
     while kills < KILLS or cut < CUT:
-        driver = launch(DRIVER, log, checkpoint, errors)
+        driver = start_driver(DRIVER, log, checkpoint, errors)
         batches = chance.choice([0, 1, 1, 2, 2, 3])
         if batches == 0:
             time.sleep(chance.uniform(0, 8))  # while it starts, or in its first batch
@@ -63,7 +63,7 @@ def test_every_result_is_there_once_although_the_driver_is_killed(log, tmp_path)
         kill(driver, alone=chance.random() >= 0.5)
         cut += bool(unfinished(checkpoint))
         kills += 1
-    driver = launch(DRIVER, log, checkpoint, errors)
+    driver = start_driver(DRIVER, log, checkpoint, errors)
     assert driver.wait(300) == 0, errors.read_text()
     assert not unfinished(checkpoint)
 

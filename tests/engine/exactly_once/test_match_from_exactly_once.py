@@ -13,7 +13,7 @@ import pytest
 
 import tidewheel as tw
 from tests.engine.orders import INPUT, put_frame, read
-from tests.support.driver_process import kill, launch, until_written, written
+from tests.support.driver_process import kill, start_driver, until_written, written
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch
 from tidewheel.engine.operators.operator import REPORTS, BatchTime, MemoryStore
 from tidewheel.engine.operators.patterns.dynamic_patterns import DynamicPatterns
@@ -129,13 +129,13 @@ def test_matches_of_changing_patterns_come_once_whatever_is_killed(log, tmp_path
     moments = random.Random(3)
     checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
     for _ in range(KILLS):
-        driver = launch(DRIVER, log, checkpoint, errors)
+        driver = start_driver(DRIVER, log, checkpoint, errors)
         wanted = written(log, OUTPUTS["results"]) + moments.choice([500, 1_500, 3_000])
         until_written(log, OUTPUTS["results"], wanted, driver)
         time.sleep(moments.uniform(0, 0.4))  # at any moment of the next batches
         kill(driver, alone=False)
     assert written(log, OUTPUTS["results"]) < len(expected["results"]), "killed too late to show anything"
-    driver = launch(DRIVER, log, checkpoint, errors)
+    driver = start_driver(DRIVER, log, checkpoint, errors)
     assert driver.wait() == 0, errors.read_text()
     for name, topic in OUTPUTS.items():
         assert rows(read(log, topic)) == expected[name], name

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.engine.orders import put_frame, read
-from tests.support.driver_process import kill, launch, until_written, written
+from tests.support.driver_process import kill, start_driver, until_written, written
 from tidewheel.patterns import Matcher
 
 pytestmark = pytest.mark.long
@@ -85,14 +85,14 @@ def test_the_same_matches_once_whenever_the_driver_is_killed(log, tmp_path):
     checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
     killed = 0
     for _ in range(KILLS):
-        driver = launch(DRIVER, log, checkpoint, errors)
+        driver = start_driver(DRIVER, log, checkpoint, errors)
         wanted = written(log, TIMED_OUT) + moments.choice([1, 100, 300])
         until_written(log, TIMED_OUT, wanted, driver)
         time.sleep(moments.uniform(0, 0.6))  # at any moment of the next batches
         killed += driver.poll() is None
         kill(driver, alone=moments.random() >= 0.5)
     assert killed == KILLS
-    driver = launch(DRIVER, log, checkpoint, errors)
+    driver = start_driver(DRIVER, log, checkpoint, errors)
     assert driver.wait(600) == 0, errors.read_text()
 
     expected = undisturbed(orders)

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tests.engine.orders import put_frame, read
-from tests.support.driver_process import kill, launch, until_written, written
+from tests.support.driver_process import kill, start_driver, until_written, written
 
 pytestmark = pytest.mark.long
 
@@ -74,13 +74,13 @@ def test_replayed_results_end_in_exactly_the_right_table(log, tmp_path):
     moments = random.Random(7)
     checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
     for _ in range(KILLS):
-        driver = launch(DRIVER, log, checkpoint, errors)
+        driver = start_driver(DRIVER, log, checkpoint, errors)
         wanted = written(log, RESULTS) + moments.choice([1, 200, 400])
         assert until_written(log, RESULTS, wanted, driver), errors.read_text()
         time.sleep(moments.uniform(0, 0.6))  # at any moment of the next batches
         assert driver.poll() is None, "it was done before it could be killed"
         kill(driver, alone=moments.random() >= 0.5)
-    driver = launch(DRIVER, log, checkpoint, errors)
+    driver = start_driver(DRIVER, log, checkpoint, errors)
     assert driver.wait(300) == 0, errors.read_text()
 
     results = read(log, RESULTS)

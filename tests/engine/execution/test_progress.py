@@ -80,7 +80,7 @@ def test_what_it_failed_with_is_raised_after_its_last_state_was_shown(capsys):
 def test_an_interrupt_ends_the_watching(capsys):
     watch(Ending(0, KeyboardInterrupt()), 500_000)
     assert capsys.readouterr().out == "0 left\n"
-    with pytest.raises(DefinitionError, match="every must be more than nothing"):
+    with pytest.raises(DefinitionError, match="every must be greater than 0"):
         watch(Ending(0), 0)
 
 

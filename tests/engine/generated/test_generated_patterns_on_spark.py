@@ -77,7 +77,7 @@ def from_the_log(spark):
     return [(cases[number], reported[number], steps) for number, steps in zip(telling, found, strict=True)]
 
 
-def test_every_generated_case_gives_what_the_automaton_gives(from_the_log):
+def test_every_generated_case_gives_what_the_nfa_gives(from_the_log):
     wrong = []
     for case, wanted, steps in from_the_log:
         got = [plain(step.outputs) for step in steps]
@@ -151,7 +151,7 @@ def made() -> tuple[list[Matcher], list[list[Row]]]:
     return [matcher for matcher in found if finds(matcher)][:60], files
 
 
-def test_a_static_frame_gives_what_the_automaton_gives(spark, made):
+def test_a_static_frame_gives_what_the_nfa_gives(spark, made):
     matchers, files = made
     whole = [row for file in files for row in file]
     frame = spark.createDataFrame(frame_of(whole).to_arrow(compat_level=pl.CompatLevel.oldest()))
@@ -164,7 +164,7 @@ def test_a_static_frame_gives_what_the_automaton_gives(spark, made):
         assert got[f"p{number}"] == together(expected(wanted)), matcher
 
 
-def test_a_streaming_frame_gives_what_the_automaton_gives(spark, made, tmp_path):
+def test_a_streaming_frame_gives_what_the_nfa_gives(spark, made, tmp_path):
     matchers, files = made
     folder = tmp_path / "rows"
     folder.mkdir()

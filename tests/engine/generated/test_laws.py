@@ -36,7 +36,7 @@ GRIDS = [
 ]
 SESSIONS = wn.session(gap="5 us")
 EARLY_AND_LATE = tr.after_watermark(early=tr.each_batch(), late=tr.each_batch())
-LASTING = [
+ENDLESS = [
     tr.default(),
     tr.each_batch(),
     EARLY_AND_LATE,
@@ -94,7 +94,7 @@ def flat(outputs: Sequence[tuple[list[Pane], Any]]) -> list[Pane]:
 
 
 @settings(max_examples=50, deadline=None)
-@given(any_script, st.sampled_from(GRIDS), st.sampled_from(LASTING), st.sampled_from([0, 3, FOR_EVER]))
+@given(any_script, st.sampled_from(GRIDS), st.sampled_from(ENDLESS), st.sampled_from([0, 3, FOR_EVER]))
 def test_final_values_are_those_of_a_group_by_over_what_was_accepted(script, windows, trigger, lateness):
     accepted = [
         (element.key[0], window, element)
@@ -108,7 +108,7 @@ def test_final_values_are_those_of_a_group_by_over_what_was_accepted(script, win
 
 
 @settings(max_examples=50, deadline=None)
-@given(any_script, st.sampled_from(LASTING))
+@given(any_script, st.sampled_from(ENDLESS))
 def test_final_sessions_are_the_runs_of_events_without_a_gap(script, trigger):
     by_key: dict[str, list[Element]] = {}
     for elements, _, _ in script:
@@ -140,7 +140,7 @@ def test_final_sessions_are_the_runs_of_events_without_a_gap(script, trigger):
 
 
 @settings(max_examples=50, deadline=None)
-@given(any_script, st.sampled_from([*GRIDS, SESSIONS]), st.sampled_from(LASTING), st.sampled_from([0, 3, FOR_EVER]))
+@given(any_script, st.sampled_from([*GRIDS, SESSIONS]), st.sampled_from(ENDLESS), st.sampled_from([0, 3, FOR_EVER]))
 def test_deltas_values_and_retractions_add_up_to_the_same(script, windows, trigger, lateness):
     def panes(mode: str) -> list[Pane]:
         return flat(
@@ -159,8 +159,8 @@ def test_deltas_values_and_retractions_add_up_to_the_same(script, windows, trigg
     for name in ("n", "total"):
         assert summed(panes("delta"), name) == summed(retracting, name)
         if not windows.merging:
-            lasting = {(pane.key, pane.window): pane for pane in panes("value")}
-            assert summed(list(lasting.values()), name) == summed(retracting, name)
+            latest = {(pane.key, pane.window): pane for pane in panes("value")}
+            assert summed(list(latest.values()), name) == summed(retracting, name)
 
 
 def through_stages(stage: Stage, script: Sequence[Step], *, watermark_known: bool) -> Iterator[dict[str, pl.DataFrame]]:
@@ -192,7 +192,7 @@ def through_stages(stage: Stage, script: Sequence[Step], *, watermark_known: boo
 @given(
     scripts(),
     st.sampled_from([*GRIDS, SESSIONS]),
-    st.sampled_from([*LASTING, tr.after_count(2)]),
+    st.sampled_from([*ENDLESS, tr.after_count(2)]),
     st.sampled_from([0, 3]),
     st.booleans(),
 )
@@ -218,7 +218,7 @@ def test_every_event_is_accepted_or_late(script, windows, trigger, lateness, wat
 @given(
     scripts(),
     WINDOWS,
-    st.sampled_from([*LASTING, tr.after_count(2)]),
+    st.sampled_from([*ENDLESS, tr.after_count(2)]),
     st.sampled_from([0, 3]),
     st.sampled_from(["end", "earliest", "latest"]),
 )

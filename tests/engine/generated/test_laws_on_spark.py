@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from tests.engine.generated.test_generated_on_spark import drawn, plain
 from tests.engine.generated.test_laws import (
     EARLY_AND_LATE,
+    ENDLESS,
     FOR_EVER,
-    LASTING,
     befores,
     expected_of,
     last_values,
@@ -75,7 +75,8 @@ def runs(spark) -> list[dict[str, Ran]]:
     """Each drawn case by mode, all of them in one query."""
     windows = st.sampled_from([SESSIONS, BURSTS, DAYS, wn.tumbling("10 us"), wn.sliding("10 us", every="4 us")])
     cases = drawn(
-        st.tuples(windows, st.sampled_from(LASTING), st.sampled_from([0, 3, 3, FOR_EVER]), scripts(odd_times=False)), 50
+        st.tuples(windows, st.sampled_from(ENDLESS), st.sampled_from([0, 3, 3, FOR_EVER]), scripts(odd_times=False)),
+        50,
     )
     cases += drawn(st.tuples(windows, st.sampled_from(EVENT_BY_EVENT), st.just(FOR_EVER), scripts(odd_times=False)), 15)
     asked = [(kind, trigger, lateness, numbered(script)) for kind, trigger, lateness, script in cases]

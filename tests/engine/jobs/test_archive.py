@@ -141,7 +141,7 @@ def test_a_topic_that_was_made_anew_is_not_taken_for_the_one_before(count, log, 
     log.forget("archive")
     log.delete_topic(INPUT)
     log.append(INPUT, positions(range(count)))
-    with pytest.raises(CheckpointError, match="made anew since it was archived"):
+    with pytest.raises(CheckpointError, match="created again since it was archived"):
         archived(log, tmp_path / "archive")
     archived(log, tmp_path / "other")
     assert rows(tmp_path / "other").height == count

@@ -56,7 +56,7 @@ def test_an_empty_file_sets_nothing(tmp_path):
     [
         (
             "[cels]\nresolution = 8",
-            r"city.toml: \[cels\] is no job; did you mean 'cells'\? There are: all, cells, fast",
+            r"city.toml: \[cels\] is not a job; did you mean 'cells'\? There are: all, cells, fast",
         ),
         (
             "[cells]\nresolutoin = 8",

@@ -185,7 +185,7 @@ def test_with_answers_that_were_there_results_do_not_depend_on_the_batches(event
         ({"line": pl.String(), "number": pl.Int32(), "km": pl.Int64()}, {}, "a column 'km' already"),
         ({"line": pl.String(), "number": pl.Int32(), "reason": pl.Int64()}, {}, "'reason'"),
         ({"line": pl.String(), "number": pl.Int32()}, {"timeout": -1}, "must not be negative"),
-        ({"line": pl.String(), "number": pl.Int32()}, {"keep": 0}, "more than nothing"),
+        ({"line": pl.String(), "number": pl.Int32()}, {"keep": 0}, "greater than 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused_when_it_is_defined(columns, options, message):

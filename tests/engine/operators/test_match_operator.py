@@ -45,7 +45,7 @@ def operated(operator, store, rows, batch_time):
 
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
 @given(matchers(), batches())
-def test_batch_by_batch_it_gives_what_the_automaton_gives(matcher, script):
+def test_batch_by_batch_it_gives_what_the_nfa_gives(matcher, script):
     assume(matcher is not None)
     operator = PatternOperator(PatternRecognizer(matcher, SCHEMA), ("key",))
     reference = PatternReference(matcher, SCHEMA)
@@ -79,7 +79,7 @@ STOP = (
     st.sampled_from(["skip none", "skip past last"]),
     st.sampled_from([3, 100]),
 )
-def test_partial_matches_that_go_on_over_many_batches_are_those_of_the_automaton(steps, size, skip, limit):
+def test_partial_matches_that_go_on_over_many_batches_are_those_of_the_nfa(steps, size, skip, limit):
     matcher = Matcher(STOP.after_match(skip), keys=["key"], measures={"taken": collect("number")}, limit=limit)
     operator, store = PatternOperator(PatternRecognizer(matcher, SCHEMA), ("key",)), PackedStore()
     reference = PatternReference(matcher, SCHEMA)

@@ -84,7 +84,7 @@ def test_nobody_but_a_kind_s_own_file_asks_which_kind_a_stage_is():
     assert [place for path in files for place in questions(path, {kind.__name__ for kind in kinds})] == []
 
 
-def test_the_search_finds_questions(tmp_path):
+def test_the_search_finds_checks_of_kinds(tmp_path):
     file = tmp_path / "some.py"
     file.write_text("isinstance(x, (int, Process))\nmatch x:\n    case Process(): pass\nif type(x) is Process: pass\n")
     assert questions(file, {"Process"}) == ["some.py:1 Process", "some.py:4 Process", "some.py:3 Process"]

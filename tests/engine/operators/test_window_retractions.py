@@ -24,7 +24,7 @@ pytestmark = pytest.mark.long
 
 WEIGHTED = {name: retractable(given, SCHEMA | {WEIGHT: pl.Int8}) for name, given in AGGREGATES.items()}
 EAGER = tr.after_watermark(early=tr.each_batch(), late=tr.each_batch())
-LASTING = [
+ENDLESS = [
     tr.default(),
     tr.each_batch(),
     EAGER,
@@ -106,7 +106,7 @@ def left(panes: list[Pane]) -> dict[tuple[Any, Window], dict[str, Any]]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(taken_back(odd_times=False, ends=True), st.sampled_from(GRIDS), st.sampled_from(LASTING))
+@given(taken_back(odd_times=False, ends=True), st.sampled_from(GRIDS), st.sampled_from(ENDLESS))
 def test_the_final_table_is_that_of_what_was_not_retracted(script, windows, trigger):
     came: Counter = Counter()
     for elements, _, _ in script:
@@ -131,7 +131,7 @@ def test_the_final_table_is_that_of_what_was_not_retracted(script, windows, trig
 
 @settings(max_examples=40, deadline=None)
 @given(
-    taken_back(odd_times=False, ends=True), st.sampled_from(GRIDS), st.sampled_from(LASTING), st.sampled_from([0, 3])
+    taken_back(odd_times=False, ends=True), st.sampled_from(GRIDS), st.sampled_from(ENDLESS), st.sampled_from([0, 3])
 )
 def test_deltas_values_and_retractions_add_up_to_the_same(script, windows, trigger, lateness):
     windowing = Windowing(windows, WEIGHTED, trigger=trigger, lateness=lateness, weighted=True, allow_loss=True)

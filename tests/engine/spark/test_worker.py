@@ -41,7 +41,7 @@ def test_a_batch_takes_the_memory_that_the_one_before_it_needed():
     assert pages("lets go") > whole / 2, "what the C library does by itself has changed: is this still needed?"
 
 
-def test_workers_settle_with_their_memory_kept(spark):
+def test_workers_are_warmed_up_and_keep_their_memory(spark):
     def reported(batches):
         from tidewheel.engine.spark import worker
 

@@ -46,7 +46,7 @@ class TestWhatIsRefused:
     def test_a_watermark_that_spark_cannot_follow(self, spark):
         frame = spark.readStream.format("rate").load()
         with pytest.raises(
-            DefinitionError, match=r"bounded\(\.\.\.\) or monotonic\(\): this cannot be had, got percentile\(99\)"
+            DefinitionError, match=r"bounded\(\.\.\.\) or monotonic\(\): this is not available, got percentile\(99\)"
         ):
             tw.stream(frame, time="timestamp", watermark=tw.watermarks.percentile(99))
 

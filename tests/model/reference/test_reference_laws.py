@@ -17,7 +17,7 @@ SESSION = w.session(gap="10 us")
 EARLY_AND_LATE = t.after_watermark(early=t.each_batch(), late=t.each_batch())
 
 WINDOWS = [TEN, w.sliding("10 us", every="4 us"), SESSION, w.global_(), w.calendar("hour")]
-LASTING = [
+ENDLESS = [
     t.default(),
     t.never(),
     t.each_batch(),
@@ -57,7 +57,7 @@ def run_all(bundles, windows, trigger, **options):
     return run, number, found
 
 
-@given(bundles, st.sampled_from(WINDOWS), st.sampled_from(LASTING + FINISHING), st.sampled_from([0, 5, 1_000]))
+@given(bundles, st.sampled_from(WINDOWS), st.sampled_from(ENDLESS + FINISHING), st.sampled_from([0, 5, 1_000]))
 def test_every_element_is_in_a_pane_or_late_and_never_both(bundles, windows, trigger, lateness):
     run, number, found = run_all(bundles, windows, trigger, lateness=lateness, mode="delta")
     shown = {value for panes in found for pane in panes for value in pane.values["v"]}
@@ -65,12 +65,15 @@ def test_every_element_is_in_a_pane_or_late_and_never_both(bundles, windows, tri
     assert len(late) == len(set(late))
     assert not shown & set(late)
     assert shown | set(late) == set(range(number))
-    if trigger in LASTING:
+    if trigger in ENDLESS:
         assert {reason for _, reason, _ in run.late} <= {TOO_LATE}
 
 
 @given(
-    bundles, st.sampled_from([TEN, w.sliding("10 us", every="4 us")]), st.sampled_from(LASTING), st.sampled_from([0, 5])
+    bundles,
+    st.sampled_from([TEN, w.sliding("10 us", every="4 us")]),
+    st.sampled_from(ENDLESS),
+    st.sampled_from([0, 5]),
 )
 def test_all_deltas_of_a_window_together_are_its_value(bundles, windows, trigger, lateness):
     _, _, values = run_all(bundles, windows, trigger, lateness=lateness)
@@ -89,7 +92,7 @@ def test_all_deltas_of_a_window_together_are_its_value(bundles, windows, trigger
             so_far[value.key, value.window] += 1
 
 
-@given(bundles, st.sampled_from(WINDOWS), st.sampled_from(LASTING + FINISHING), st.sampled_from([0, 5]))
+@given(bundles, st.sampled_from(WINDOWS), st.sampled_from(ENDLESS + FINISHING), st.sampled_from([0, 5]))
 def test_whoever_follows_retractions_has_each_accepted_element_once_in_each_of_its_windows(
     bundles, windows, trigger, lateness
 ):
@@ -128,7 +131,7 @@ def test_timing_tells_where_the_watermark_was(bundles, windows, lateness):
 @given(
     bundles,
     st.sampled_from(WINDOWS),
-    st.sampled_from(LASTING + FINISHING),
+    st.sampled_from(ENDLESS + FINISHING),
     st.sampled_from([0, 5, 1_000]),
     st.sampled_from(["value", "delta", "retracting"]),
 )

@@ -204,7 +204,7 @@ def test_the_routing_service_answers_what_the_timetable_knows(routing):
 
 
 @pytest.mark.parametrize(
-    ("faults", "message"), [({"errors": 1.0}, "answered 503 Service Unavailable"), ({"garbage": 1.0}, "makes no sense")]
+    ("faults", "message"), [({"errors": 1.0}, "answered 503 Service Unavailable"), ({"garbage": 1.0}, "is invalid")]
 )
 def test_faults_of_the_routing_service_are_reported_and_worth_another_attempt(routing, faults, message):
     routing.set(**faults)
@@ -278,8 +278,8 @@ def test_the_service_is_asked_in_its_own_words(scripted):
         (401, {}, {}, "answered 401 Unauthorized", False, 0.0),
         (429, {}, {"Retry-After": "7"}, "answered 429 Too Many Requests", True, 7.0),
         (200, {"errors": [{"message": "no such route"}]}, {}, "the service reports: no such route", True, 0.0),
-        (200, {"data": {"fuzzyTrip": {"stops": [{"lat": 1}]}}}, {}, "makes no sense: KeyError", True, 0.0),
-        (200, [], {}, "makes no sense: AttributeError", True, 0.0),
+        (200, {"data": {"fuzzyTrip": {"stops": [{"lat": 1}]}}}, {}, "is invalid: KeyError", True, 0.0),
+        (200, [], {}, "is invalid: AttributeError", True, 0.0),
     ],
 )
 def test_what_the_service_refuses_is_reported_and_asked_again_only_where_that_may_help(

@@ -42,7 +42,7 @@ NOTHING = {
 """The recordings, each with the jobs that find nothing in it."""
 
 RECORDINGS = list(NOTHING)
-REPEATING = {"tram6_bus550_2020", "bus520_2024"}
+ENDLESS = {"tram6_bus550_2020", "bus520_2024"}
 """The recordings with positions that were sent twice."""
 
 _NONE: Mapping[Any, Row] = MappingProxyType({})
@@ -162,7 +162,7 @@ def check_found(name: str, checked: Checked) -> None:
     assert not any(checked.late.values())
     assert len(checked.repeats) == 6
     for job, count in checked.repeats.items():
-        assert (count > 0) == (name in REPEATING and not (job == "delay-distribution" and job in NOTHING[name])), job
+        assert (count > 0) == (name in ENDLESS and not (job == "delay-distribution" and job in NOTHING[name])), job
 
 
 def check_rows(found, count, job):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.driver_process import kill, kill_worker, launch, until_written, written
+from tests.support.driver_process import kill, kill_worker, start_driver, until_written, written
 from tests.transit.jobs.job_checks import TEN
 from tests.transit.jobs.job_traffic import fill
 from tests.transit.jobs.test_jobs_on_spark import read
@@ -55,19 +55,19 @@ def test_all_jobs_end_with_the_same_tables_whatever_is_killed(tmp_path):
     shutil.copyfile(tmp_path / "recorded.tw", tmp_path / "disturbed.tw")
     checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
     with open_log(tmp_path / "recorded.tw") as whole, open_log(tmp_path / "disturbed.tw") as log:
-        assert launch(DRIVER, whole, tmp_path / "undisturbed", errors).wait() == 0, errors.read_text()
+        assert start_driver(DRIVER, whole, tmp_path / "undisturbed", errors).wait() == 0, errors.read_text()
         total = written(whole, SHOWN)
-        driver = launch(DRIVER, log, checkpoint, errors)
+        driver = start_driver(DRIVER, log, checkpoint, errors)
         assert until_written(log, SHOWN, int(0.3 * total), driver), errors.read_text()
         time.sleep(random.Random(8).uniform(0, 0.6))  # at any moment of the next batch
         kill(driver, alone=False)
         assert written(log, SHOWN) < total, "killed too late to show anything"
-        driver = launch(DRIVER, log, checkpoint, errors)
+        driver = start_driver(DRIVER, log, checkpoint, errors)
         assert until_written(log, SHOWN, int(0.7 * total), driver), errors.read_text()
         assert kill_worker(driver), errors.read_text()
         assert written(log, SHOWN) < total, "killed too late to show anything"
         if driver.wait() != 0:  # a task that fails ends the run, unless Spark tries it again
-            assert launch(DRIVER, log, checkpoint, errors).wait() == 0, errors.read_text()
+            assert start_driver(DRIVER, log, checkpoint, errors).wait() == 0, errors.read_text()
 
         reported: set[str] = set()
         for job in TEN:

@@ -164,7 +164,7 @@ def test_a_topic_that_was_made_anew_is_not_read_from_the_old_position(log: Log, 
         assert len(values(consumer.poll(timeout=0))) == 3
     receipt = made_anew(log, *[b"new %d" % number for number in range(count)])
     for what in (strict.commit, lambda: strict.poll(timeout=0)):
-        with pytest.raises(DataLossError, match=r"'news' was deleted and made anew.*'earliest'"):
+        with pytest.raises(DataLossError, match=r"'news' was deleted and created again.*'earliest'"):
             what()
     assert values(lenient.poll(timeout=0)) == [b"new %d" % number for number in range(count)]
     lenient.commit()

@@ -123,7 +123,7 @@ def test_a_clock_that_is_behind_mends_nothing(tmp_path: Path, wrong: int, caplog
         assert times(log) == [*before, PRESENT, PRESENT]
         append(log, clock, PRESENT + HOUR)
         assert times(log)[-1] == PRESENT + HOUR
-    assert [record.getMessage() for record in caplog.records if "is not believed" in record.getMessage()][1:] == []
+    assert [record.getMessage() for record in caplog.records if "is not trusted" in record.getMessage()][1:] == []
 
 
 def test_a_log_that_was_made_in_2099_is_corrected(tmp_path: Path) -> None:

@@ -31,18 +31,20 @@ _BACKLOG = 100_000  # so much is written at once, not at the next turn
 
 
 def archive(
-    folder: Annotated[str, typer.Option("--to", metavar="FOLDER", help="The archive; made if it is missing.")],
+    folder: Annotated[str, typer.Option("--to", metavar="FOLDER", help="The archive; created if it is missing.")],
     topics: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TOPIC]...", help="What to archive.", show_default="all input.*"),
     ] = None,
     log: ExistingLogOption = DEFAULT_LOG,
     available_now: Annotated[
-        bool, typer.Option("--available-now", help="End when all that is there now is done.")
+        bool, typer.Option("--available-now", help="End when everything that is in the log now is archived.")
     ] = False,
     every: Annotated[
         int,
-        typer.Option(metavar="DURATION", parser=parse_duration, help="How often to write: rarer makes larger files."),
+        typer.Option(
+            metavar="DURATION", parser=parse_duration, help="How often to write; longer intervals make larger files."
+        ),
     ] = "1min",  # type: ignore[assignment]  # typer parses the default, too
     length: DurationOption = None,
     skip_damaged: SkipDamagedOption = False,

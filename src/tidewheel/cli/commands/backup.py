@@ -27,7 +27,7 @@ class _Interrupted(BackupError):
 
 def backup(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="Where to: a folder that is new or empty.", show_default=False)
+        str, typer.Argument(metavar="FOLDER", help="The target: a new or empty folder.", show_default=False)
     ],
     log: ExistingLogOption = DEFAULT_LOG,
     checkpoints: Annotated[
@@ -40,10 +40,10 @@ def backup(
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--verify", help="Read a backup that is there, and say whether it is whole.")
+        bool, typer.Option("--verify", help="Read an existing backup and check that it is complete.")
     ] = False,
     skip_damaged: Annotated[
-        bool, typer.Option("--skip-damaged", help="Make it although blocks of the log are damaged, and say which.")
+        bool, typer.Option("--skip-damaged", help="Back up although blocks of the log are damaged, and list them.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,7 +55,7 @@ def backup(
     by itself while it is in use: what is in its journal (LOG-wal) is missing in the copy.
 
     A backup is a folder with a manifest, which has the size and the SHA-256 of every file and is written last: what was
-    cut short is no backup. To put one back: tidewheel restore FOLDER.
+    interrupted is no backup. To put one back: tidewheel restore FOLDER.
 
         tidewheel backup backups/monday
         tidewheel backup backups/monday --checkpoint state/fast --checkpoint state/delay
@@ -64,7 +64,7 @@ def backup(
     if check:
         if checkpoints:
             raise typer.BadParameter(
-                "makes no sense with --verify, which reads what is there", param_hint="--checkpoint"
+                "cannot be combined with --verify, which reads what is there", param_hint="--checkpoint"
             )
         _verify(Path(folder), as_json=as_json)
         return
@@ -81,7 +81,7 @@ def backup(
 
 
 def _verify(folder: Path, *, as_json: bool) -> None:
-    """Read a backup, and say whether it is whole."""
+    """Read a backup and check that it is complete."""
     from tidewheel.engine.backup.manifest import Manifest, verify
 
     total = Manifest.read(folder).size

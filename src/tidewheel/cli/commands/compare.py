@@ -1,4 +1,4 @@
-"""`tidewheel compare`: what differs between two topics of results in the end."""
+"""`tidewheel compare`: how the final tables of two topics of results differ."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ __all__ = ["compare"]
 
 def compare(
     first: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic of results.", show_default=False)],
-    second: Annotated[str, typer.Argument(metavar="TOPIC", help="The one to compare it with.", show_default=False)],
+    second: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to compare it with.", show_default=False)],
     log: ExistingLogOption = DEFAULT_LOG,
     examples: Annotated[int, typer.Option(min=0, help="How many rows of each kind to show.")] = 5,
     partial: Annotated[
-        bool, typer.Option("--partial", help="Be content with what can be compared, though the second is behind.")
+        bool, typer.Option("--partial", help="Compare what is there, although the second topic is behind.")
     ] = False,
     nested: Annotated[
         bool,
         typer.Option(
             "--nested-windows",
-            help="Windows of one key lie within each other by their nature, like hours and days: none has grown.",
+            help="Windows of one key are nested by design, like hours and days: none replaces another.",
         ),
     ] = False,
     skip_damaged: SkipDamagedOption = False,

@@ -16,7 +16,7 @@ _MARKS = {"ok": ("OK", "green"), "warning": ("warning", "yellow"), "problem": ("
 
 
 def doctor(
-    quick: Annotated[bool, typer.Option("--quick", help="Without starting Spark: a few seconds at most.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Do not start Spark: takes a few seconds at most.")] = False,
     log: LogOption = DEFAULT_LOG,
     as_json: JsonOption = False,
 ) -> None:

@@ -42,15 +42,17 @@ class IngestOptions:
         str | None, typer.Option(metavar="ADDRESS", help="Subscribe at this broker: mqtts://host:8883 or host:port.")
     ] = None
     http: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Take posted messages there: 127.0.0.1:8090.")
+        str | None, typer.Option(metavar="HOST:PORT", help="Listen for posted messages here: 127.0.0.1:8090.")
     ] = None
     token: Annotated[
         str | None,
-        typer.Option(envvar="TIDEWHEEL_INGEST_TOKEN", metavar="TEXT", help="Only who brings it may post (--http)."),
+        typer.Option(
+            envvar="TIDEWHEEL_INGEST_TOKEN", metavar="TEXT", help="The token that clients must send to post (--http)."
+        ),
     ] = None
     without_token: Annotated[
         bool,
-        typer.Option("--without-token", help="Let everybody who can reach --http post, also from other machines."),
+        typer.Option("--without-token", help="Let everyone who can reach --http post, also from other machines."),
     ] = False
     allow_origin: Annotated[
         list[str] | None,
@@ -59,20 +61,21 @@ class IngestOptions:
             help="Pages of this site may post, and its name may stand for this machine; several are possible.",
         ),
     ] = None
-    max_messages: Annotated[int, typer.Option(min=1, metavar="N", help="Messages that a posted request may hold.")] = (
-        20_000
-    )
+    max_messages: Annotated[int, typer.Option(min=1, metavar="N", help="The limit of messages per request.")] = 20_000
     max_producers: Annotated[
         int, typer.Option(min=1, metavar="N", help="Producers whose last request is remembered (--http).")
     ] = 1_000
     log: LogOption = DEFAULT_LOG
     processor: ProcessorOption = None
     source: Annotated[
-        str, typer.Option(metavar="NAME", help="The name of this process: each that runs beside it needs its own.")
+        str,
+        typer.Option(
+            metavar="NAME", help="The name of this process; processes that run at the same time need different names."
+        ),
     ] = "main"
     option: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="An option that the processor has; several are possible."),
+        typer.Option(metavar="NAME=VALUE", help="An option of the processor; several are possible."),
     ] = None
     subscribe: Annotated[
         list[str] | None,
@@ -81,10 +84,10 @@ class IngestOptions:
         ),
     ] = None
     topic: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="Where the objects go (--processor json): input.order.")
+        str | None, typer.Option(metavar="TOPIC", help="The topic of the objects (--processor json): input.order.")
     ] = None
     time: Annotated[
-        str | None, typer.Option(metavar="FIELD", help="The field with the time when it happened (--processor json).")
+        str | None, typer.Option(metavar="FIELD", help="The field with the event time (--processor json).")
     ] = None
     key: Annotated[
         list[str] | None,

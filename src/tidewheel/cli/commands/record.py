@@ -52,11 +52,11 @@ def record(
     certificate_key: KeyOption = None,
     password_file: PasswordFileOption = None,
     rotate_size: Annotated[
-        int | None, typer.Option(min=1, metavar="MEGABYTES", help="Begin a new, numbered file at this size.")
+        int | None, typer.Option(min=1, metavar="MEGABYTES", help="Start a new, numbered file at this size.")
     ] = None,
     rotate_age: Annotated[
         int | None,
-        typer.Option(metavar="DURATION", parser=parse_duration, help="Begin a new, numbered file after so long."),
+        typer.Option(metavar="DURATION", parser=parse_duration, help="Start a new, numbered file after this time."),
     ] = None,
     length: DurationOption = None,
     as_json: JsonOption = False,

@@ -34,16 +34,18 @@ def replay(
         str, typer.Option(metavar="NUMBER|max", help="1: the original timing; max: as fast as the log takes it.")
     ] = "1",
     loop: Annotated[
-        bool, typer.Option("--loop", help="Again and again, each round later than the one before.")
+        bool, typer.Option("--loop", help="Repeat endlessly, each round later than the one before.")
     ] = False,
     to_now: Annotated[
         bool,
         typer.Option("--now", help="Move all times so that the first event happens now; not with a speed above 1."),
     ] = False,
-    volume: Annotated[int, typer.Option(min=1, help="So many replays side by side, each with keys of its own.")] = 1,
-    stagger: Annotated[str, typer.Option(metavar="DURATION", help="How much later each of them begins.")] = "1 s",
-    limit: Annotated[int | None, typer.Option(min=0, help="No more than so many messages.")] = None,
-    source: Annotated[str, typer.Option(metavar="NAME", help="The name in the account of ingestion.")] = "replay",
+    volume: Annotated[int, typer.Option(min=1, help="The number of replays side by side, each with its own keys.")] = 1,
+    stagger: Annotated[str, typer.Option(metavar="DURATION", help="How much later each of them starts.")] = "1 s",
+    limit: Annotated[int | None, typer.Option(min=0, help="The maximum number of messages.")] = None,
+    source: Annotated[
+        str, typer.Option(metavar="NAME", help="The name of the source in the ingestion counts.")
+    ] = "replay",
     length: DurationOption = None,
     as_json: JsonOption = False,
 ) -> None:

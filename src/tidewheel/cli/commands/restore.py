@@ -1,4 +1,4 @@
-"""`tidewheel restore`: a backup put in place."""
+"""`tidewheel restore`: put a log and its checkpoints back from a backup."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ def restore(
         typer.Option(
             "--checkpoint",
             metavar="NAME=FOLDER",
-            help="Where the checkpoint of this name goes; an option for each.",
+            help="The folder for the checkpoint of this name; may be given several times.",
             show_default="LOG.checkpoints/NAME",
         ),
     ] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace what is there, with all that came in since the backup.")
+        bool,
+        typer.Option(
+            "--replace", help="Replace the existing log and checkpoints, and lose what came in since the backup."
+        ),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,13 +43,13 @@ def restore(
 
     The log goes to --log. Checkpoints that were in LOG.checkpoints are there again; those from elsewhere go back to
     where they were if the log does, and else into LOG.checkpoints, too. What is there already is only replaced with
-    --replace, and never while anybody uses it. A restore that was cut short while it changed names is finished by the
+    --replace, and never while anybody uses it. A restore that was interrupted while it changed names is finished by the
     next one, also without FOLDER; until then nobody can open the log.
 
         tidewheel restore backups/monday --log city.tw
         tidewheel restore backups/monday --log city.tw --replace
         tidewheel restore backups/monday --log test/city.tw  (beside the one that runs)
-        tidewheel restore --log city.tw                       (finish one that was cut short)
+        tidewheel restore --log city.tw                       (finish one that was interrupted)
     """
     from tidewheel.engine.backup.restore import finish
     from tidewheel.engine.backup.restore import restore as put_in_place
@@ -55,7 +58,7 @@ def restore(
         raise DefinitionError(f"backups are of logs in a file, not of {log}")
     done = finish(log)
     if done is not None:
-        say(f"a restore of {done.backup} was cut short; it is finished now")
+        say(f"a restore of {done.backup} was interrupted; it is finished now")
     elif folder is None:
         raise typer.BadParameter("which backup? tidewheel restore FOLDER")
     if folder is not None and (done is None or done.backup != str(Path(folder).absolute())):

@@ -68,7 +68,7 @@ class JobGroup(TyperGroup):
         return None if cmd_name.startswith("-") else _command(_found([cmd_name]))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """`--all` stands for the names of all jobs."""
+        """Replace `--all` by the names of all jobs."""
         if args[:1] == ["--all"]:
             args = [*self.list_commands(ctx), *args[1:]]
         return super().parse_args(ctx, args)
@@ -119,7 +119,8 @@ def _command(jobs: Sequence[Job]) -> Any:
 
 
 def _parameters(jobs: Sequence[Job]) -> dict[str, tuple[Parameter, str]]:
-    """The parameters of all these jobs, with their defaults in words. What several have is meant for all of them."""
+    """The parameters of all these jobs, with their defaults as text. A parameter that several jobs have applies to all
+    of them."""
     found: dict[str, list[tuple[Job, Parameter]]] = {}
     for job in jobs:
         for parameter in job.parameters:

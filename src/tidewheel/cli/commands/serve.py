@@ -27,7 +27,7 @@ class ServeOptions:
     host: Annotated[str, typer.Option(metavar="NAME", help="Where to listen; 0.0.0.0 lets other machines in.")] = (
         "127.0.0.1"
     )
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free one, and prints it.")] = 8080
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 chooses a free port, and prints it.")] = 8080
     layers: Annotated[
         str | None, typer.Option(metavar="FILE", help="Layers of your own, as JSON; see docs/map.md.")
     ] = None
@@ -37,18 +37,18 @@ class ServeOptions:
         typer.Option(metavar="URL", help="A map under the layers: https://tile.example.org/{z}/{x}/{y}.png"),
     ] = None
     attribution: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Whose tiles they are, to be said on the map.")
+        str | None, typer.Option(metavar="TEXT", help="The attribution of the tiles, shown on the map.")
     ] = None
     token: Annotated[
         str | None,
-        typer.Option(envvar="TIDEWHEEL_TOKEN", metavar="TEXT", help="Only who brings it is answered."),
+        typer.Option(envvar="TIDEWHEEL_TOKEN", metavar="TEXT", help="The token that clients must send."),
     ] = None
     allow_origin: Annotated[
         list[str] | None,
-        typer.Option(metavar="ORIGIN", help="Pages of this site may ask too; may be given several times."),
+        typer.Option(metavar="ORIGIN", help="Pages of this site may use the API, too; may be given several times."),
     ] = None
     speed: Annotated[
-        float, typer.Option(help="The speed of the replay that fills the log: results expire as much faster.")
+        float, typer.Option(help="The speed of the replay that fills the log: results expire that much faster.")
     ] = 1.0
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False
     length: DurationOption = None

@@ -14,10 +14,11 @@ __all__ = ["switch"]
 
 def switch(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="The name that readers ask for.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="The name that readers use.", show_default=False)
     ] = None,
     topic: Annotated[
-        str | None, typer.Argument(metavar="TOPIC", help="The topic it is to stand for.", show_default=False)
+        str | None,
+        typer.Argument(metavar="TOPIC", help="The topic that it stands for from now on.", show_default=False),
     ] = None,
     log: ExistingLogOption = DEFAULT_LOG,
     as_json: JsonOption = False,

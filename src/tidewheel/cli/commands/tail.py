@@ -56,20 +56,22 @@ def tail(
             "-n", "--lines", min=0, help="How many records: the last 10, or with --from all.", show_default=False
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool, typer.Option("-f", "--follow", help="Show new records as they arrive, until Ctrl-C.")
+    ] = False,
     start_from: Annotated[
         str | None,
         typer.Option(
             "--from",
             metavar="earliest|latest|TIME|OFFSET",
-            help="Begin there. A time such as 2026-01-31T12:00:00Z is that of appending to the log.",
+            help="Start here. A time such as 2026-01-31T12:00:00Z means the time of appending to the log.",
         ),
     ] = None,
     partition: Annotated[
         int | None, typer.Option(min=0, help="Only this partition.", show_default="all of them")
     ] = None,
     as_is: Annotated[
-        bool, typer.Option("--as-is", help="The topic of that name itself, whatever the name was switched to.")
+        bool, typer.Option("--as-is", help="The topic of that name itself, even if the name was switched.")
     ] = False,
     skip_damaged: SkipDamagedOption = False,
     as_json: JsonOption = False,
@@ -131,14 +133,14 @@ class _Followed:
         self._ends = self._latest()
 
     def backlog(self, start_from: StartFrom | None, count: int | None) -> Iterator[_Record]:
-        """What is there: from the beginning that was asked for, or the last ones."""
+        """The records that are in the log now: from the given start, or the last ones."""
         if start_from is None:
             return iter(_last(self._log, self._topic, self._ends, 10 if count is None else count, self._on_damage))
         starts = {part: self._log.position(self._topic, part[1], start_from) for part in self._ends}
         return islice(_between(self._log, starts, self._ends, self._on_damage), count)
 
     def news(self, timeout: float) -> Iterator[_Record]:
-        """What has come since, within so many seconds, of the topic that the name stands for now."""
+        """The records that arrive within so many seconds, of the topic that the name stands for now."""
         from tidewheel.transport.topics.types import load_types, type_version
 
         self._follow_name()
@@ -152,7 +154,7 @@ class _Followed:
         self._ends = latest
 
     def _follow_name(self) -> None:
-        """Go on with another topic if the name was switched to it, or if there is a new one of the same name."""
+        """Continue with another topic if the name was switched to it, or if the topic was deleted and created again."""
         from tidewheel.transport.topics.aliases import Aliases
 
         topic = self._topic if self._as_is else Aliases(self._log).topic(self._name)
@@ -161,7 +163,7 @@ class _Followed:
             self._ends = self._latest()
             say(f"{self._name} stands for {topic} now")  # whoever reads that is shown all that comes from now on
         elif (found := self._log.topic_info(topic)).id != self._info.id:
-            say(f"{topic} was deleted and made anew: from its beginning")
+            say(f"{topic} was deleted and created again: from its beginning")
             self._info = found
             self._ends = {(topic, each): 0 for each in self._partitions()}
 
@@ -223,7 +225,7 @@ def _read(log: Log, topic: str, partition: int, start: int, end: int, on_damage:
 
 
 def _decoded(record: _Record, types: TypeRegistry) -> dict[str, Any]:
-    """The event as the codec writes it in JSON; what is malformed: the reason, and its bytes."""
+    """Decode an event as the codec writes it in JSON; for a malformed one, the reason and its bytes."""
     from tidewheel.transport.events import codec
 
     try:

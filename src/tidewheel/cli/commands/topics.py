@@ -58,11 +58,11 @@ class _Lag:
 def topics(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TOPIC]...", help="Only these; * stands for anything: 'input.*'.", show_default=False),
+        typer.Argument(metavar="[TOPIC]...", help="Only these; * is a wildcard: 'input.*'.", show_default=False),
     ] = None,
     log: ExistingLogOption = DEFAULT_LOG,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Keep the tables up to date, until Ctrl-C.")] = False,
-    everything: Annotated[bool, typer.Option("-a", "--all", help="Also the log's own topics (__types).")] = False,
+    everything: Annotated[bool, typer.Option("-a", "--all", help="Include internal topics (__types).")] = False,
     limits: Annotated[
         list[str] | None,
         typer.Option(
@@ -72,15 +72,16 @@ def topics(
             show_default=False,
         ),
     ] = None,
-    remove: Annotated[bool, typer.Option("--delete", help="Delete the topics with all that is in them.")] = False,
+    remove: Annotated[bool, typer.Option("--delete", help="Delete the topics with all their records.")] = False,
     group: Annotated[
         str | None,
-        typer.Option("--forget", metavar="GROUP", help="Forget how far this group has come.", show_default=False),
+        typer.Option("--forget", metavar="GROUP", help="Remove this group's positions.", show_default=False),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--verify", help="Read all of it and compare it with its checksums; exit code 1 if damaged.")
+        bool,
+        typer.Option("--verify", help="Read everything and check the checksums; exit code 1 if something is damaged."),
     ] = False,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Delete or forget without a question.")] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Delete or forget without asking.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """List the topics of the log: how much is in them, how fast they grow, who is behind. Limit and delete them.
@@ -146,7 +147,7 @@ def _list(log: Log, names: Sequence[str], *, everything: bool, watch: bool, as_j
 
 
 def _ignore(damaged: DamagedBlockError) -> None:
-    """Ignore damage, for the list of what there is: reading the records and --verify report it."""
+    """Ignore damage in the list of topics: reading the records and --verify report it."""
 
 
 def _topic(log: Log, info: TopicInfo, at: Instant) -> _Topic:
@@ -282,7 +283,7 @@ def _lag_table(lags: list[_Lag]) -> RenderableType:
 
 
 def _account_table(reports: list[IngestReport]) -> RenderableType:
-    """What became of all that came in, by source."""
+    """A table of the outcomes of all incoming messages, by source."""
     from tidewheel.ingest.pipeline import adds_up
 
     table = _table("Ingested")

@@ -1,1 +1,1 @@
-"""What `tidewheel run` is made of: its options, what it shows, and recordings as its input."""
+"""The parts of `tidewheel run`: its options, its progress, and recordings as input."""

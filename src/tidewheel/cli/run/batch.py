@@ -26,7 +26,7 @@ __all__ = ["Given", "run_as_batch"]
 
 @dataclass(frozen=True)
 class Given:
-    """What a batch reads: an archive, or recordings, or if there is neither the log."""
+    """The input of a batch: an archive, recordings, or by default the log."""
 
     archive: str | None = None
     recordings: Sequence[Path] = ()
@@ -34,7 +34,7 @@ class Given:
 
     @classmethod
     def of(cls, paths: Sequence[str], processor: str | None) -> Given:
-        """What `--input` names: a folder is an archive, files are recordings."""
+        """Make it from the values of `--input`: a folder is an archive, files are recordings."""
         files = [Path(path) for path in paths if Path(path).is_file()]
         for path in paths:
             if not Path(path).exists():
@@ -70,7 +70,7 @@ def run_as_batch(
     as_json: bool,
     skip_damaged: bool = False,
 ) -> None:
-    """Run results over what is given, write them to `log`, and print what came out."""
+    """Run results over an input, write them to `log`, and print a summary."""
     with (
         nullcontext()
         if not given.recordings

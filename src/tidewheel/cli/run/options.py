@@ -1,4 +1,4 @@
-"""The options of `tidewheel run`: what can be said of every run, whatever its jobs."""
+"""The options of `tidewheel run` that apply to every job."""
 
 from __future__ import annotations
 
@@ -24,73 +24,74 @@ class RunCommandOptions:
     ] = None
     checkpoint: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="Where it notes how far it has come.", show_default="LOG.checkpoints/NAME"),
+        typer.Option(metavar="FOLDER", help="The checkpoint folder.", show_default="LOG.checkpoints/NAME"),
     ] = None
     name: Annotated[
         str | None,
-        typer.Option(help="What the run is called: its checkpoint, its progress, and dead.NAME.", show_default="JOB"),
+        typer.Option(help="The name of the run: of its checkpoint, its progress, and dead.NAME.", show_default="JOB"),
     ] = None
     version: Annotated[
         str | None,
         typer.Option(help="Run beside another version: its topics and its checkpoint end in .VERSION."),
     ] = None
     results: Annotated[
-        str | None, typer.Option(metavar="TOPIC", help="Where the results go.", show_default=analytics("JOB"))
+        str | None, typer.Option(metavar="TOPIC", help="The topic of the results.", show_default=analytics("JOB"))
     ] = None
-    available_now: Annotated[bool, typer.Option("--available-now", help="End when all that is there now is done.")] = (
-        False
-    )
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="End when everything that is in the log now is processed.")
+    ] = False
     batch: Annotated[
-        bool, typer.Option("--batch", help="Run over all that is there at once, to its end: nothing is late.")
+        bool, typer.Option("--batch", help="Run once over everything in the log, to its end: nothing is late.")
     ] = False
     sources: Annotated[
         list[str] | None,
         typer.Option(
             "--input",
             metavar="ARCHIVE|RECORDING",
-            help="With --batch: read this archive, or these recordings (an option for each), not the log.",
+            help="With --batch: read this archive, or these recordings (an option for each), instead of the log.",
         ),
     ] = None
     processor: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="What reads the messages of recordings."),
+        typer.Option(metavar="NAME", help="The processor of the messages of recordings."),
     ] = None
     start_from: Annotated[
         str,
         typer.Option(
-            "--from", metavar="earliest|latest|TIME", help="Where a new checkpoint begins; an old one goes on."
+            "--from", metavar="earliest|latest|TIME", help="Where a new checkpoint starts; an existing one continues."
         ),
     ] = "earliest"
     max_events: Annotated[
-        int, typer.Option("--max-events-per-batch", min=1, help="A backlog is worked off in batches of this size.")
+        int, typer.Option("--max-events-per-batch", min=1, help="The maximum number of events in a batch.")
     ] = 100_000
     max_bytes: Annotated[
         int,
-        typer.Option("--max-bytes-per-batch", min=1, help="Nor does a batch read more than so many bytes of records."),
+        typer.Option("--max-bytes-per-batch", min=1, help="The maximum number of bytes of records in a batch."),
     ] = MAX_BYTES
     accept_changes: Annotated[
         bool,
-        typer.Option("--accept-changes", help="Go on with other parameters and steps, if it keeps no state."),
+        typer.Option("--accept-changes", help="Continue with changed parameters and steps, if the job keeps no state."),
     ] = False
     skip_damaged: SkipDamagedOption = False
     append_to_existing: Annotated[
         bool,
         typer.Option(
-            "--append-to-existing", help="Write into topics that hold results of another run, although it is new."
+            "--append-to-existing",
+            help="Write into topics that hold results of another run, although the checkpoint is new.",
         ),
     ] = False
     fsync: Annotated[
         bool,
         typer.Option(
             "--fsync/--no-fsync",
-            help="Force the checkpoint to the disk in each batch, so that it outlives a power failure.",
+            help="Force the checkpoint to disk in each batch, so that it survives a power failure.",
         ),
     ] = True
     length: DurationOption = None
     as_json: JsonOption = False
 
     def check(self, *, jobs: int) -> None:
-        """Refuse options that do not go together, or not with so many jobs."""
+        """Refuse options that contradict each other, or that do not fit the number of jobs."""
         if self.start_from not in ("earliest", "latest"):
             parse_instant(self.start_from)
         if self.sources and not self.batch:
@@ -110,5 +111,5 @@ class RunCommandOptions:
         for option, given in streaming.items():
             if self.batch and given:
                 raise typer.BadParameter(
-                    "makes no sense with --batch, which reads all there is, once", param_hint=option
+                    "cannot be combined with --batch, which reads all there is, once", param_hint=option
                 )

@@ -1,4 +1,4 @@
-"""What `tidewheel run` shows while its jobs run, and at their end."""
+"""The progress and the final summary of `tidewheel run`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def follow_run(
     length: int | None,
     as_json: bool,
 ) -> tuple[bool, Mapping[str, str]]:
-    """Show how a run is doing until it ends. Returns whether it ended by itself, and the jobs that were taken out, each
-    with the reason."""
+    """Show the progress of a run until it ends. Returns whether it ended by itself, and the failed jobs, each with the
+    reason."""
     from tidewheel.transport.topics.run_states import ENDED, FIRST_BATCH, RUNNING, STARTING, RunState, RunStates
 
     count = ResultCount(log, topics)
@@ -73,7 +73,7 @@ def follow_run(
     say(_summary(final, topics))
     failed = final.get("failed", {})
     for job, reason in failed.items():
-        say(f"{job} was taken out: {reason}. Mend it and start again: it goes on where it stopped", style="red")
+        say(f"{job} was taken out: {reason}. Fix it and start again: it resumes where it stopped", style="red")
     return ended, failed
 
 

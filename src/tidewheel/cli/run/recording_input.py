@@ -34,15 +34,15 @@ _OTHERS = {
 
 
 class RecordingInput:
-    """The messages of recordings, as records of the topics of a log; and what became of each."""
+    """The messages of recordings as records in a log, with counts of what became of them."""
 
     def __init__(self, log: Log, report: IngestReport) -> None:
         self.log = log
         self._report = report
 
     def account(self) -> dict[str, Any]:
-        """How many messages there were, and how many of them are in which topic, filtered by which rule, and dead
-        letters of which kind."""
+        """Count the messages: how many there were, and how many are in each topic, filtered by each rule, and dead
+        letters of each kind."""
         report = self._report
         parts = {"topics": report.topics, "filtered": report.filtered, "dead": report.dead}
         return {"received": report.received, **{name: dict(sorted(part.items())) for name, part in parts.items()}}
@@ -63,7 +63,7 @@ class RecordingInput:
 
 
 def check_recordings(paths: Sequence[Path]) -> None:
-    """Refuse files that are no recordings, before anything is done with the others."""
+    """Refuse files that are not recordings before any of them is read."""
     from tidewheel.ingest.replay.recording import BadLine, read_recording
 
     for path in paths:
@@ -87,8 +87,8 @@ def check_recordings(paths: Sequence[Path]) -> None:
 def recording_input(
     paths: Sequence[Path], processor: str | None, *, beside: Log, name: str, stop: Stop, as_json: bool
 ) -> Iterator[RecordingInput]:
-    """Bring recordings through a processor into a log beside this one, with the times that they have, and take that log
-    away in the end. `name` is that of the run, for its status."""
+    """Process recordings into a temporary log beside this one, with their own event times, and remove that log at the
+    end. `name` is the run's name in status lines."""
     from tidewheel.ingest.connector import run_all
     from tidewheel.ingest.pipeline import Pipeline
     from tidewheel.ingest.replay.replay import Replay

@@ -1,1 +1,1 @@
-"""Backups: a log and the checkpoints of its jobs as they were at one moment, and putting them back."""
+"""Backups: save a log and the checkpoints of its jobs at one moment, and restore them."""

@@ -1,4 +1,4 @@
-"""Backups: a log and the checkpoints of its jobs, as they were at one moment, while everything goes on.
+"""Back up a log and the checkpoints of its jobs, consistent at one moment, while they are in use.
 
 Log and checkpoints belong together. A checkpoint that is older than its log takes new batches for old ones; one that is
 newer begins behind events that are not there any more. So writers stand still for the moment in which the last changes
@@ -101,7 +101,7 @@ def checkpoints_beside(log: str | Path) -> Path:
 
 
 def _chosen(log: SqliteLog, named: Iterable[str | Path]) -> list[SavedCheckpoint]:
-    """All checkpoints to save: those beside the log, and those that were named; each once."""
+    """All checkpoints to save, each once: those beside the log, and those that were named."""
     home = checkpoints_beside(log.address)
     found = sorted(path.parent for path in home.glob("[!.]*/tidewheel.json"))
     folders = {path.resolve(): path.absolute() for path in [*found, *map(Path, named)]}

@@ -1,4 +1,4 @@
-"""A copy of a checkpoint's folder that is brought up to date until it shows one moment.
+"""A copy of a checkpoint's folder that is refreshed until it is consistent.
 
 Spark puts its files in place by renaming them, writes the parts of a snapshot of state before the file that names them,
 and deletes old versions as it goes. A copy that was made file by file shows no moment at all. But if two looks at the
@@ -42,12 +42,12 @@ class CheckpointCopy:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes."""
+        """The size in bytes."""
         return sum(stamp.size for stamp in self._scan().values())
 
     def refresh(self, *, progress: Callable[[int], None] | None = None) -> bool:
-        """Bring it up to date; True if nothing had changed, so that it shows the moment between this look and the one
-        before."""
+        """Refresh the copy; True if nothing had changed, so that it is consistent for the moment between this look and
+        the one before."""
         found = self._scan()
         if found == self._known:
             return True
@@ -67,7 +67,7 @@ class CheckpointCopy:
         return False
 
     def await_consistency(self, deadline: float) -> bool:
-        """Bring it up to date until it shows one moment; False if that took too long."""
+        """Refresh the copy until it is consistent; False if that took too long."""
         while not self.refresh():
             if time.monotonic() > deadline:
                 return False
@@ -106,8 +106,8 @@ def _walk(folder: Path, prefix: str) -> Iterator[tuple[str, Stamp]]:
 
 
 def move_paths(copy: Path, folder: Path) -> None:
-    """Let the checkpoint in `copy`, which will be at `folder`, name its own files: Spark notes where the schemas of
-    state are as whole paths, and would look for them, or even find them, where the checkpoint was."""
+    """Rewrite the absolute paths in a copied checkpoint for the folder where it will be: Spark stores the paths of
+    state schemas, and would look for them, or even find them, in the old folder."""
     for path in list(copy.rglob("_metadata/v2/[!.]*")):  # without Hadoop's checksums beside them
         operator = path.parents[2]
         head, _, text = path.read_text(encoding="utf-8").partition("\n")

@@ -1,4 +1,4 @@
-"""Files copied with what tells them apart: a stamp that changes with the file, and a digest of what was copied."""
+"""Copy files, with a stamp that changes when the file does, and a digest of what was copied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHUNK = 1 << 20
 
 
 class Stamp(NamedTuple):
-    """What changes when a file is written or replaced."""
+    """File attributes that change when a file is written or replaced."""
 
     device: int
     inode: int

@@ -1,4 +1,5 @@
-"""What a backup holds: a file in it, written last. A folder without it is no backup, or one that was never finished.
+"""The manifest of a backup: a file that lists its contents and is written last. A folder without one is not a backup,
+or an unfinished one.
 
 backup/
     manifest.json       what was saved when, and the size and SHA-256 of every file
@@ -37,8 +38,8 @@ class BackupFile:
 
 @dataclass(frozen=True, slots=True)
 class SavedCheckpoint:
-    """A checkpoint of a backup: `name` is its folder in it, `folder` is where it was, `job` what it was made for (None:
-    a checkpoint of Spark's own). `beside_log`: it was where the command line puts checkpoints by itself."""
+    """A checkpoint in a backup: `name` is its folder in the backup, `folder` is where it was, `job` is the job it
+    belongs to (None for one of Spark's own). `beside_log`: it was in the command line's default place."""
 
     name: str
     folder: str
@@ -47,13 +48,13 @@ class SavedCheckpoint:
 
     @property
     def prefix(self) -> str:
-        """How the paths of its files begin."""
+        """The prefix of the paths of its files."""
         return f"checkpoints/{self.name}/"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a backup holds."""
+    """The contents of a backup."""
 
     made: str
     """When it was made, in ISO text."""
@@ -81,7 +82,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """The manifest of a backup; anything that is not a whole one is refused."""
+        """Read the manifest of a backup; an incomplete one is refused."""
         path = folder / _NAME
         try:
             fields = json.loads(path.read_text(encoding="utf-8"))
@@ -90,7 +91,7 @@ class Manifest:
         except FileNotFoundError:
             raise BackupError(
                 f"{folder} is not a finished backup: it has no {_NAME}. "
-                + ("It was cut short; use another, and remove this one" if folder.is_dir() else "Check the path")
+                + ("It was interrupted; use another, and remove this one" if folder.is_dir() else "Check the path")
             ) from None
         except (ValueError, KeyError, AttributeError) as error:
             raise BackupError(f"{path} is damaged ({error}); use another backup") from None
@@ -110,7 +111,7 @@ class Manifest:
 
 
 def verify(folder: Path, *, progress: Callable[[int], None] | None = None) -> Manifest:
-    """Read a whole backup, and refuse it if any file is missing or not what it was."""
+    """Read a whole backup, and refuse it if any file is missing or has changed."""
     manifest = Manifest.read(folder)
     wrong = [problem for file in manifest.files if (problem := _wrong(folder, file, progress)) is not None]
     refuse(folder, wrong)
@@ -118,7 +119,7 @@ def verify(folder: Path, *, progress: Callable[[int], None] | None = None) -> Ma
 
 
 def refuse(folder: Path, wrong: Iterable[str]) -> None:
-    """Say what is wrong with a backup, if anything is."""
+    """Refuse a backup that is damaged or incomplete."""
     problems = list(wrong)
     if problems:
         more = f" and {len(problems) - 3} more" if len(problems) > 3 else ""
@@ -133,7 +134,7 @@ def _wrong(folder: Path, file: BackupFile, progress: Callable[[int], None] | Non
 
 
 def difference(file: BackupFile, size: int, sha256: str) -> str | None:
-    """How a file differs from the one that was saved; None if it does not."""
+    """How a file differs from the one that was saved; None if it is the same."""
     if size != file.size:
         return f"{file.path} has {size:,} bytes, not {file.size:,}"
     return None if sha256 == file.sha256 else f"{file.path} is not what was saved (SHA-256)"

@@ -1,4 +1,4 @@
-"""Backups put in place: all of one, or nothing.
+"""Restore backups, all or nothing.
 
 The files are copied beside what they will replace, and compared with the manifest on the way. Then a plan is written,
 and from there on there is no way back: until the plan has been carried out, nobody can open the log, and whoever finds
@@ -38,7 +38,7 @@ _LEFT = {"lock", "stop"}
 
 @dataclass(frozen=True)
 class Restored:
-    """What was put in place."""
+    """A finished restore."""
 
     backup: str
     made: str
@@ -78,7 +78,7 @@ def restore(
         stage = held.enter_context(_stage(target))
         if restore_plan(target).exists():
             raise BackupError(
-                f"{target}: an earlier restore was cut short; finish it first: tidewheel restore --log {target}"
+                f"{target}: an earlier restore was interrupted; finish it first: tidewheel restore --log {target}"
             )
         _check_targets(manifest, target, places, beside, replace)
         for place in places.values():
@@ -110,7 +110,7 @@ def restore(
 
 
 def finish(log: str | Path) -> Restored | None:
-    """Finish a restore that was cut short; None if there is none."""
+    """Finish a restore that was interrupted; None if there is none."""
     target = Path(log).resolve()
     if not restore_plan(target).exists():
         return None
@@ -198,7 +198,7 @@ def _stage(target: Path) -> Iterator[Path]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise BackupError(f"{target}: another restore of this log is at work") from None
+            raise BackupError(f"{target}: another restore of this log is running") from None
         try:
             yield stage
         finally:
@@ -207,7 +207,7 @@ def _stage(target: Path) -> Iterator[Path]:
 
 
 def _copy(manifest: Manifest, source: Path, stage: Path, places: Mapping[str, Path], progress: Progress) -> None:
-    """Copy everything beside where it will be, and refuse what is not what was saved."""
+    """Copy everything to its new place under a temporary name, and refuse files that are not what was saved."""
     done = 0
 
     def add(count: int) -> None:

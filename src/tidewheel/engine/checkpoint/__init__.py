@@ -1,1 +1,1 @@
-"""What Tidewheel keeps beside a checkpoint of Spark: what it was made for, and which batches were written."""
+"""Tidewheel's own files beside a Spark checkpoint: which job it belongs to, and which batches were written."""

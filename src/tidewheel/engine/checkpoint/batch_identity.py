@@ -1,4 +1,4 @@
-"""What a batch of a query is known by: its number, and a digest of the offsets that it lies between.
+"""The identity of a batch: its number, and a digest of the offsets that it lies between.
 
 The number alone does not tell a batch that Spark repeats from another one under the same number, which comes after an
 older copy of the checkpoint was put back.
@@ -96,8 +96,8 @@ def wrote_before(producer: Producer) -> bool:
 
 
 def check_results(log: Log, checkpoint: str) -> None:
-    """Refuse a checkpoint that knows of batches which the log does not: `CheckpointError`. Its query must note every
-    batch in the log."""
+    """Refuse a checkpoint that knows of batches which the log does not have (`CheckpointError`). Its query must record
+    every batch in the log."""
     done = max((int(path.name) for path in (Path(checkpoint) / "commits").glob("[0-9]*")), default=-1)
     query = _query(Path(checkpoint))
     if done < 0 or query is None:
@@ -112,7 +112,7 @@ def check_results(log: Log, checkpoint: str) -> None:
 
 
 def producer_name(query: str) -> str:
-    """The producer under whose name a query of Spark's writes."""
+    """The name of the producer that a Spark query writes as."""
     return f"spark:{query}"
 
 
@@ -121,7 +121,7 @@ def _digests(state: bytes) -> dict[int, str]:
 
 
 def _fields(state: bytes) -> dict[str, Any]:
-    """What a state holds; nothing if it is of a newer version: the numbers still count."""
+    """The fields of a state; none if it is of a newer version, of which only the numbers count."""
     try:
         fields: dict[str, Any] = json.loads(state)
         return fields if fields["version"] == _VERSION else {}

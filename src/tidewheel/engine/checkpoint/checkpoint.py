@@ -46,7 +46,7 @@ class Checkpoint:
 
     @property
     def spark_folder(self) -> str:
-        """Where Spark keeps its part."""
+        """The folder of Spark's checkpoint."""
         return str(self.folder / "spark")
 
     @property
@@ -56,12 +56,12 @@ class Checkpoint:
 
     @property
     def backfill_file(self) -> Path:
-        """Which flows were taken out, and how they come back."""
+        """The file that lists suspended flows and how they catch up."""
         return self.folder / "flows.json"
 
     @property
     def first_file(self) -> Path:
-        """Where the first batch began: Spark itself keeps only where batches end."""
+        """The file with the start of the first batch: Spark itself only keeps where batches end."""
         return self.folder / "first.json"
 
     @property
@@ -70,13 +70,13 @@ class Checkpoint:
         return bool((read_json(self.first_file, needs=()) or {}).get(EVERY_BATCH))
 
     def begin_to_note_every_batch(self) -> None:
-        """Mark a new checkpoint as one whose batches are all noted in the log."""
+        """Mark a new checkpoint as one whose batches are all recorded in the log."""
         if not self.first_file.exists() and not any((self.folder / "spark" / "offsets").glob("[0-9]*")):
             write_json(self.first_file, {EVERY_BATCH: True})
 
     def drop_unfinished(self) -> None:
-        """Remove state that a batch wrote which was never done. When the batch is repeated without a job that failed in
-        it, its state is another, and Spark may leave a file that is there as it is."""
+        """Remove state that an unfinished batch wrote. When the batch is repeated without a job that failed in it, its
+        state differs, and Spark may keep an existing file."""
         done = [int(path.name) for path in (self.folder / "spark" / "commits").glob("[0-9]*")]
         for path in (self.folder / "spark" / "state").rglob("*"):
             if self.is_unfinished(path.name, max(done, default=-1)):
@@ -98,8 +98,8 @@ class Checkpoint:
         return offset
 
     def check_files(self, *, state: bool = False) -> None:
-        """Refuse a checkpoint of which a file of Spark's that tells how far it has come is damaged; on demand also one
-        of the state, which may be large."""
+        """Refuse a checkpoint in which one of Spark's progress files is damaged; on demand also one with damaged state
+        files, which may be large."""
         for kind in ("offsets", "commits"):
             for path in sorted((self.folder / "spark" / kind).glob("[0-9]*")):
                 check_crc(path)
@@ -111,7 +111,8 @@ class Checkpoint:
                     check_crc(path)
 
     def acquire(self, purpose: Mapping[str, Any], *, accept_changes: bool = False) -> None:
-        """Take the folder for this purpose (a JSON object that describes the job), or say why it cannot be had."""
+        """Lock the folder for this purpose (a JSON object that describes the job), or raise why that is not
+        possible."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             sync_folder(self.folder.parent)
@@ -123,7 +124,7 @@ class Checkpoint:
             self._note_holder(lock)
 
     def hold(self) -> None:
-        """Take a folder that is there for no purpose but to keep others away, or say why it cannot be had."""
+        """Lock an existing folder only to keep other processes away, or raise why that is not possible."""
         lock = self._locked()
         with self._closed_on_error(lock):
             self._note_holder(lock)
@@ -174,7 +175,7 @@ class Checkpoint:
         return CheckpointError(f"checkpoint {self.folder} cannot be written: {error.strerror}; {fix}")
 
     def note_helper(self, pid: int) -> None:
-        """A process that works on the folder for this run (Spark's Java) and may outlive it for a moment."""
+        """Record a process that works on the folder for this run (Spark's Java) and may outlive it for a moment."""
         assert self._lock is not None
         self._lock.write(f" {pid} {_started(pid)}")
         self._lock.flush()
@@ -204,12 +205,12 @@ class Checkpoint:
             time.sleep(0.05)
 
     def purpose(self) -> Mapping[str, Any] | None:
-        """What it was made for; None if it is new."""
+        """The purpose that the folder was made for; None if it is new."""
         return read_json(self.folder / "tidewheel.json", needs=("version", "job", "log"))
 
     def check(self, purpose: Mapping[str, Any], *, accept_changes: bool = False) -> None:
-        """Refuse what `acquire` would refuse of this purpose, or of a part of it, before anything is started for it.
-        Nobody holds the folder meanwhile, so it is checked again when it is acquired."""
+        """Refuse what `acquire` would refuse, before anything is started for it. The folder is not locked meanwhile, so
+        it is checked again when it is acquired."""
         found = self._found()
         if found is not None:
             self._refuse({name: found.get(name) for name in purpose}, purpose, found, accept_changes)
@@ -267,7 +268,7 @@ class Checkpoint:
                 "(accept_changes=True)"
             )
         if state:
-            raise CheckpointError(f"{text}State was made by these steps, and cannot go on with others. {_BESIDE}")
+            raise CheckpointError(f"{text}State was made by these steps, and cannot be used by others. {_BESIDE}")
         if not flows:
             raise CheckpointError(f"{text}Use what it was made for, or another checkpoint and another name")
         raise CheckpointError(
@@ -302,7 +303,7 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def _started(pid: int) -> str | None:
-    """When the process began, in the kernel's own count; None if there is no such process (or it is a zombie)."""
+    """The start time of a process as the kernel counts it; None if there is no such process (or it is a zombie)."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

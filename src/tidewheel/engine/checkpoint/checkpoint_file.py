@@ -1,4 +1,4 @@
-"""Files that Tidewheel keeps beside a checkpoint of Spark's: JSON with a checksum, written whole or not at all."""
+"""Files beside a Spark checkpoint: JSON with a checksum, written atomically."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def sync_files(folder: Path, names: Iterable[str]) -> None:
 
 
 def read_json(path: Path, *, needs: Collection[str]) -> dict[str, Any] | None:
-    """Read what `write_json` wrote, or None if there is no file. Earlier versions wrote no checksums: then it must have
-    these fields, at least."""
+    """Read what `write_json` wrote; None if there is no file. Earlier versions wrote no checksums: such a file must at
+    least have these fields."""
     try:
         fields = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -49,7 +49,7 @@ def read_json(path: Path, *, needs: Collection[str]) -> dict[str, Any] | None:
     except ValueError:
         raise _damaged(path, "it is not JSON") from None
     if not isinstance(fields, dict):
-        raise _damaged(path, "it is no JSON object")
+        raise _damaged(path, "it is not a JSON object")
     noted = fields.pop(_CHECKSUM, None)
     if noted is not None and noted != _checksum(fields):
         raise _damaged(path, "its checksum does not match")

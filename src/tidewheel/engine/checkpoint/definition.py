@@ -1,5 +1,5 @@
-"""A job's definition as lasting JSON: kept in checkpoints, compared when they are used again, with differences in
-words.
+"""A job's definition as stable JSON: stored in checkpoints, compared when they are used again, with the differences as
+text.
 
 The form of a value follows from what it holds, not from how it is shown, so that a job is the same after an upgrade.
 Options that have their default are left out: one that comes to be later changes nothing. Expressions are known by our
@@ -41,7 +41,7 @@ __all__ = ["described", "described_as", "differences", "without_expressions", "w
 _IS, _TEXT, _EXPRESSION, _MICROS, _FUNCTION = "$is", "$text", "$expression", "$us", "$function"
 _PLACE = re.compile(r" at 0x[0-9a-f]+")  # where in memory a function is
 _SHOWN = 160
-_WITH_LASTING_TEXT = (date, datetime, time, Decimal, PurePath, UUID)
+_WITH_STABLE_TEXT = (date, datetime, time, Decimal, PurePath, UUID)
 _NAMES = {
     "windows": "window",
     "aggregates": "aggregate",
@@ -104,7 +104,7 @@ def described(value: Any) -> Any:
         return {**described(value.func), "$given": described([value.args, value.keywords])}
     if isinstance(value, enum.Enum):
         return {_IS: _name_of(value), "name": value.name}
-    if isinstance(value, _WITH_LASTING_TEXT):
+    if isinstance(value, _WITH_STABLE_TEXT):
         return str(value)
     if isinstance(value, bytes):
         return value.hex()
@@ -139,7 +139,7 @@ def described_as(stable_name: str, value: Any) -> dict[str, Any]:
 
 
 def _stored(kind: type, fields: Collection[dataclasses.Field[Any]]) -> StoredFields:
-    """What is stored of a class; if it is a user's and does not say so, the fields that it shows."""
+    """The stored fields of a class; for a user's class that does not declare them, the fields in its repr."""
     declared = getattr(kind, "stored", None)
     if isinstance(declared, StoredFields):
         return declared
@@ -149,7 +149,8 @@ def _stored(kind: type, fields: Collection[dataclasses.Field[Any]]) -> StoredFie
 
 
 def _name_of(value: Any) -> str:
-    """What a value is: its stable name, with a version. A class that is made from one of ours is not that one."""
+    """The stable name of a value's class, with its version. A subclass of one of our classes does not share its
+    name."""
     kind = type(value)
     names = [base for base in kind.__mro__ if "stable_name" in vars(base)]
     if names and (names[0] is kind or not _is_ours(names[0])):
@@ -180,7 +181,7 @@ def _is_default(field: dataclasses.Field[Any], given: Any) -> bool:
 
 
 def _has_expressions(form: Any) -> bool:
-    """Whether there is an expression in it beside plain columns, which everybody writes the same."""
+    """Whether it contains an expression other than plain columns, whose text is the same in every version."""
     if isinstance(form, Mapping):
         if set(form) == {_EXPRESSION}:
             return re.fullmatch(r'col\("\w*"\)', str(form[_EXPRESSION])) is None
@@ -189,14 +190,14 @@ def _has_expressions(form: Any) -> bool:
 
 
 def without_texts(form: Any) -> Any:
-    """A definition without what is only there to be shown: what is compared."""
+    """A definition without the texts that are only for display: what is compared."""
     if isinstance(form, Mapping):
         return {name: without_texts(each) for name, each in form.items() if name != _TEXT}
     return [without_texts(each) for each in form] if isinstance(form, list) else form
 
 
 def without_expressions(form: Any) -> Any:
-    """All of a definition but the texts of its expressions."""
+    """A definition without the texts of its expressions."""
     if isinstance(form, Mapping):
         if set(form) == {_EXPRESSION}:
             return _EXPRESSION
@@ -205,7 +206,7 @@ def without_expressions(form: Any) -> Any:
 
 
 def differences(before: Any, now: Any) -> list[str]:
-    """What differs between two definitions, and where, for people; nothing if they are the same.
+    """List the differences between two definitions, with their places; empty if they are the same.
 
     >>> differences({"keys": ["vehicle"]}, {"keys": ["operator", "vehicle"]})
     ['key_by: vehicle → operator, vehicle']
@@ -283,7 +284,7 @@ def _of_lists(before: Sequence[Any], now: Sequence[Any], where: list[str]) -> li
 
 
 def _place(before: Sequence[Any], now: Sequence[Any], old: Any, new: Any) -> list[str]:
-    """How to call a part of a list: by its name, if it has one, or by its number if there are several."""
+    """The label of a list element: its name, if it has one, or its number if there are several."""
     for name in ("name", "kind"):
         called = [each[name] for each in (old, new) if isinstance(each, Mapping) and isinstance(each.get(name), str)]
         if len(called) == 2 and called[0] == called[1]:

@@ -1,4 +1,5 @@
-"""What state was made for: kept beside it where the checkpoint is the user's own, and no `Checkpoint` guards it."""
+"""A fingerprint of the query that state belongs to, kept with the state where the checkpoint is the user's own and no
+`Checkpoint` guards it."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _FORMAT = 4
 
 @dataclass(frozen=True)
 class StateFingerprint:
-    """What state was made for: it means nothing to another number of key groups, nor to other steps, of which this has
-    a digest; what they were is kept once, for messages. Without steps nothing is kept that depends on them.
+    """The number of key groups and a digest of the steps that state was made with: it is meaningless to others. The
+    steps themselves are kept once, for error messages. Without steps, nothing is kept that depends on them.
 
     >>> fingerprint = StateFingerprint.of(8, {"result": {"keys": ["a"]}})
     >>> StateFingerprint.of(8, {"result": {"keys": ["a"]}}).check(fingerprint.to_json())
@@ -38,13 +39,13 @@ class StateFingerprint:
         return cls(key_groups, hashlib.blake2b(text.encode(), digest_size=8).hexdigest(), definition)
 
     def to_json(self) -> dict[str, Any]:
-        """What `check` reads."""
+        """The JSON that `check` reads."""
         return {"format": _FORMAT, "key_groups": self.key_groups, "steps": self.steps}
 
     def check(
         self, noted: Mapping[str, Any], definition: Callable[[], Mapping[str, Any] | None] = lambda: None
     ) -> None:
-        """Refuse state that was made for something else; `definition` tells what that was."""
+        """Refuse state that was made by a different query; `definition` returns the definition of that query."""
         if noted.get("format", 1) != _FORMAT:
             when = "an earlier" if noted.get("format", 1) < _FORMAT else "a later"
             raise CheckpointError(
@@ -62,6 +63,6 @@ class StateFingerprint:
             old, new = definition(), self.definition
             changes = differences(old, new) if old and new else ["steps that keep state became others that keep none"]
             raise CheckpointError(
-                f"the checkpoint's state was made by other steps: {'; '.join(changes)}. State cannot go on with "
-                "others: use the steps of before, or start with a new checkpoint"
+                f"the checkpoint's state was made by other steps: {'; '.join(changes)}. State cannot be used "
+                "with others: use the old steps, or start with a new checkpoint"
             )

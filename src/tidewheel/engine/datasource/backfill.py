@@ -1,4 +1,4 @@
-"""Backfill: flows that failed are taken out of a shared query, and catch up from where they stopped.
+"""Backfill: failed flows are taken out of a shared query, and catch up from where they stopped.
 
 A flow that comes back has missed what the others have read since. It catches up beside them: in each batch it is given
 a share of what it missed, with the watermarks that go with that, until it has caught up. All of it is in the offsets,
@@ -24,7 +24,8 @@ __all__ = ["SuspendedFlows", "plan_catch_up", "where"]
 
 @dataclass(frozen=True)
 class SuspendedFlows:
-    """Which flows of a checkpoint were taken out and why, and which catch-ups wait to be begun: a file beside it."""
+    """The flows of a checkpoint that were taken out, with the reasons, and the catch-ups that have not begun: a file
+    beside it."""
 
     suspended: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """By flow: `reason`, and `since`, the offset at which it stopped."""
@@ -38,7 +39,7 @@ class SuspendedFlows:
         return cls() if fields is None else cls(fields["suspended"], fields["catch_ups"])
 
     def write(self, path: str | Path) -> None:
-        """Write it to its file, whole or not at all."""
+        """Write it to its file atomically."""
         write_json(Path(path), {"suspended": dict(self.suspended), "catch_ups": dict(self.catch_ups)})
 
     def suspend(self, flow: str, reason: str, since: Offset) -> SuspendedFlows:
@@ -57,7 +58,7 @@ class SuspendedFlows:
 
 
 def where(offset: Offset, flow: str, suspended_flows: SuspendedFlows) -> Offset:
-    """How far a flow has come when the last batch that was done ends at this offset."""
+    """How far a flow has come if the last finished batch ends at this offset."""
     for name, waiting in suspended_flows.catch_ups.items():
         if flow in waiting["flows"] and name not in offset.catch_ups and name not in offset.ended_catch_ups:
             return Offset.from_json(waiting["since"])  # no batch of its catch-up was done yet
@@ -79,7 +80,7 @@ def plan_catch_up(
     clock: Instant,
     skip_damaged: bool = False,
 ) -> Offset:
-    """The batch's end with the catch-ups that go on, begin, or end in it; `before` itself if nothing happens."""
+    """The end of the batch with the catch-ups that continue, begin or end in it; `before` itself if nothing happens."""
     open_catch_ups = {
         name: (catch_up.flows, catch_up.end)
         for name, catch_up in before.catch_ups.items()

@@ -1,4 +1,4 @@
-"""How many bytes a batch reads, and how many a task holds of it at a time."""
+"""The limits on the bytes that a batch reads and that a task holds at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planning batches over the log: what each reads, and what time it is in it. Knows no Spark."""
+"""Plan batches over the log: the records, watermark and clock of each. Does not depend on Spark."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OffsetRange:
 def first_offset(
     log: Log, topics: Sequence[str], start_from: StartFrom, *, clock: Instant, whole: Collection[str] = ()
 ) -> Offset:
-    """Where a new query begins: at `start_from`, and the topics in `whole` at their beginning."""
+    """The offset at which a new query begins: `start_from`, and the beginning for the topics in `whole`."""
     infos = [log.topic_info(topic) for topic in topics]
     positions = {
         part: log.position(part[0], part[1], "earliest" if part[0] in whole else start_from)
@@ -43,9 +43,9 @@ def first_offset(
 
 
 def check_topics(log: Log, offset: Offset, topics: Collection[str] = (), *, history: bool = True) -> list[TopicInfo]:
-    """These topics and those of the offset; refused if its positions are of topics that are no more, since others of
-    the same names begin at 0 again, or of events that this log does not hold, since it is older than the offset.
-    Without `history` the latter is not looked at, which takes a look at each partition's blocks."""
+    """Return these topics and those of the offset. Refuses positions in topics that were deleted (others of the same
+    names begin at 0 again), and positions beyond this log's history, which is then older than the offset. Without
+    `history` the latter is not checked, which saves a look at each partition's blocks."""
     infos = [log.topic_info(topic) for topic in dict.fromkeys([*topics, *(topic for topic, _ in offset.positions)])]
     ends = {(info.name, number): end for info in infos for number, end in enumerate(info.next_offsets)}
     beyond = {part[0] for part, at in offset.positions.items() if at > ends.get(part, 0)}
@@ -53,7 +53,7 @@ def check_topics(log: Log, offset: Offset, topics: Collection[str] = (), *, hist
         known = offset.topics.get(info.name)
         if known not in (None, info.id) or (known is None and info.name in beyond):
             raise CheckpointError(
-                f"topic {info.name!r} was deleted and made anew since the checkpoint was made (its id was "
+                f"topic {info.name!r} was deleted and created again since the checkpoint was made (its id was "
                 f"{known or 'not known'}, now it is {info.id}; it ends at "
                 f"{', '.join(map(str, info.next_offsets))}): the checkpoint's positions mean nothing in it. Start with "
                 "a new checkpoint"
@@ -223,7 +223,7 @@ def _take(
 
 
 def _corrected(summary: BlockStats, present: Instant) -> BlockStats:
-    """Correct an append time that is wrong; how far event times are from it says nothing."""
+    """Replace an append time in the future; the skew of its event times is then meaningless."""
     return replace(summary, append_time=present, skew={}) if is_ahead(summary.append_time, present) else summary
 
 

@@ -1,4 +1,4 @@
-"""What happens inside a reading task: fetch, decode, transform. Everything here is columns."""
+"""The work of a reading task, in columns: fetch, decode, transform."""
 
 from __future__ import annotations
 
@@ -146,8 +146,8 @@ def _decoded(
 
 
 def _refused(options: ReadOptions, topic: str, good: pa.RecordBatch, rows: pa.Array) -> list[tuple[int, str]]:
-    """What can be decoded, but is refused by the function inside the reader: places in the batch, and reasons. The
-    function gets these rows all the same, and passes over them."""
+    """The places of rows that can be decoded but that the function inside the reader refuses, with the reasons. The
+    function gets these rows all the same, and ignores them."""
     function = options.transform
     found = function.refused(topic, good) if isinstance(function, SelectiveReaderFunction) else {}
     return [(rows[place].as_py(), reason) for place, reason in found.items()]
@@ -181,8 +181,8 @@ def _nullable(batch: pa.RecordBatch) -> pa.RecordBatch:
 def _write_dead_letters(
     log: Log, topic: str, source: str, batch: Batch, bad: pa.RecordBatch, reasons: Sequence[str]
 ) -> None:
-    """Write dead letters, those of each block once: a task that runs again, perhaps with other blocks beside it, finds
-    them written under the block's name. The ids tell topics from others of the same names that were deleted."""
+    """Write dead letters, those of each block once: a task that runs again, perhaps with other blocks, finds them under
+    the block's name. The ids distinguish topics from deleted ones of the same names."""
     log.ensure_topic(topic)
     ids = f"{log.topic_info(topic).id}:{log.topic_info(batch.topic).id}"
     offsets = bad.column("offset").to_pylist()

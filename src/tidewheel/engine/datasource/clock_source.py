@@ -1,4 +1,4 @@
-"""Batches as time goes by: for a streaming DataFrame whose query waits for the clock.
+"""A source of ticks: batches at regular times, for a streaming DataFrame whose query waits for the clock.
 
 Spark runs no batch while no rows come, so a trigger or a timer in processing time would wait for the next ones. Beside
 the rows such a query reads this source, from which every key group hears once a second that time has passed. (Spark's
@@ -46,7 +46,7 @@ class TickSource(DataSource):
 
 
 class _TickReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A reader whose offsets are seconds: a batch that is run again has a tick or none, as before."""
+    """A reader whose offsets are seconds: a repeated batch has the same ticks as before."""
 
     def __init__(self, rows: str) -> None:
         self._rows = rows

@@ -1,4 +1,4 @@
-"""Checks that a log still holds what was read from it, and is no older copy that has gone on without that."""
+"""Check that a log still holds what was read from it, and is not an older copy that has continued differently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["check_history", "known_fingerprints"]
 
 
 def known_fingerprints(log: Log, positions: Positions) -> dict[Partition, str]:
-    """The fingerprints of what lies before these positions, as far as the log knows them."""
+    """The fingerprints of what was appended before these positions, as far as the log knows them."""
     return {part: found for part, found in log.fingerprints(positions).items() if found is not None}
 
 

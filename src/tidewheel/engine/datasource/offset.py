@@ -22,7 +22,7 @@ _VERSION = 2
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """Where a batch ends: next offsets, watermark, clock, and the watermark strategies' memory."""
+    """The end of a batch: next offsets, watermark, clock, and the state of the watermark strategies."""
 
     log: str
     positions: Mapping[Partition, int]
@@ -85,8 +85,8 @@ class Offset:
 
 @dataclass(frozen=True, slots=True)
 class CatchUp:
-    """The way of flows that were taken out and came back later: through what they missed, from `start` to `end` in
-    this batch. `done`: it has caught up, and goes on with the others."""
+    """The progress of resumed flows through what they missed: from `start` to `end` in this batch. `done`: they have
+    caught up and continue with the others."""
 
     flows: tuple[str, ...]
     start: Offset

@@ -99,7 +99,7 @@ class _Options:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How topics are read.
+    """Options for reading topics.
 
     | option | meaning | default |
     |---|---|---|
@@ -229,7 +229,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How rows are written.
+    """Options for writing rows.
 
     | option | meaning | default |
     |---|---|---|
@@ -304,7 +304,7 @@ def _types(text: str | None, topics: tuple[str, ...]) -> Mapping[str, str]:
 
 
 def parse_start_from(text: str, *, what: str = "'startFrom'") -> StartFrom:
-    """Where to begin, from text: `earliest`, `latest`, or a time."""
+    """Parse a start position: `earliest`, `latest`, or a time."""
     if text in ("earliest", "latest"):
         return text  # type: ignore[return-value]  # one of the two
     return datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(microseconds=instant(text, what=what))

@@ -1,4 +1,4 @@
-"""Where each output of a query goes, and how an option of the sink carries that."""
+"""The topic and encoding of each output of a query, and the sink option that carries them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Encodings", "OutputEncoding", "encodings_option", "load_encodings"]
 
 @dataclass(frozen=True)
 class OutputEncoding:
-    """The topic of an output, and what its records are made of."""
+    """The topic of an output, and the type, columns and key of its records."""
 
     topic: str
     type: str

@@ -47,8 +47,8 @@ class ReadInfo:
 
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
-    """Events of one partition in columns (the records as they are if no type was named), as a function inside the
-    reader gets them."""
+    """Events of one partition in columns (raw records if no type was named), as a function inside the reader gets
+    them."""
 
     topic: str
     """The topic that they are from."""

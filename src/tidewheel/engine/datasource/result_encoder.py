@@ -31,9 +31,9 @@ def watermarks_of(data: bytes) -> dict[str, Instant]:
 
 
 def encoded(data: bytes, targets: Encodings, address: str) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """Encode the outputs of an exchange batch as records, by topic. Outputs without a target are left out: nobody asked
-    for them. All carry the clock of their batch, which is the same when the batch is repeated; the sink adds when they
-    are written."""
+    """Encode the outputs of an exchange batch as records, by topic. Outputs without a target are left out. All
+    records carry the clock of their batch, which is the same when the batch is repeated; the sink adds when they are
+    written."""
     clock = next((part.time for part in parts_of(data) if isinstance(part, Clock)), None)
     for flow, output, frame in ExchangeBatch.outputs(data):
         target = targets.get((flow, output))

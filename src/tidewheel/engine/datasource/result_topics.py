@@ -15,8 +15,8 @@ __all__ = ["refuse_others_results"]
 
 
 def refuse_others_results(log: Log, topics: Iterable[str], checkpoint: str | Path | None = None) -> None:
-    """Refuse topics that have been written before, for a run that knows nothing of it: its checkpoint is new, or it is
-    a batch and has none."""
+    """Refuse topics that already hold results, for a run that cannot continue them: its checkpoint is new, or it is a
+    batch and has none."""
     wanted = set(topics)
     for info in log.topics():
         if info.name in wanted and any(info.next_offsets):

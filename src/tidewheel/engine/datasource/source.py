@@ -38,7 +38,7 @@ __all__ = ["TidewheelSource"]
 
 @dataclass
 class _Share(InputPartition):
-    """What one task reads."""
+    """The part of a batch that one task reads."""
 
     ranges: Sequence[OffsetRange]
     info: ReadInfo
@@ -155,7 +155,7 @@ class _TopicReader(_ReaderBase, DataSourceReader):
 
 
 class _TopicStreamReader(_ReaderBase, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A stream. Spark makes this object anew as it likes: the truth is in the offsets."""
+    """The reader of a stream. Spark recreates this object at will: all state is in the offsets."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)

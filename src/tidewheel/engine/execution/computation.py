@@ -1,4 +1,4 @@
-"""What a query computes, as far as starting it must know; a `Result` is one."""
+"""The interface of a query for starting it; a `Result` implements it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["C", "Computation", "definition_of", "state_fingerprint_of"]
 
 
 class Computation(Protocol):
-    """A flow over an input, with the schemas of its outputs and what its results are called."""
+    """A flow over an input, with the schemas of its outputs and the names of its results."""
 
     @property
     def name(self) -> str | None:
@@ -40,7 +40,7 @@ class Computation(Protocol):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """What the job that made it was given."""
+        """The parameters of the job that made it."""
 
     @property
     def retracting(self) -> bool:
@@ -57,7 +57,7 @@ C = TypeVar("C", bound=Computation)
 
 
 def definition_of(result: Computation) -> Mapping[str, Any]:
-    """What must not change while there is state: kept in the checkpoint and compared."""
+    """The part of a query that must not change while there is state: stored in the checkpoint and compared."""
     parameters = {"parameters": dict(result.parameters)} if result.parameters else {}
     return {**parameters, **definition(result.input), **result.flow().definition()}
 

@@ -1,4 +1,4 @@
-"""Where a stream's rows come from: topics of a log, or any DataFrame."""
+"""The inputs of a stream: topics of a log, or any DataFrame."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _WATERMARKS: dict[str, Strategy] = {
 
 
 def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
-    """Arrow columns as polars knows them."""
+    """The polars types of Arrow columns."""
     frame = pl.from_arrow(pa.Table.from_batches([], schema=schema))
     assert isinstance(frame, pl.DataFrame)
     return dict(frame.schema)
@@ -119,7 +119,7 @@ class DataFrameInput:
     def of(
         cls, frame: DataFrame, *, time: str | None, watermark: Strategy | None, lookups: Log | None = None
     ) -> DataFrameInput:
-        """Make it, and refuse what makes no sense."""
+        """Make the input, and refuse invalid arguments."""
         if time is None:
             raise DefinitionError(
                 'stream: which column has the event time? Say stream(df, time="..."); '
@@ -142,8 +142,9 @@ class DataFrameInput:
                 "which moves only when rows come: idle=" if idle else "which can be bounded(...) or monotonic(): this"
             )
             raise DefinitionError(
-                f"stream: over a streaming DataFrame the watermark is Spark's, {reason} cannot be had, got {chosen!r}. "
-                f"{'Leave idle= out, or write' if idle else 'Write'} the rows to a log first and read that: "
+                f"stream: over a streaming DataFrame the watermark is Spark's, {reason} is not available, got "
+                f"{chosen!r}. {'Leave idle= out, or write' if idle else 'Write'} the rows to a log first and read "
+                "that: "
                 'tw.stream(log, "topic", watermark=...)'
             )
         return cls(frame, time, chosen, lookups)
@@ -214,7 +215,7 @@ def type_of(log: Log, topics: Sequence[str]) -> str:
 
 
 def definition(of: LogInput | DataFrameInput) -> Mapping[str, Any]:
-    """What must not change while there is state."""
+    """The part of an input that must not change while there is state."""
     if isinstance(of, LogInput):
         return {"topics": list(of.topics), "type": of.message, "time": of.time, "watermark": of.watermark.to_json()}
     # As messages may get new fields, it may get new columns; and its watermark is Spark's, which takes another delay.

@@ -1,4 +1,4 @@
-"""What runs in Spark's reading task: rows of the log to exchange batches, or straight to results."""
+"""The map side in Spark's reading task: turns rows of the log into exchange batches, or directly into results."""
 
 from __future__ import annotations
 

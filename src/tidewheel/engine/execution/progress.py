@@ -1,4 +1,4 @@
-"""How far a run has come, in numbers and for people."""
+"""The progress of a run, as numbers and as text."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Progress", "progress_rows"]
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Progress:
-    """How a run is doing. `rate`: events a second in the last batch, which took `batch_ms`. `lag`: records in the input
-    topics that it has not finished. `watermark` and `clock` are in microseconds since 1970; shown, they are times.
-    `held_by`: the input partitions that the watermark waits for, if it has not moved for a while. `state`: bytes in the
-    files of Spark's state store, as of its last snapshot.
+    """The progress of a run. `rate`: events per second in the last batch, which took `batch_ms`. `lag`: records in the
+    input topics that it has not finished. `watermark` and `clock` are in microseconds since 1970; they are displayed as
+    times. `held_by`: the input partitions that hold the watermark, if it has not moved for a while. `state`: bytes in
+    the files of Spark's state store, as of its last snapshot.
 
     >>> Progress(batches=3, events=1_200, rate=400.0, batch_ms=750.0, watermark=60_000_000, clock=61_500_000)
     Progress(batches=3, events=1,200, rate=400/s, batch=750 ms, lag=0, watermark=1970-01-01T00:01:00Z, behind=1.5 s)
@@ -63,7 +63,7 @@ class Progress:
 
 
 def progress_rows(progress: Progress) -> list[tuple[str, str]]:
-    """Describe progress for people: a name and a text each."""
+    """Format progress as pairs of name and text."""
     behind = "" if progress.behind is None else f" ({approximate_duration(progress.behind)} behind the clock)"
     watermark = "none yet" if progress.watermark is None else short_instant(progress.watermark) + behind
     rows = [

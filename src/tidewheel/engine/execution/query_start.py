@@ -87,7 +87,7 @@ def start_query(
 
 def refuse_shared_topics(log: Log, held: Checkpoint, topics: Collection[str], settings: RunSettings) -> bool:
     """Refuse a new checkpoint whose topics hold results of another run. Returns whether they must still be empty when
-    its own first results come."""
+    its first results are written."""
     exclusive = not settings.append_to_existing and not has_written(log, held.spark_folder)
     if exclusive:
         refuse_others_results(log, topics, held.folder)

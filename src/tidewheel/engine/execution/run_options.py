@@ -58,7 +58,7 @@ class RunOptions(DataFrameRunOptions, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """The options of a run, checked, with their defaults. `RunOptions` says what each means.
+    """The options of a run, checked and with defaults. `RunOptions` explains each.
 
     >>> RunSettings.of("run", {"available_now": True}).max_events_per_batch
     100000

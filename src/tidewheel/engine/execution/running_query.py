@@ -1,4 +1,4 @@
-"""A job at work: progress, graceful stop, and what broke it."""
+"""A running job: progress, graceful stop, and the error that ended it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _STATE = "rocksdbSstFileSize"
 
 
 class Run:
-    """A job at work. It goes on until `stop`, until an `available_now` run has read all, or until it fails.
+    """A running job. It goes on until `stop`, until an `available_now` run has read everything, or until it fails.
 
     >>> import tempfile
     >>> import tidewheel as tw
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def active(self) -> bool:
-        """Whether it is still running, also while it goes on without a job that failed."""
+        """Whether the run is active, also while it restarts without a job that failed."""
         return not self._over.is_set()
 
     def wait(self, timeout: float | None = None, *, stop_on: Collection[signal.Signals] = ()) -> bool:
@@ -132,8 +132,8 @@ class Run:
         return True
 
     def stop(self, timeout: float = 60.0) -> None:
-        """Finish the batch at hand and end. A batch that takes longer than `timeout` seconds is left unfinished: the
-        next run repeats it. May be called from a handler of signals."""
+        """Finish the current batch and end. A batch that takes longer than `timeout` seconds is left unfinished: the
+        next run repeats it. May be called from a signal handler."""
         self._stopping = True
         if self.active:
             # In a thread of its own, because the calling one may be interrupted in a call to Java.
@@ -158,13 +158,13 @@ class Run:
 
     @property
     def failed(self) -> Mapping[str, str]:
-        """The jobs that were taken out, and what broke each. They go on where they stopped when the run is started
-        again with what they need."""
+        """The jobs that failed and were taken out, with the errors. When the run is started again, they resume where
+        they stopped."""
         suspended_flows = SuspendedFlows.read(self._checkpoint.backfill_file)
         return {flow: str(fields["reason"]) for flow, fields in suspended_flows.suspended.items()}
 
     def progress(self) -> Progress:
-        """How it is doing now. Also notes in the log how far it has come, as the consumer group of the job's name."""
+        """The current progress. Also commits it to the log, as the consumer group with the job's name."""
         self._latest = self._progress()
         return self._latest
 
@@ -245,8 +245,8 @@ class Run:
                 self._over.set()
 
     def _ended(self) -> bool:
-        """Wait a second: whether the query has ended by itself or by `stop`. Raises what broke it if it did not go
-        well."""
+        """Wait a second for the query to end, by itself or by `stop`; returns whether it has. Raises the error of a
+        query that failed."""
         query = self.query
         try:
             ended = query.awaitTermination(1)
@@ -259,7 +259,7 @@ class Run:
         return bool(ended) and query is self.query
 
     def _restarted(self, query: StreamingQuery, error: PySparkException) -> bool:
-        """Take out the flow that failed; returns whether the others go on in another query."""
+        """Restart the query without the flow that failed; returns whether the others continue."""
         with self._restarting:
             if query is not self.query:
                 return True  # somebody else has seen it before
@@ -287,7 +287,7 @@ class Run:
 
     @property
     def _state(self) -> str:
-        """What it does, as far as is known without asking Spark or the log."""
+        """The state of the run, as far as it is known without asking Spark or the log."""
         if self.active:
             return "stopping" if self._stopping else "running"
         return "ended" if self._broke is None else "failed"
@@ -311,7 +311,7 @@ def _offset(given: Any) -> Offset | None:
 
 
 def _records_between(sources: Sequence[Mapping[str, Any]]) -> int:
-    """How many records a batch took, whatever became of them before Spark saw a row."""
+    """The number of records that a batch read, including those that Spark never saw as rows."""
     count = 0
     for source in sources:
         start, end = _offset(source.get("startOffset")), _offset(source.get("endOffset"))
@@ -345,7 +345,7 @@ _STATE_ERROR = re.compile(r"\[?CANNOT_LOAD_STATE_STORE\.\w+.*")
 
 
 def translate_error(job: str, error: PySparkException, checkpoint: Checkpoint | None = None) -> Exception:
-    """What broke the job, without the layers that carried it; of a damaged checkpoint also which file it is."""
+    """The error of a job without the layers that carried it; for a damaged checkpoint also the file."""
     text = str(error)
     if _FULL in text:
         return JobError(

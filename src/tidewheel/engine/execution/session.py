@@ -109,8 +109,8 @@ def session(
 
 
 def _end_quietly(context: SparkContext) -> None:
-    """Keep PySpark quiet when Spark stops: Java may hang up before its server of accumulators knows, which would print
-    a traceback about it."""
+    """Keep PySpark quiet when Spark stops: Java may hang up before its accumulator server is told, which would print a
+    traceback."""
     server = context._accumulatorServer
 
     def tell(request: Any, client: Any) -> None:
@@ -131,10 +131,10 @@ def check_reach(spark: SparkSession, log: Log) -> None:
 
 
 def _collector() -> list[str]:
-    """The garbage collector, unless one was chosen. Batches come as blocks of megabytes, of which Java's default makes
-    objects of their own kind and looks through the whole heap for each few: a sixth of a small batch. This one does
-    not, and that it pauses for longer matters to nobody. It may take a twentieth of the time; left alone it takes a
-    hundredth, and all of the memory that it is allowed."""
+    """The garbage collector option, unless one was chosen. Batches arrive in blocks of megabytes, for which Java's
+    default collector scans the whole heap every few blocks: a sixth of a small batch. The parallel collector does not,
+    and its longer pauses do not matter here. It may use a twentieth of the time; by default it would use a hundredth,
+    and all the memory that it is allowed."""
     given = " ".join(
         os.environ.get(name, "") for name in ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
     )

@@ -171,7 +171,8 @@ def _check_bounds(rows: Sequence[Row], watermark: Instant | None) -> None:
     if passed:
         raise DefinitionError(
             f"Spark's watermark, {watermark} µs, is ahead of {passed[0]} µs, which is what follows from these rows: "
-            "the query has another watermark that is ahead, and follows the highest. Late rows could not be told; "
+            "the query has another watermark that is ahead, and follows the highest. Late rows could not be "
+            "recognized; "
             'set spark.sql.streaming.multipleWatermarkPolicy to "min" (Spark\'s default)'
         )
 

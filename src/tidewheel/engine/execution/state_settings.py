@@ -1,4 +1,4 @@
-"""What keeping state asks of a session: RocksDB, and a shuffle partition for each key group."""
+"""The settings that stateful queries need: RocksDB, and a shuffle partition for each key group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
 
 
 def key_group_count(spark: SparkSession, given: int | None) -> int:
-    """How many key groups a query has: as many as asked for, or as the session has shuffle partitions, at most 64."""
+    """The number of key groups of a query: as requested, else the number of shuffle partitions, at most 64."""
     number = given if given is not None else int(str(spark.conf.get(_PARTITIONS)))
     if number < 1:
         raise DefinitionError(f"key groups must be at least 1, got {number}")
@@ -32,8 +32,7 @@ def key_group_count(spark: SparkSession, given: int | None) -> int:
 
 
 def warn_of_empty_partitions(spark: SparkSession, key_groups: int, given: int | None) -> None:
-    """Warn of partitions that will stay empty: the program that starts the query of a DataFrame decides how many there
-    are."""
+    """Warn of partitions that will stay empty: for the query of a DataFrame, the session decides how many there are."""
     partitions = int(str(spark.conf.get(_PARTITIONS)))
     if partitions > max(2 * key_groups, _FEW_PARTITIONS):
         context: Any = getattr(spark, "_sc", None)  # a client of Spark Connect has none
@@ -59,9 +58,9 @@ def check_state_store(spark: SparkSession) -> None:
 
 @contextmanager
 def partition_each_key_group(spark: SparkSession, key_groups: int) -> Iterator[None]:
-    """Let a query that is started now have a partition for each key group: one without a key group costs each batch as
-    much as one with, and does nothing. (A query goes on with the settings of its start, one with a checkpoint with the
-    number of partitions in it.)"""
+    """Set one partition per key group for a query that is started now: a partition without a key group costs each batch
+    as much as one with. (A running query keeps its settings; one with a checkpoint keeps the number of partitions in
+    it.)"""
     before = str(spark.conf.get(_PARTITIONS))
     spark.conf.set(_PARTITIONS, str(key_groups))
     try:

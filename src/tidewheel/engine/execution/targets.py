@@ -1,4 +1,4 @@
-"""Where the outputs of results go: topics, and the message types of what is written there."""
+"""The targets of outputs: topics, and the message types of their records."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Target", "check", "prepared_targets", "written_topics"]
 
 @dataclass(frozen=True)
 class Target:
-    """Where an output goes, and the message type of its events; without one a type is made from the columns."""
+    """The topic of an output, and the message type of its events; by default a type is made from the columns."""
 
     topic: Topic
     type: str | type[Message] | None = None
@@ -68,7 +68,7 @@ def written_topics(results: Mapping[C, Mapping[str, Target]]) -> set[str]:
 def prepared_targets(
     results: Mapping[C, Mapping[str, Target]], log: Log, topics: Sequence[str]
 ) -> dict[tuple[str, str], OutputEncoding]:
-    """Where the outputs of results go; with the topics and the types that are read and written in the log."""
+    """The targets of the outputs of results; creates the topics and publishes their types to the log."""
     targets = encodings(results, log)
     for topic in (*topics, *(target.topic for target in targets.values())):
         log.ensure_topic(topic)

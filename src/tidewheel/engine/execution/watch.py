@@ -16,13 +16,13 @@ class Watched(Protocol):
     """A run that ends some time, and shows how far it has come."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has ended, or so many seconds have passed; whether it has ended."""
+        """Wait until it has ended, at most so many seconds; returns whether it has."""
 
 
 def watch(run: Watched, every: Duration) -> None:
     """Show its progress until it has ended or is interrupted. Raises what it failed with."""
     if every <= 0:
-        raise DefinitionError(f"watch: every must be more than nothing, got {format_duration(every)}")
+        raise DefinitionError(f"watch: every must be greater than 0, got {format_duration(every)}")
     show = _shown_in_notebook(run) or _printed(run)
     try:
         while not run.wait(every / 1_000_000):

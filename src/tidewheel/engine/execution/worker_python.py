@@ -34,7 +34,7 @@ def there(name):
         return False
 print("%d.%d" % sys.version_info[:2], *[name for name in sys.argv[1:] if not there(name)])
 """
-_MEND = (
+_REMEDY = (
     "Before the session is made, say os.environ['PYSPARK_PYTHON'] = sys.executable (or export PYSPARK_PYTHON={here} "
     "before the program starts), or let tidewheel.session() make it; on a cluster install the same there"
 )
@@ -42,7 +42,7 @@ _checked: set[tuple[str, str]] = set()
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Refuse a session whose workers run another Python than this program, or one that lacks the packages."""
+    """Refuse a session whose workers run another Python than this program, or lack the packages."""
     context: Any = getattr(spark, "_sc", None)  # a client of Spark Connect has none
     session = str(context.applicationId if context is not None else getattr(spark, "session_id", id(spark)))
     executable = "" if context is None else str(context.pythonExec)
@@ -55,8 +55,7 @@ def check_workers(spark: SparkSession) -> None:
 
 
 def _looked_at(context: Any, executable: str) -> bool:
-    """Look at the Python that workers on this machine will be, which takes no task of Spark; False if only that could
-    tell."""
+    """Check the Python of local workers without starting a Spark task; False if only a task could tell."""
     path = shutil.which(executable)
     if path is None:
         raise _refusal(executable, "which is not there")
@@ -83,7 +82,7 @@ def _same(path: str) -> bool:
 
 
 def _installed() -> bool:
-    """Whether this Python finds these packages by itself."""
+    """Whether this Python finds the packages in its site-packages."""
     found = [importlib.util.find_spec(name) for name in ("tidewheel", "polars")]
     return all(spec is not None and f"{os.sep}site-packages{os.sep}" in (spec.origin or "") for spec in found)
 
@@ -128,4 +127,4 @@ def _version() -> str:
 
 def _refusal(executable: str, found: str) -> SetupError:
     called = executable or "the server's"
-    return SetupError(f"Spark's workers run {called}, {found}. {_MEND.format(here=sys.executable)}")
+    return SetupError(f"Spark's workers run {called}, {found}. {_REMEDY.format(here=sys.executable)}")

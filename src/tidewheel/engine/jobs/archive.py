@@ -48,8 +48,8 @@ _NO_TIME = "__HIVE_DEFAULT_PARTITION__"  # what readers of such folders take for
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """How far a topic is archived: the next offset of each partition, and what its files are made of. `topic` is the
-    topic's id; archives from before there were ids do not know it."""
+    """The progress of archiving a topic: the next offset of each partition, and what its files were made from. `topic`
+    is the topic's id; old archives do not have it."""
 
     log: str
     type: str
@@ -90,7 +90,7 @@ class Archive:
         return progress
 
     def progress(self, topic: str) -> _Progress | None:
-        """How far a topic is archived; None if it is not."""
+        """The progress of a topic; None if it has not been archived."""
         path = self.place(topic) / "_progress.json"
         if not path.exists():
             return None
@@ -109,7 +109,7 @@ class Archive:
         return self.folder / f"topic={topic}"
 
     def _parts(self, topic: str) -> Iterator[tuple[Path, int, int]]:
-        """All files of a topic, finished or not: the partition and the offset at which each ends."""
+        """All files of a topic, finished or not: the partition, and the offset at which each ends."""
         for path in sorted(self.place(topic).glob("day=*/hour=*/*.parquet")):
             found = _FILE.fullmatch(path.name)
             if found is not None:
@@ -133,7 +133,7 @@ class Archiver:
     def open(
         cls, log: Log, folder: str | Path, topics: Sequence[str], *, skip_damaged: bool = False
     ) -> Iterator[Archiver]:
-        """Hold the archive, and put aside what a killed archiver has left. `skip_damaged`: go on without records whose
+        """Lock the archive, and move aside unfinished files of a killed archiver. `skip_damaged`: skip records whose
         blocks are damaged; `dead.archive` reports them."""
         archive = Archive(folder)
         archive.folder.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ class Archiver:
 
     @property
     def lag(self) -> int:
-        """How many records the topics have that are not archived."""
+        """The number of records in the topics that are not archived."""
         return sum(
             end - progress.positions.get(partition, 0)
             for topic, progress in self._topics.items()
@@ -156,7 +156,7 @@ class Archiver:
         )
 
     def step(self, *, limit: int = 200_000) -> int:
-        """Archive what is there, up to about `limit` records of each partition; how many records that were."""
+        """Archive available records, about `limit` of each partition; returns how many."""
         return sum(self._step(topic, limit) for topic in self._topics)
 
     def _resumed(self, topic: str) -> _Progress:
@@ -182,7 +182,7 @@ class Archiver:
         beyond = any(end > info.next_offsets[partition] for partition, end in progress.positions.items())
         if progress.topic not in (None, info.id) or (beyond and progress.topic is None):
             raise CheckpointError(
-                f"topic {info.name!r} was deleted and made anew since it was archived in "
+                f"topic {info.name!r} was deleted and created again since it was archived in "
                 f"{self._archive.place(info.name)}: its offsets begin again. Use another folder"
             )
         check_history(

@@ -1,4 +1,4 @@
-"""Jobs over all that there is, as one batch: the history of a log, or an archive of it.
+"""Run jobs as one batch, over the history of a log or an archive of it.
 
 The functions of the jobs and all that runs them are those of the stream. Nothing is late, since everything is there at
 once, and the input ends, so that every window closes.
@@ -139,7 +139,7 @@ def _from_log(
 
 
 def _key_groups(spark: SparkSession, events: int) -> int:
-    """Choose so many key groups that what each holds fits into memory."""
+    """Choose the number of key groups so that what each holds fits into memory."""
     least = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
     return min(_MOST_KEY_GROUPS, max(least, -(-events // _EVENTS_PER_KEY_GROUP)))
 

@@ -23,7 +23,7 @@ ALL = "all"
 
 
 def read_config(path: str | Path, jobs: Mapping[str, Job]) -> dict[str, dict[str, Any]]:
-    """The parameters that a file sets, by job, checked. `jobs` are all that the file may speak of.
+    """Read the parameters of jobs from a file and check them. `jobs` are all that the file may name.
 
     A table is called after a job and holds its parameters; the table `all` holds those that several jobs have, each
     for every job that has it. A job's own table goes before `all`.
@@ -42,7 +42,7 @@ def read_config(path: str | Path, jobs: Mapping[str, Job]) -> dict[str, dict[str
                 f"[{next(iter(jobs), 'my-job')}]"
             )
         if name != ALL and name not in jobs:
-            raise DefinitionError(f"{path}: [{name}] is no job{_guess(name, [ALL, *jobs])}")
+            raise DefinitionError(f"{path}: [{name}] is not a job{_guess(name, [ALL, *jobs])}")
     shared = tables.pop(ALL, {})
     for key in shared:
         if not any(key in _names(job) for job in jobs.values()):

@@ -45,9 +45,9 @@ def run_dataframe(
     parameters: Mapping[str, Any] | None = None,
     **options: Unpack[DataFrameRunOptions],
 ) -> Run:
-    """Run a function of plain Spark as a job: for what Spark has and streams have not, like joins. Its rows go to
-    `analytics.<name>`, each once; what is malformed goes to `dead.<name>`, and with `skip_damaged` so does word of what
-    is damaged in the log's file.
+    """Run a function over Spark DataFrames as a job: for what Spark has and Tidewheel's streams have not, such as
+    joins. Its rows go to `analytics.<name>`, each exactly once; malformed records go to `dead.<name>`, and with
+    `skip_damaged` so do reports of damage in the log's file.
 
     The checkpoint remembers the parameters with the topics, the types and the columns of the result, and is refused for
     others; state that Spark's own operators keep in it is Spark's to check.
@@ -120,11 +120,12 @@ class _DataFrameJob:
 
     @property
     def topic(self) -> str:
-        """Where the results go."""
+        """The topic of the results."""
         return analytics(self.name)
 
     def definition(self, log: Log, result: DataFrame | None = None) -> Mapping[str, Any]:
-        """What must not change while there is a checkpoint, as JSON; the result's columns once they are known."""
+        """The part of a job that must not change while there is a checkpoint, as JSON; the result's columns once they
+        are known."""
         definition = {
             "job": self.name,
             "log": log.identity,
@@ -160,7 +161,7 @@ class _DataFrameJob:
         return result
 
     def sink_options(self, log: Log, *, exclusive: bool) -> dict[str, str]:
-        """How the rows are written."""
+        """The options of the sink."""
         return {
             "log": log.address,
             "topic": self.topic,

@@ -31,7 +31,7 @@ class Parameter:
     default: Any
 
     def checked(self, value: Any, *, where: str) -> Any:
-        """The value, if it is of the parameter's type; whole numbers will do where fractions may stand.
+        """The value, if it is of the parameter's type; an int is accepted for a float.
 
         >>> Parameter("limit", float, 20.0).checked(12, where="job fast")
         12.0
@@ -105,7 +105,7 @@ class Job:
         )
 
     def configured(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All parameters: those given, checked, over the defaults."""
+        """The values of all parameters: those given, checked, and the defaults."""
         known = {parameter.name: parameter for parameter in self.parameters}
         strange = [name for name in given if name not in known]
         if strange:

@@ -1,5 +1,5 @@
-"""Windows of so many elements, in columns: events wait until the watermark has passed them, and are then numbered in
-the order of event time."""
+"""Count windows in columns: events wait until the watermark has passed them, and are then numbered in event-time
+order."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _COUNT = "__count"
 
 
 class CountWindowOperator(StageOperator):
-    """One step for one key group. The store holds the events that wait, those in windows that are not full yet (`open`,
-    numbered), and how many each key has had (`counts`)."""
+    """Count windows on one key group. The store holds the events that wait, those in windows that are not full yet
+    (`open`, numbered), and the number of events of each key (`counts`)."""
 
     def __init__(
         self, windowing: Windowing, windows: Count, keys: Sequence[str], schema: Mapping[str, pl.DataType]
@@ -115,7 +115,7 @@ class CountWindowOperator(StageOperator):
         return pane_frame(panes, self.keys, list(self.windowing.aggregates))
 
     def _keep(self, store: Store, events: pl.DataFrame, *, ended: bool) -> None:
-        """What windows that are not full will need: from the beginning of the first of them on."""
+        """Keep the events that open windows will need: from the start of the first of them on."""
         size, every = self.windows.size, self.windows.every
         total = pl.col(_NUMBER).max().over(self.keys) + 1
         first_open = ((total - size) // every + 1).clip(lower_bound=0) * every

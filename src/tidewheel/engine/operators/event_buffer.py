@@ -118,7 +118,7 @@ def keep(store: Store, rows: pl.DataFrame) -> None:
 
 
 def least_start(store: Store) -> Instant | None:
-    """No event that waits is before this."""
+    """A lower bound of the times of all waiting events."""
     return min(map(_start, _names(store)), default=None)
 
 

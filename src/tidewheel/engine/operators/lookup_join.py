@@ -93,7 +93,7 @@ class LookupJoin(Operation):
             raise DefinitionError(f"lookup {name}: rows that fail get a column {REASON!r}; rename the one there is")
         if self.timeout < 0 or self.keep <= 0:
             raise DefinitionError(
-                f"lookup {name}: timeout must not be negative and keep more than nothing, got "
+                f"lookup {name}: timeout must not be negative and keep greater than 0, got "
                 f"{format_duration(self.timeout)} and {format_duration(self.keep)}"
             )
 
@@ -188,7 +188,7 @@ class LookupJoin(Operation):
         return pl.DataFrame(rows, schema=columns, orient="row").with_columns(narrow).drop_nulls(self.keys)
 
     def newest(self, outcomes: pl.DataFrame) -> pl.DataFrame:
-        """The latest outcome of each key; but no failure replaces an answer, which stays true."""
+        """The latest outcome of each key; a failure never replaces an answer, which stays true."""
         ordered = outcomes.with_row_index(_READ).sort(_FOUND, _READ).drop(_READ)
         return ordered.unique(self.keys, keep="last", maintain_order=True)
 
@@ -209,7 +209,7 @@ class LookupJoinOperator(StageOperator):
     def split_late(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None
     ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Split off the rows whose time makes no sense; none is too late."""
+        """Split off rows with an invalid time; no row is too late."""
         return super().split_late(rows, None, future=future, arrival=arrival)
 
     def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:

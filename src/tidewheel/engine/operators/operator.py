@@ -1,5 +1,5 @@
-"""Operators: what a stage does, and what runs it on one key group, a batch at a time, on columns. They know no
-Spark.
+"""Operators: the description of a stage, and its implementation on one key group, batch by batch, in columns. They do
+not depend on Spark.
 
 A kind of stage is one `Operation`, in a file of its own: everything else asks it, and knows no kinds. It says what it
 needs and what it gives, describes itself, and makes the `StageOperator` that does the work.
@@ -76,7 +76,7 @@ class Store(Protocol):
     """The state of an operator in one key group: frames by name."""
 
     def names(self) -> list[str]:
-        """All names, sorted. Makes no calls, but takes time for each of them."""
+        """All names, sorted. Makes no calls, but takes time for each name."""
 
     def get(self, name: str) -> pl.DataFrame | None:
         """The frame of this name. Where there is none, it costs nothing."""
@@ -112,7 +112,7 @@ class MemoryStore:
 
 
 class StageOperator(ABC):
-    """What runs a stage: the part of its work that needs no state, and the step on the state of one key group."""
+    """The implementation of a stage: its stateless part, and the step on the state of one key group."""
 
     takes_rows: bool = True
     """Whether `step` takes rows as they are, rather than partial aggregates of them."""
@@ -135,7 +135,7 @@ class StageOperator(ABC):
         )
 
     def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
-        """What `step` takes: made before the shuffle, anywhere, for any part of a batch."""
+        """Prepare rows for `step`: before the shuffle, anywhere, for any part of a batch."""
         return rows
 
     def without_late(self, taken: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
@@ -187,7 +187,7 @@ class SideInput(Protocol):
         """Its watermark."""
 
     def refusal(self, row: Mapping[str, Any]) -> str | None:
-        """Return why a message makes no sense here, if so: it becomes a dead letter."""
+        """The reason why a message is invalid here, if it is: it becomes a dead letter."""
 
     def accepted(self, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
         """Make the rows that the operator gets of messages, in the order in which they were read."""
@@ -195,12 +195,12 @@ class SideInput(Protocol):
     @property
     def partitioned_by(self) -> Sequence[str] | None:
         """The columns by which it is partitioned; None for a broadcast to all key groups. Then the column `REPORTS` is
-        true in one of them, which puts out what is to come out once."""
+        true in exactly one of them, which emits what must be emitted once."""
 
 
 @dataclass(frozen=True)
 class ReferenceRows:
-    """What a reference gives for a bundle of rows. late: values, the reason, and by how much."""
+    """The rows that a reference gives for a bundle. late: values, the reason, and by how much."""
 
     results: Sequence[Mapping[str, Any]]
     late: Sequence[tuple[Mapping[str, Any], str, Duration | None]] = ()
@@ -213,7 +213,7 @@ be in µs."""
 
 
 class Operation(ABC):
-    """A kind of stage, with what the user said of it: what it needs, what it gives, how it is described, what runs it.
+    """A kind of stage with its arguments: what it needs, its outputs, its description, and its implementation.
 
     A new one is a subclass in a file of its own. What has a default need only be said where it differs.
     """
@@ -237,12 +237,12 @@ class Operation(ABC):
     # What it needs and gives ---------------------------------------------------------------------------------------
 
     def needed(self, stage: StageInput) -> Iterable[str] | None:
-        """The columns that it needs of its rows besides keys and time; None if that is all of them."""
+        """The columns that it needs of its rows besides keys and time; None for all."""
         return None
 
     @abstractmethod
     def outputs(self, stage: StageInput) -> dict[str, Schema]:
-        """The columns of its outputs, `results` first, without those of late rows; refuses what makes no sense."""
+        """The columns of its outputs, `results` first, without those of late rows; refuses invalid arguments."""
 
     @property
     def others(self) -> tuple[str, ...]:
@@ -268,7 +268,7 @@ class Operation(ABC):
 
     @property
     def results_behind(self) -> Duration | None:
-        """How far the event times of results may be behind the watermark; None if they may be anything."""
+        """How far the event times of results may be behind the watermark; None if there is no bound."""
         return None
 
     def retracts(self, given: bool) -> bool:
@@ -277,12 +277,12 @@ class Operation(ABC):
 
     @property
     def unretracted(self) -> str | None:
-        """How to have results that none retracts; None if it only passes on what the rows do."""
+        """How to get results without retractions; None if it only passes on those of its input."""
         return None
 
     @property
     def refused_in_front(self) -> str | None:
-        """Why it cannot stand in front of another stage; None if it can."""
+        """Why it cannot be followed by another stage; None if it can."""
         return None
 
     # Input that has an end -----------------------------------------------------------------------------------------
@@ -311,11 +311,11 @@ class Operation(ABC):
 
     @property
     def note(self) -> str | None:
-        """What to know of it in front of another stage."""
+        """A remark for a stage that follows."""
         return None
 
     def definition(self) -> Mapping[str, Any]:
-        """What must not change while there is state: kept in the checkpoint and compared."""
+        """The part that must not change while there is state: stored in the checkpoint and compared."""
         form: Mapping[str, Any] = described(self)
         return form
 
@@ -323,10 +323,10 @@ class Operation(ABC):
 
     @abstractmethod
     def operator(self, stage: StageInput) -> StageOperator:
-        """Make the operator that runs it; called anew in each process."""
+        """Make the operator; called in each process."""
 
     def reference(self, stage: StageInput) -> Reference | None:
-        """What it gives by definition, for the test kit; None if there is no reference."""
+        """The reference implementation, for the test kit; None if there is none."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""Rows as results: what needs neither a window nor state, each row by itself and at once."""
+"""Passthrough: every row is a result, without a window or state."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Passthrough(Operation):
 
 
 class PassthroughOperator(StageOperator):
-    """Hands rows on as they are. The time of a row does not matter to it, so none is late."""
+    """Passes rows on as they are. Their time does not matter, so none is late."""
 
     def split_late(
         self, rows: pl.DataFrame, before: Instant | None, *, future: Duration | None = None, arrival: str | None = None

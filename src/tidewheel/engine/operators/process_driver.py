@@ -185,7 +185,7 @@ class ProcessDriver:
         return np.where(timer <= np.minimum(self._expiry(), self.watermark), timer, NEVER)
 
     def _expiry(self) -> Integers:
-        """The last moment at which each key's state still counts."""
+        """The last moment at which each key's state is valid."""
         return _instants(self.table, self._expiry_column())
 
     def _expiry_column(self) -> pl.Expr:

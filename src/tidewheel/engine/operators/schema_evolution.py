@@ -1,4 +1,4 @@
-"""Schema evolution: rows in the state of a stage whose input may have other columns by now."""
+"""Schema evolution: stored rows of a stage whose input may have other columns by now."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ __all__ = ["conform"]
 
 
 def conform(stored: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
-    """Convert stored rows to the current schema: new columns are null, and columns that are no longer there are
-    dropped.
+    """Convert stored rows to the current schema: new columns are null, removed columns are dropped.
 
     >>> conform(pl.DataFrame({"x": [1], "old": [2]}), {"x": pl.Int64(), "new": pl.String()}).rows()
     [(1, None)]
@@ -23,7 +22,7 @@ def conform(stored: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataF
     for name, kind in schema.items():
         if name in stored.columns and stored.schema[name] != kind:
             raise CheckpointError(
-                f"rows that wait have a column {name!r} of type {stored.schema[name]}, which is {kind} now; start on a "
+                f"waiting rows have a column {name!r} of type {stored.schema[name]}, but it is {kind} now; start on a "
                 "new checkpoint, or give the changed column a new name"
             )
     return stored.select(

@@ -205,7 +205,7 @@ class SlicedWindowOperator(AggregatingOperator):
         return [shown] if shown.height else []
 
     def _with_void(self, index: pl.DataFrame, old: pl.DataFrame, whole: pl.DataFrame) -> pl.DataFrame:
-        """Mark the windows that are void, so that there is no pane, and those whose last pane is retracted."""
+        """Mark void windows, which give no pane, and windows whose last pane is retracted."""
         mode = self.windowing.mode
         if not self.windowing.weighted:
             back = pl.lit(mode == "retracting") & (pl.col("__had") > 0)
@@ -219,7 +219,7 @@ class SlicedWindowOperator(AggregatingOperator):
         return index.with_columns(void, held if mode == "retracting" else held & void)
 
     def _count(self, store: Store, more: pl.DataFrame) -> None:
-        """Note how many more panes than one these windows have given."""
+        """Count the panes of these windows beyond the first."""
         by = [END, *self.keys]
         more = more.filter(pl.col(_MORE) != 0).select(*by, _MORE)
         if not more.height:
@@ -336,7 +336,7 @@ class _Slices:
             self._to_compact.add(start)
 
     def save(self) -> None:
-        """Write what is new; many pieces of a slice become one."""
+        """Write new partial aggregates; many pieces of a slice are merged into one."""
         for start in sorted(self._to_compact | self._fresh.keys()):
             pieces = self._pieces.get(start, [])
             if start not in self._to_compact and len(pieces) < _MOST_PIECES:

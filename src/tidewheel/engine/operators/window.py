@@ -103,8 +103,8 @@ class WindowOperator(AggregatingOperator):
     def _admit(
         self, rows: pl.DataFrame, fresh: pl.DataFrame, old: pl.DataFrame | None, before: Instant | None
     ) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-        """Partial aggregates of the rows whose windows have not finished; the others with the reason. Finished windows
-        that rows extend come with a count of 0."""
+        """Split partial aggregates into those of open windows and those of finished ones, with the reason. Finished
+        windows that rows extend are returned with a count of 0."""
         bounds = [*self.keys, START, END]
         if old is None:
             closed = pl.repeat(False, fresh.height, dtype=pl.Boolean, eager=True)
@@ -185,7 +185,7 @@ class WindowOperator(AggregatingOperator):
         return columns
 
     def _waiting(self, before: pl.DataFrame | None, rows: pl.DataFrame, same: pl.Expr) -> pl.DataFrame | None:
-        """What must be retracted before a merged window comes out: the panes of the windows that are in it now."""
+        """The panes that must be retracted before a merged window fires: those of the windows that are in it now."""
         gone = rows.filter(pl.col("__old").is_not_null() & ~same & pl.col(SHOWN_TIMING).is_not_null())
         columns = [*self.keys, "__mstart", "__mend", START, END, INDEX, *shown_columns(rows)]
         parts = [gone.select(columns)]

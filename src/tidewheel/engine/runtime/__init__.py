@@ -1,1 +1,1 @@
-"""What runs operators: flows of stages, the exchange between them, key groups and their state. No Spark."""
+"""The runtime of operators: flows of stages, the exchange between them, key groups and their state. No Spark."""

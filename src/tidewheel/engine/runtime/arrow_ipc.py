@@ -49,8 +49,8 @@ def _packed(frame: pl.DataFrame) -> bytes:
 
 
 def unpack(data: bytes, *, wanted: Callable[[Part], bool] = lambda part: True) -> list[tuple[Part, pl.DataFrame]]:
-    """Unpack the parts that are wanted, with their frames: those of others are not decoded. What was packed without a
-    frame has an empty one."""
+    """Unpack the wanted parts with their frames; other frames are not decoded. A part that was packed without a frame
+    has an empty one."""
     parts, place = _head(data)
     found = []
     for part, length in parts:

@@ -1,7 +1,6 @@
-"""What goes from the map side to the key groups: rows are prepared, late ones split off, what can be aggregated is
-aggregated, and one exchange batch is put together for each key group. Spark carries these as bytes; nothing here knows
-it.
-"""
+"""The exchange from the map side to the key groups: rows are prepared, late ones split off, partial aggregates
+computed, and one exchange batch is built for each key group. Spark carries these as bytes; nothing here depends on
+it."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ PLACE = "__place"
 
 @dataclass
 class ExchangeBatch:
-    """What goes to one key group: parts, most of them with rows."""
+    """The data for one key group: parts, most of them with rows."""
 
     parts: list[tuple[Part, pl.DataFrame | None]] = field(default_factory=list)
 
@@ -99,7 +98,8 @@ class StageOperators:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of an input. `whole`: if they lack columns that were not asked for, all columns of those at these places."""
+    """Rows of an input. `whole`: if columns that were not requested are missing, returns all columns of the rows at
+    these places."""
 
     frame: pl.DataFrame
     whole: Callable[[pl.Series], pl.DataFrame] | None = None
@@ -136,10 +136,9 @@ class Partitioner:
         spare: int = 0,
         bound: Instant | None = None,
     ) -> None:
-        """Partition the rows of one flow by key group. Unless the watermark is known here, late rows are split off by
-        the stage: rows that are aggregated go along as they are, too, to the key group `spare`, since all that turn out
-        to be late are put out whole. If it is known that the watermark is not beyond `bound`, only those behind it
-        do."""
+        """Partition the rows of one flow by key group. Unless the watermark is known here, the stage splits off late
+        rows: rows that are aggregated are also sent unaggregated to the key group `spare`, since late rows are emitted
+        whole. If the watermark is known to be at most `bound`, only those behind it are."""
         with attribute_errors(flow):
             self._partition(exchange_batches, flow, given, before, arrival, spare, bound)
 

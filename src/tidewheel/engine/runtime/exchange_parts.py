@@ -1,5 +1,5 @@
-"""The parts that travel between stages: each says what it holds, and of which flow. They are the head of an exchange
-batch, as JSON; the frames of those that have rows follow it."""
+"""The parts that travel between stages: each names its flow and its content. They form the head of an exchange batch,
+as JSON; the frames of those that have rows follow it."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class MaybeLateRows(msgspec.Struct, frozen=True, tag_field="part", tag="maybe_la
 
 
 class SideInputRows(msgspec.Struct, frozen=True, tag_field="part", tag="side_input"):
-    """What was read of the side input of the stage of this depth."""
+    """Records of the side input of the stage of this depth."""
 
     flow: str
     depth: int
 
 
 class SkippedRows(msgspec.Struct, frozen=True, tag_field="part", tag="skipped"):
-    """How many rows were skipped before that stage, and why. Has no rows."""
+    """The number of rows that were skipped before that stage, and the reason. Has no rows."""
 
     flow: str
     reason: str
@@ -60,14 +60,14 @@ class SkippedRows(msgspec.Struct, frozen=True, tag_field="part", tag="skipped"):
 
 
 class Output(msgspec.Struct, frozen=True, tag_field="part", tag="output"):
-    """What a stage has put out. Later stages pass it on."""
+    """An output of a stage. Later stages pass it on."""
 
     flow: str
     output: str
 
 
 class Watermark(msgspec.Struct, frozen=True, tag_field="part", tag="watermark"):
-    """The watermark that a flow has reached, for those who read its results. Has no rows."""
+    """The watermark that a flow has reached, for readers of its results. Has no rows."""
 
     flow: str
     reached: Instant

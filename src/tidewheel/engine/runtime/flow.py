@@ -63,8 +63,8 @@ def needed(stage: Stage) -> frozenset[str] | None:
 
 
 def prepared(stage: Stage, frame: pl.DataFrame, skipped: Counter[str] | None = None) -> pl.DataFrame:
-    """Prepare rows for the stage's operator: columns made and left out, keys, and the time in µs. How many rows were
-    skipped for which reason is added to `skipped`."""
+    """Prepare rows for the stage's operator: columns added and dropped, keys, and the time in µs. The numbers of
+    skipped rows are added to `skipped`, by reason."""
     for op in stage.ops:
         before = frame.height
         frame = op.apply(frame)
@@ -104,8 +104,7 @@ class Flow:
         return {depth: found for depth, found in inputs if found is not None}
 
     def output(self, depth: int, name: str) -> str:
-        """What an output of a stage is called: its own name, with a number if a stage before it has one of that
-        name."""
+        """The name of an output of a stage: its own name, with a number if an earlier stage has one of that name."""
         taken = any(name in stage.others for stage in self.stages[:depth])
         return f"{name}_{depth + 1}" if taken else name
 
@@ -115,7 +114,7 @@ class Flow:
         return any(stage.operation.waits_for_clock for stage in self.stages)
 
     def definition(self) -> Mapping[str, Any]:
-        """What must not change while there is state: kept in the checkpoint and compared."""
+        """The part that must not change while there is state: stored in the checkpoint and compared."""
         return {
             "topics": list(self.topics),
             "state": self.keeps_state,

@@ -22,9 +22,9 @@ def by_key_group(frame: pl.DataFrame, keys: Sequence[str], key_groups: int) -> I
 
 
 def key_group_ids(key_groups: int) -> list[int]:
-    """For each key group a number that Spark's hash partitioning sends to a partition of its own, if there are as many
-    partitions as key groups: evenly spread work needs that. The first of all numbers is among them however many there
-    are, so that this key group can tell that there were others.
+    """For each key group a number that Spark's hash partitioner sends to a partition of its own, if there are as many
+    partitions as key groups: an even distribution needs that. The first of all such numbers is always included, so that
+    its key group can detect a different number of key groups.
 
     >>> len(set(key_group_ids(8)))
     8

@@ -1,6 +1,5 @@
-"""Runs the stages of one depth, once for each key group and batch, with the key group's state. When flows have several
-stages, what comes out is partitioned anew for the next.
-"""
+"""Run the stages of one depth, once for each key group and batch, with the key group's state. If another stage follows,
+the results are partitioned again for it."""
 
 from __future__ import annotations
 

@@ -39,9 +39,9 @@ class Entries(Protocol):
 
 
 class KeyGroupState:
-    """The state of one key group. Every call of the map is a round trip to Java, so the names are read once,
-    writes wait for `save`, and what was written and removed in one batch costs nothing. The directory knows each
-    frame by a digest of its bytes: a worker that still has those bytes from an earlier batch need not ask for them.
+    """The state of one key group. Every call of the map is a round trip to Java, so the names are read once, writes
+    wait for `save`, and what was written and removed in one batch costs nothing. The directory stores a digest of each
+    frame: a worker that still has the frame from an earlier batch need not read it again.
 
     `state_fingerprint`: what the state is made for, where no `Checkpoint` holds that. It is in the directory of every
     key group from its first batch on, and another is refused."""
@@ -76,11 +76,11 @@ class KeyGroupState:
         return None if held is None else cast("Mapping[str, Any]", json.loads(bytes(held[0])))
 
     def store(self, prefix: str) -> Store:
-        """The store of the frames whose names begin with this prefix."""
+        """The store of the frames with this prefix."""
         return _Part(self, prefix)
 
     def names(self, prefix: str) -> list[str]:
-        """The names with this prefix, without it, sorted. How many others there are makes no difference."""
+        """The names with this prefix, without it, sorted. The number of other names does not affect the cost."""
         start, length = bisect_left(self._names, prefix), len(prefix)
         end = bisect_right(self._names, prefix, lo=start, key=lambda name: name[:length])
         return [name[length:] for name in self._names[start:end]]

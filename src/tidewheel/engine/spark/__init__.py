@@ -1,1 +1,1 @@
-"""What is needed of Spark itself: Java, workers, Arrow schemas, local files."""
+"""Spark's environment: Java, workers, Arrow schemas, local files."""

@@ -1,4 +1,4 @@
-"""Arrow columns as Spark knows them: it has no unsigned numbers, and all columns may be null."""
+"""Arrow columns as Spark's types: it has no unsigned numbers, and all columns may be null."""
 
 from __future__ import annotations
 

@@ -41,20 +41,20 @@ end_spark(timeout=120)
 
 
 def archive_of(java: Java) -> Path:
-    """Where the archive for this Java and this Spark is, if it was made: in the user's own cache."""
+    """The path of the archive for this Java and this Spark in the user's cache, if it exists."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidewheel"
     place = zlib.crc32(os.fsencode(java.path.resolve()) + os.fsencode(sys.prefix))
     return cache / f"spark-{version('pyspark')}-java-{java.version}-{place:08x}.jsa"
 
 
 def options_with(java: Java) -> list[str]:
-    """What to tell Java so that it uses the archive, if there is one."""
+    """The Java options that use the archive, if there is one."""
     archive = archive_of(java)
     return [f"-XX:SharedArchiveFile={archive}", _QUIET] if archive.is_file() else []
 
 
 def make_archive(java: Java | None = None) -> Path:
-    """Make it, by a small job from a log to a log. Takes half a minute, and 180 MB of the disk."""
+    """Make the archive by a small job from a log to a log. Takes half a minute, and 180 MB of disk."""
     java = java or find_java()
     if not (java.home / "lib" / "server" / "classes.jsa").is_file():
         raise SetupError(

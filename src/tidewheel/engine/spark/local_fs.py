@@ -1,4 +1,4 @@
-"""How Spark writes the files of this machine: without starting processes for each, and durably.
+"""Spark's file system for local files: durable, and without starting a process for each file.
 
 Where Hadoop's native library is missing, as it is beside PySpark, Hadoop sets the permissions of every file that it
 makes by starting `chmod`: two processes for every file of a checkpoint and its checksums, which took a fifth of a small
@@ -30,7 +30,7 @@ def sink_forces(spark: SparkSession) -> bool:
 
 
 def write_files_directly(spark: SparkSession) -> None:
-    """Give Spark's Java a file system that sets permissions by itself, and forces checkpoints to the disk."""
+    """Give Spark's Java a file system that sets permissions itself and forces checkpoints to disk."""
     jvm, context = spark._jvm, spark._jsc
     assert jvm is not None
     hadoop = jvm.org.apache.hadoop

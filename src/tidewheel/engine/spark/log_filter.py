@@ -1,4 +1,4 @@
-"""What Spark's Java prints, without the chatter of its helpers.
+"""Filter the output of Spark's Java.
 
 Whenever a query with state starts, a helper of PySpark prints four paragraphs about itself; and those that are about to
 answer when Spark ends print that nobody listens any more. There is no setting against either.

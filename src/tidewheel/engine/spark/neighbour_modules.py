@@ -21,7 +21,7 @@ __all__ = ["ModuleSource", "import_from", "known_modules", "load_neighbours"]
 
 @dataclass(frozen=True)
 class ModuleSource:
-    """A module: its name, its file, what is in it, and whether it is a package."""
+    """A module: its name, its file, its source, and whether it is a package."""
 
     name: str
     path: str
@@ -33,7 +33,7 @@ _known: dict[str, ModuleSource] = {}
 
 
 def known_modules() -> tuple[ModuleSource, ...]:
-    """All that jobs' files have beside them and import: what workers must know."""
+    """All modules beside job files that these import: workers need them."""
     return tuple(_known.values())
 
 
@@ -61,7 +61,7 @@ def load_neighbours(file: Path) -> None:
 
 
 def _imported(path: Path) -> Iterator[str]:
-    """The modules that a file imports anywhere in it, without what is inside them."""
+    """The modules that a file imports anywhere, not only at its top level."""
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (SyntaxError, ValueError):

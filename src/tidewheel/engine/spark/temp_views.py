@@ -19,7 +19,7 @@ _CHANGES = {"insert", "delete", "update", "merge"}
 
 
 def query(spark: SparkSession, text: str, tables: Mapping[str, DataFrame]) -> DataFrame:
-    """What Spark makes of a statement in which these names stand for these DataFrames.
+    """Run a statement in which these names stand for these DataFrames.
 
     Spark reads a statement to its end at once. Until then the DataFrames are views, under names that nobody has; WITH
     gives them their own names inside the statement, so nobody's view of such a name is touched.

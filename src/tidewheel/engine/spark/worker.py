@@ -1,4 +1,4 @@
-"""What a Python worker process keeps between batches."""
+"""Caches of a Python worker process between batches."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def warm_worker() -> None:
 
 
 def _keep_memory() -> None:
-    """Keep what a batch needed for the next one. By itself the C library gives large blocks back to the system as soon
-    as they are free, and to get them again, page by page, took a quarter of the time that decoding takes."""
+    """Keep freed memory for the next batch. By default the C library returns large blocks to the system as soon as they
+    are free; getting them back, page by page, took a quarter of the time that decoding takes."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:  # another C library than Linux's
@@ -67,8 +67,8 @@ def _keep_memory() -> None:
 
 
 class CachedClosure:
-    """An object that a worker unpickles once and not anew in each task: Spark hands the same ones to all of a query's
-    tasks, and to read a statement of SQL again, for example, takes longer than a small batch."""
+    """An object that a worker unpickles once instead of in each task: Spark sends the same ones to all tasks of a
+    query, and parsing an SQL statement, for example, takes longer than a small batch."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _revived, (type(self), dumps(self.__dict__), known_modules())
@@ -117,9 +117,9 @@ def _file(address: str) -> tuple[int, int]:
 
 
 def registry_for(address: str, name: str) -> TypeRegistry:
-    """A registry that knows the type. A worker has not seen what the user's program registered, so what is not
-    installed comes from the log; and types that were made from columns are the log's own: another log may have others
-    of the same name."""
+    """A registry that knows the type. A worker has not seen what the user's program registered, so types that are not
+    installed are read from the log; types made from columns always are, since another log may have others of the same
+    name."""
     if (name in types and not name.startswith(GENERATED)) or not os.path.exists(address):
         return types
     log = shared_log(address)

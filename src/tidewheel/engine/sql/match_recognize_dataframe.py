@@ -62,7 +62,7 @@ def _column(name: str) -> Column:
 
 
 def _result_type(given: StructType, matcher: ClauseMatcher) -> StructType:
-    """The columns of the result: those of the input as they are, the measures as Spark calls their types."""
+    """The columns of the result: those of the input unchanged, the measures in Spark's types."""
     own = {field.name: field.dataType for field in given}
     made = spark_schema(arrow_of(matcher.schema))
     source = matcher.sources
@@ -93,7 +93,8 @@ _CHUNK = 100_000
 def _of_stream(
     frame: DataFrame, whole: StructType, clause: Clause, watermark: Strategy | None, limit: int
 ) -> DataFrame:
-    """Through the engine, under names that no output has; what is late or given up is counted in the progress."""
+    """Run the clause on the engine, under names that no output has; late and dropped rows are counted in the
+    progress."""
     schema = polars_schema(arrow_schema(frame.schema))
     time = time_of(clause, schema)
     if hidden := [name for name in schema if name.startswith("__")]:

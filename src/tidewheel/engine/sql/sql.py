@@ -55,7 +55,7 @@ def sql(
     limit: int = LIMIT,
     **tables: DataFrame | Stream,
 ) -> DataFrame | Result:
-    """Run a statement that may contain MATCH_RECOGNIZE over tables by name, besides those that the session knows.
+    """Run a statement that may contain MATCH_RECOGNIZE over the given tables and those that the session knows.
 
     Over DataFrames, streaming or static, it gives a plain DataFrame: the clauses are run here, everything else by Spark
     SQL. How many rows were late or given up is among the observed metrics of a streaming query's progress. Over a

@@ -1,1 +1,1 @@
-"""What users hold: streams, keyed and windowed ones, and results."""
+"""The user's objects: streams, keyed and windowed streams, and results."""

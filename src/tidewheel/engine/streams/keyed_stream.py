@@ -1,4 +1,4 @@
-"""Keyed streams: what is computed for each key."""
+"""Keyed streams: computations for each key."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class KeyedStream:
     def window(
         self, windows: Windows, *, lateness: str | timedelta = "0 s", timestamp: Timestamp = "end"
     ) -> WindowedStream:
-        """Cut event time into windows, for which results are computed. Rows that come up to `lateness` after the
-        watermark has passed their window still change its result; those that come later go to the output `late`.
-        `timestamp`: the event time of a result is the window's last instant, or that of its earliest or latest row."""
+        """Cut event time into windows, for which results are computed. Rows that arrive up to `lateness` after the
+        watermark has passed their window still change its result; later ones go to the output `late`. `timestamp`: the
+        event time of a result is the window's last instant, or that of its earliest or latest row."""
         return WindowedStream(self.stream, self.keys, windows, duration(lateness, what="lateness"), timestamp)
 
     def each_row(self) -> Result:

@@ -162,9 +162,9 @@ class Result(Stream):
     def df(
         self, output: str | None = None, *, spark: SparkSession | None = None, key_groups: int | None = None
     ) -> DataFrame:
-        """A plain DataFrame: streaming over a stream, else all of it. With the name of an output it has that output's
-        columns. Without one it has all outputs: the column `output` tells results from late rows and metrics, results
-        have their own columns, every other output is in a struct of its name.
+        """A plain DataFrame, streaming or static like the input. With the name of an output it has that output's
+        columns. Without one it has all outputs: the column `output` names the output of each row, results have their
+        own columns, every other output is in a struct of its name.
 
         `batch_id` is the number of the micro-batch that gave the row (null if the input is no stream: there is none).
         Rows of a key come in the order in which they were made, a retraction before what replaces it.
@@ -300,7 +300,7 @@ class Result(Stream):
         )
 
     def _targets(self, topics: Mapping[str, Topic], type: str | type[Message] | None) -> dict[str, Target]:
-        """Where each of these outputs goes, by name."""
+        """The targets of these outputs, by name."""
         from tidewheel.engine.execution.targets import Target
 
         known = self.schemas()

@@ -19,7 +19,7 @@ _TIME = "event_time"
 
 
 def check_expressions(what: str, given: Iterable[Any]) -> None:
-    """Refuse what is no polars expression, in words for users of Spark."""
+    """Refuse anything but polars expressions, with a message for Spark users."""
     for each in given:
         if isinstance(each, str):
             raise DefinitionError(

@@ -1,4 +1,4 @@
-"""Streams: a lazy description of what is computed (what), where in event time, when, and how refinements relate."""
+"""Streams: a lazy description of what is computed, where in event time, when, and how results of a window relate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream cut into windows: when results come, how they relate, and what is computed."""
+"""Windowed streams: when results come, how they relate, and what is computed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BEAM_MODES: Mapping[str, Any] = {"discarding": "delta", "accumulating": "value"
 
 @dataclass(frozen=True, repr=False)
 class WindowedStream:
-    """A stream cut into windows; `aggregate` says what is computed.
+    """A stream cut into windows; `aggregate` gives a result.
 
     >>> import tidewheel as tw
     >>> from tidewheel.testing import Script

@@ -1,4 +1,4 @@
-"""The bodies of requests, within the memory that there is for all that are on their way or wait."""
+"""The bodies of requests, within a memory budget for all that are being received or waiting."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Body:
 
 
 class Bodies:
-    """All bodies of at most `limit` bytes each. Used by the server's thread only."""
+    """The budget for bodies of at most `limit` bytes each. Used by the server's thread only."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -91,7 +91,7 @@ class Bodies:
 
 
 def decompress(body: bytes, *, limit: int) -> bytes:
-    """The content of a body in gzip; at most so many bytes."""
+    """Decompress a gzip body, up to a number of bytes."""
     opener = Gunzip(limit=limit)
     # In pieces: what follows a member is copied once for each, and a body may be made of a million of them.
     parts = [opener.feed(body[start : start + _GZIP_STEP]) for start in range(0, len(body), _GZIP_STEP)]

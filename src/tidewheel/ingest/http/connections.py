@@ -1,4 +1,4 @@
-"""Connections of an HTTP server: how many there may be, and which are closed when there are more.
+"""The connections of an HTTP server: how many are allowed, and which are closed beyond that.
 
 A connection that has not sent a whole request (silent, half a header, half a body, or idle between two requests) gives
 way to a newcomer; one that is being answered never does. So whoever holds connections without asking anything cannot
@@ -22,7 +22,7 @@ _OTHER_FILES = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionLimits:
-    """What clients of an HTTP server may take.
+    """The limits for clients of an HTTP server.
 
     >>> ConnectionLimits(connections=10).of_address
     5
@@ -58,12 +58,12 @@ class ConnectionLimits:
 
     @property
     def of_address(self) -> int:
-        """How many one address may have."""
+        """The limit for one address."""
         return max(1, self.connections // 2) if self.per_address is None else self.per_address
 
 
 class Ticket:
-    """One connection, as `Connections` knows it."""
+    """One connection in `Connections`."""
 
     __slots__ = ("address", "drop", "refusal")
 
@@ -165,8 +165,8 @@ def _take(tickets: dict[str, dict[Ticket, None]], ticket: Ticket) -> bool:
 
 
 def allow_files(connections: int) -> int:
-    """How many connections the system's limit for open files allows, which is raised for so many if that is possible:
-    every connection is an open file, and many systems allow but 1,024 unless asked for more."""
+    """The number of connections that the limit for open files allows; the limit is raised if possible, since every
+    connection is an open file and many systems allow only 1,024 by default."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = connections + _OTHER_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:

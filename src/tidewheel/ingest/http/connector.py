@@ -86,7 +86,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _PostedRequest:
-    """A request whose body is here."""
+    """A request whose body has been received."""
 
     content_type: str
     topic: str | None
@@ -144,7 +144,7 @@ class HttpConnector:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
     def run(self, deliver: Deliver, stop: threading.Event) -> None:
-        """Serve until `stop` is set, then answer what is under way."""
+        """Serve until `stop` is set, then answer the requests in progress."""
         with listen(self.host, self.port, fix="choose another port") as listener:
             self.port = int(listener.getsockname()[1])
             _DeliveryServer(self, deliver, listener).run(stop)
@@ -240,7 +240,7 @@ class _DeliveryServer:
                 posted.answer.set_result(refusal_response(RefusedError(503, "this server stops", retry_after=5)))
 
     def _answer(self, posted: _PostedRequest) -> JSONResponse:
-        """All that takes long is done here, in a thread of its own: the server goes on answering."""
+        """Process a request in a thread of its own, since it may take long: the server goes on answering."""
         connector = self._connector
         limits = {"max_message": connector.limits.message, "max_messages": connector.limits.messages}
         try:
@@ -343,7 +343,7 @@ class _DeliveryServer:
 
 
 def _identity(posted: _PostedRequest, body: bytes) -> tuple[bytes, str]:
-    """What tells a request from others, and of what kind it is."""
+    """A value that identifies a request's content and kind."""
     if posted.topic is None:
         return body, posted.content_type
     return posted.topic.encode(errors="replace") + b"\0" + body, f"lines {posted.content_type}"

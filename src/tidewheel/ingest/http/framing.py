@@ -57,7 +57,7 @@ class Gunzip:
         self._begun = False
 
     def feed(self, data: bytes) -> bytes:
-        """What these bytes hold; `MalformedError` if they are no gzip."""
+        """Decompress these bytes; `MalformedError` if they are not gzip."""
         parts = []
         while data:
             if self._member.eof:
@@ -114,7 +114,7 @@ def parse_lines(
 def parse_document(
     body: bytes, *, topic: str, max_message: int, received_at: Instant, max_messages: int = MAX_MESSAGES
 ) -> list[Message]:
-    """One JSON document: each element of an array is a message, and anything else is one by itself.
+    """Split one JSON document: each element of an array is a message, and anything else is one message.
 
     >>> parse_document(b'[{"x": 1}, 2]', topic="a", max_message=100, received_at=5)
     [Message(topic='a', payload=b'{"x": 1}', received_at=5), Message(topic='a', payload=b'2', received_at=5)]

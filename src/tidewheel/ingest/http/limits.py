@@ -1,4 +1,4 @@
-"""What clients of the HTTP connector may take."""
+"""The limits for clients of the HTTP connector."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class HttpLimits:
         return self.micros(name) / 1_000_000
 
     def of_connections(self) -> ConnectionLimits:
-        """Those that concern connections and not what comes over them."""
+        """The limits that concern connections, not their content."""
         return ConnectionLimits(
             connections=self.connections,
             per_address=self.connections_per_address,

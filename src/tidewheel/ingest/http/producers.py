@@ -1,4 +1,4 @@
-"""What HTTP clients have sent last, so that a request that is sent again is not taken twice.
+"""The last request of each HTTP client, so that a repeated request is not taken twice.
 
 It is kept in the log, in the same transaction as the messages. As many producers are remembered as `most` says. One
 that has written nothing for longer than `expiry` may be forgotten when a new one needs its place, and that is counted;
@@ -49,7 +49,7 @@ class Turn:
 
     @classmethod
     def of(cls, name: str, sequence: int, body: bytes, content_type: str) -> Turn:
-        """Make it with the digest of what it holds."""
+        """Make it with the digest of the request's content."""
         return cls(name, sequence, hashlib.blake2b(body, digest_size=16, key=content_type.encode()).digest())
 
 
@@ -101,11 +101,11 @@ class Producers:
         self.known = True
 
     def forget(self) -> None:
-        """Note that what the log has is no longer known."""
+        """Mark the contents of the log as unknown."""
         self.known = False
 
     def counts(self) -> dict[str, int]:
-        """How many are remembered, and how many were refused or forgotten since the start."""
+        """Count the producers that are remembered, and those that were refused or forgotten since the start."""
         return {"remembered": len(self._clients), "refused": self._refused, "forgotten": self._forgotten}
 
     def is_repeated(self, turn: Turn) -> bool:
@@ -135,7 +135,7 @@ class Producers:
         )
 
     def outcome(self, name: str) -> HttpState.Outcome | None:
-        """What became of a producer's last request; None if that was not noted."""
+        """The outcome of a producer's last request; None if it was not recorded."""
         last = self._clients.get(name)
         return last.outcome if last is not None and last.HasField("outcome") else None
 

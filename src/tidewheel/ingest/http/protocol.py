@@ -1,4 +1,4 @@
-"""HTTP as both servers speak it: with deadlines, within limits, and strict where others might read a request otherwise.
+"""HTTP for both servers: with deadlines and limits, and strict where proxies might read a request otherwise.
 
 It is uvicorn's, with h11 beneath it. What is added: a request whose framing is ambiguous (Content-Length together with
 Transfer-Encoding, or twice; a header over several lines; lines that do not end in CR LF) is refused and the connection
@@ -32,7 +32,7 @@ _NUMBER = re.compile(rb"[0-9]{1,18}")
 
 
 class _StrictBuffer(ReceiveBuffer):
-    """What was received and not yet understood. h11 looks over what it hands out; this one does not."""
+    """A receive buffer that checks what h11 reads from it, and refuses what h11 would tolerate."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         super().__init__()
@@ -142,7 +142,7 @@ class HttpProtocol(H11Protocol):
         self._follow()
 
     def on_response_complete(self) -> None:
-        """Go on to the next request when one was answered."""
+        """Continue with the next request when one was answered."""
         super().on_response_complete()
         self._watch_writing()
         self._follow()
@@ -188,7 +188,7 @@ class HttpProtocol(H11Protocol):
         self._refuse(status, msg if error is None else f"{msg.rstrip('.')}: {error}")
 
     def _follow(self) -> None:
-        """Set the deadline of what is to come next."""
+        """Set the deadline of the next event."""
         if self._done or self.transport.is_closing() or self._ticket is None:
             return
         state = self.conn.their_state
@@ -256,15 +256,15 @@ class HttpProtocol(H11Protocol):
         self.loop.call_later(_LINGER_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Note that the client takes again what it is sent."""
+        """Note that the client accepts data again."""
         super().resume_writing()
         if self._stall is not None:
             self._stall.cancel()
             self._stall = None
 
     def _watch_writing(self) -> None:
-        """End a connection whose client no longer takes what it asked for; also one that is being closed, which waits
-        until the client has taken the rest."""
+        """Close a connection whose client no longer accepts data; also one that is being closed, which waits until the
+        client has taken the rest."""
         if self._stall is None:
             left = self.transport.get_write_buffer_size()
             if left:
@@ -285,8 +285,8 @@ class LiveSocket(WebSocketsSansIOProtocol):
     _stall: asyncio.TimerHandle | None = None
 
     def watch_writing(self, seconds: float, before: int | None = None) -> None:
-        """End the connection if its client takes nothing for so long, though nothing can go on before it does: an
-        unsent frame holds up the next one, and also the end of a connection that is being closed."""
+        """Close the connection if its client accepts nothing for so long: an unsent frame holds up the next one, and
+        also the end of a connection that is being closed."""
         left = self.transport.get_write_buffer_size()
         waits = self.transport.is_closing() or not self.writable.is_set()
         if waits and before is not None and 0 < before <= left:
@@ -342,5 +342,5 @@ class _OnlyHealth:
 
 
 def http_protocol(connections: Connections, *, health: str) -> type[HttpProtocol]:
-    """The protocol of a server with these connections, whose health is at that path."""
+    """The protocol class of a server with these connections and this health path."""
     return type("HttpProtocol", (HttpProtocol,), {"admission": connections, "health": health})

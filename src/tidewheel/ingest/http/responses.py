@@ -1,4 +1,4 @@
-"""The answers to posted messages: what became of them, or why they were refused."""
+"""The answers to posted messages: their outcomes, or why they were refused."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["delivery_response", "outcome_of", "refusal_response"]
 
 
 def outcome_of(topics: Mapping[str, int], filtered: Mapping[str, int], dead: Mapping[str, int]) -> HttpState.Outcome:
-    """What became of messages, counted."""
+    """The outcomes of messages, as counts."""
     return HttpState.Outcome(accepted=sum(topics.values()), filtered=sum(filtered.values()), dead=sum(dead.values()))
 
 
 def delivery_response(
     received: int, outcome: HttpState.Outcome | None, delivered: Delivered, *, duplicate: bool
 ) -> JSONResponse:
-    """The answer to a request that was delivered: what became of its messages; of one that is repeated what became of
-    it the first time, if known."""
+    """The answer to a delivered request: the outcomes of its messages; for a repeated one, those of the first time, if
+    known."""
     content: dict[str, Any] = {
         "received": received,
         "counts": None

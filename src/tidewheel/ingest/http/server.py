@@ -1,4 +1,4 @@
-"""What the HTTP servers of ingestion and of the live map have in common: how they listen, and what they admit."""
+"""Shared parts of the HTTP servers of ingestion and of the live map: listening and admission."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class HttpServer(uvicorn.Server):
 
 
 def listen(host: str, port: int, *, fix: str) -> socket.socket:
-    """A socket that listens there; `fix` says in the error what to do if it cannot."""
+    """A listening socket; `fix` completes the error message if it cannot be opened."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)

@@ -1,5 +1,5 @@
-"""Looking things up outside the stream: asking, with all the care that a service needs, and writing down what became of
-it, for the jobs that read it (`Stream.lookup`)."""
+"""Lookups outside the stream: query a service with retries and limits, and write the outcomes to the log for the jobs
+that read them (`Stream.lookup`)."""
 
 from tidewheel.ingest.lookup.limits import Limits
 from tidewheel.ingest.lookup.provider import Provider, ProviderError

@@ -17,16 +17,16 @@ from tidewheel.ingest.lookup.provider import Provider, ProviderError
 from tidewheel.model.process.lookup import Key, Lookup
 from tidewheel.model.time import format_duration
 
-__all__ = ["LEFT_ALONE", "UNKNOWN", "Outcome", "LookupAttempts"]
+__all__ = ["BREAKER_OPEN", "UNKNOWN", "Outcome", "LookupAttempts"]
 
 UNKNOWN = "the service knows no answer"
-LEFT_ALONE = "the service is left alone for a while, it failed too often"
+BREAKER_OPEN = "the circuit breaker is open: the service failed too often"
 _LONGEST_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a question: an answer (as text), or the reason why there is none."""
+    """The outcome of a lookup: an answer (as text), or the reason why there is none."""
 
     key: Key
     kind: Kind
@@ -58,13 +58,13 @@ class LookupAttempts:
         self.breaker = Breaker(limits, clock=clock)
 
     async def ask(self, key: Key) -> Outcome:
-        """The outcome of a question."""
+        """Ask until there is an outcome."""
         limits = self._limits
         deadline = self._clock() + limits.seconds("timeout")
         pause, attempts, reason = limits.seconds("backoff"), 0, ""
         while attempts < limits.attempts:
             if not self.breaker.allows():
-                reason = f"{LEFT_ALONE} ({reason})" if reason else LEFT_ALONE
+                reason = f"{BREAKER_OPEN} ({reason})" if reason else BREAKER_OPEN
                 break
             left = min(deadline - self._clock(), limits.seconds("attempt_timeout"))
             if left <= 0:

@@ -1,4 +1,4 @@
-"""A circuit breaker: a service that fails all the time is left alone for a while."""
+"""A circuit breaker: a service that fails all the time is circuit breaker is open."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _LONGEST = 12
 
 
 class Breaker:
-    """Closed, every request is allowed. After too many failures in a row it opens: none is, for a pause. Then one may
-    try; if that works it closes, if not the next pause is twice as long.
+    """A circuit breaker. While it is closed, every request is allowed. After too many failures in a row it opens for a
+    pause. Then one request may try: if it works the breaker closes, if not the next pause is twice as long.
 
     >>> time = [0.0]
     >>> breaker = Breaker(Limits(breaker_failures=2, breaker_pause="5 s"), clock=lambda: time[0])

@@ -23,8 +23,8 @@ class _Entry:
 
 
 class Cache:
-    """The keys whose outcome is written down, with its kind: answers are good for `cache_age`, the others are tried
-    again sooner. Outcomes themselves are in the log; here they would only take up memory.
+    """The keys with a recorded outcome, and its kind: answers are valid for `cache_age`, other outcomes are retried
+    sooner. The outcomes themselves are in the log; here they would only take up memory.
 
     Times are given, never taken: `now` is the lookup worker's clock, `seen` the event time of an event with the key.
     What is older than an age by either of them is forgotten, so that a replay, in which days pass in minutes, asks anew

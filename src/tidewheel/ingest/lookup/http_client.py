@@ -79,7 +79,7 @@ async def post(url: str, body: bytes, *, headers: Mapping[str, str], max_bytes: 
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The error at the bottom of a chain: `ConnectionRefusedError` says more than httpx's `ConnectError`."""
+    """The innermost error of a chain: `ConnectionRefusedError` says more than httpx's `ConnectError`."""
     while (deeper := error.__cause__ or error.__context__) is not None:
         error = deeper
     return error

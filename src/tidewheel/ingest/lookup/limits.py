@@ -1,4 +1,4 @@
-"""How much a service is asked, how long it may take, and what is remembered."""
+"""The limits of a lookup worker: concurrency, time and memory."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Limits:
                 object.__setattr__(self, each.name, value)
                 if value <= 0:
                     raise DefinitionError(
-                        f"lookup limits: {each.name} must be more than nothing, got {format_duration(value)}"
+                        f"lookup limits: {each.name} must be greater than 0, got {format_duration(value)}"
                     )
             elif not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise DefinitionError(f"lookup limits: {each.name} must be a whole number from 1 on, got {value!r}")

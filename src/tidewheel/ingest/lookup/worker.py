@@ -1,4 +1,4 @@
-"""The lookup worker: follows topics of events, asks for the keys that are new, and writes down what became of each.
+"""The lookup worker: follows topics of events, asks about new keys, and writes the outcomes to the log.
 
 It stands beside the jobs, not in them, with the wall clock and the network, which a job must not see. What it writes is
 written before anybody uses it. When it is killed, the next one begins where all questions were settled, and finds in
@@ -48,7 +48,7 @@ _ANSWERED, _WITHOUT = b"a/", b"f/"
 
 @dataclass(frozen=True)
 class Report:
-    """What a lookup worker did since it was started: settled = answered + unknown + failed."""
+    """The counts of a lookup worker since it was started: settled = answered + unknown + failed."""
 
     events: int = 0
     settled: int = 0
@@ -227,7 +227,7 @@ class LookupWorker:
         return self.report
 
     def _recall(self) -> None:
-        """Remember what is written down: nothing of it is asked again before its time."""
+        """Load the recorded outcomes: their keys are not asked again too early."""
         for event, message in self._outcomes.events(on_damage=self._on_damage):
             with suppress(MalformedError):  # jobs make a dead letter of it
                 known_at, seen = (

@@ -1,4 +1,4 @@
-"""What everything that speaks MQTT shares: where the broker is, how to get in, and topic filters."""
+"""Shared parts of MQTT clients: the broker's address, credentials, and topic filters."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _REFUSALS = {
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """How to trust a broker: `ca` is a file of certificates (None: those of the system); `certificate` and `key` are
-    this client's own, if the broker wants them. `insecure` believes any broker: for tests only."""
+    """The TLS settings: `ca` is a file of trusted certificates (None: the system's); `certificate` and `key` are this
+    client's own, if the broker requires them. `insecure` skips verification: for tests only."""
 
     ca: str | os.PathLike[str] | None = None
     certificate: str | os.PathLike[str] | None = None
@@ -62,7 +62,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where an MQTT broker is and how to get in. The port is 8883 with TLS and 1883 without unless given.
+    """The address and credentials of an MQTT broker. The port is 8883 with TLS and 1883 without unless given.
 
     >>> Broker("mqtt.example.org", tls=Tls()).address
     'mqtts://mqtt.example.org:8883'
@@ -93,7 +93,7 @@ class Broker:
 
     @property
     def keepalive_seconds(self) -> int:
-        """How long the connection may be silent."""
+        """The longest silence that the connection allows."""
         return duration(self.keepalive, what="keepalive") // 1_000_000
 
     @property
@@ -119,8 +119,8 @@ class Broker:
 
 
 def session_properties(*, expiry_seconds: int, receive_maximum: int) -> Properties:
-    """What a client asks for when it connects: a session that outlives the connection, and so many messages at most
-    ahead of their acknowledgement."""
+    """The properties of a connection: a session that outlives the connection, and a limit of unacknowledged
+    messages."""
     properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
     properties.SessionExpiryInterval = expiry_seconds
     properties.ReceiveMaximum = receive_maximum
@@ -128,7 +128,7 @@ def session_properties(*, expiry_seconds: int, receive_maximum: int) -> Properti
 
 
 def subscribe(client: paho.Client, filters: Sequence[str]) -> None:
-    """Subscribe with QoS 1, to what is published from now on: a retained message would come again at every start."""
+    """Subscribe with QoS 1, without retained messages, which would come again at every start."""
     options = SubscribeOptions(qos=1, retainHandling=SubscribeOptions.RETAIN_DO_NOT_SEND)
     client.subscribe([(each, options) for each in filters])
 

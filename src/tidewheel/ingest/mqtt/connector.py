@@ -53,7 +53,7 @@ _GOODBYE_SECONDS = 5.0
 
 
 class MqttConnector:
-    """Brings what is published at a broker. See the module for what it promises.
+    """Receives messages from a broker. See the module for its guarantees.
 
     Args:
         broker: The broker, and how to log in.
@@ -99,8 +99,8 @@ class MqttConnector:
         self.linger = duration(linger, what="linger")
 
     def run(self, deliver: Deliver, stop: threading.Event) -> None:
-        """Bring messages until `stop` is set. Connects again by itself, and waits for a broker that is not there, and
-        for a log that cannot be written; `SetupError` if the broker refuses in a way that waiting cannot fix."""
+        """Receive messages until `stop` is set. Reconnects by itself, and waits for an unreachable broker and for a log
+        that cannot be written; `SetupError` if the broker refuses in a way that waiting cannot fix."""
         _BrokerSession(self, deliver, stop).run()
 
 
@@ -196,7 +196,7 @@ class _BrokerSession:
             self._client.disconnect()
 
     def _recall(self) -> None:
-        """Recall what the log knows of this session."""
+        """Load what the log knows of this session."""
         kept = MqttState.FromString(self._deliver.state)
         self._memory = _Memory(kept.logged)
         self._left_subscriptions = sorted(set(kept.subscriptions) - set(self._connector.subscriptions))
@@ -205,8 +205,8 @@ class _BrokerSession:
         self._certain = True
 
     def _give_back(self, error: LogError) -> None:
-        """What the log did not take stays with the broker, which sends it again on the next connection; and if the log
-        has it after all, it says so then."""
+        """Leave messages that the log did not take with the broker, which sends them again on the next connection; if
+        the log has them after all, it recognizes them then."""
         self._received.clear()
         self._requests.clear()
         self._certain = False
@@ -351,6 +351,7 @@ class _BrokerSession:
 
 
 def _key(packet_id: int, topic: str, payload: bytes) -> int:
-    """What a packet is known again by: its id in the low 16 bits, then 48 bits of a hash of what it says."""
+    """The key by which a repeated packet is recognized: its id in the low 16 bits, then 48 bits of a hash of its
+    content."""
     digest = hashlib.blake2b(topic.encode() + b"\0" + payload, digest_size=6).digest()
     return int.from_bytes(digest, "big") << 16 | packet_id

@@ -19,7 +19,7 @@ __all__ = ["MqttPublisher"]
 
 
 class MqttPublisher:
-    """Publishes messages with QoS 1, many at a time, and connects again by itself.
+    """Publishes messages with QoS 1, many at a time, and reconnects by itself.
 
     At most `max_in_flight` messages (fewer if the broker says so) wait for the broker's acknowledgement. A message
     may reach the broker twice if the connection breaks: QoS 1 is no more than that.
@@ -51,8 +51,8 @@ class MqttPublisher:
         self._client.loop_start()
 
     def publish(self, messages: Iterable[Message]) -> int:
-        """Publish them all; returns how many when the broker has accepted every one. `SetupError` if it refuses one,
-        or acknowledges nothing for as long as `timeout`."""
+        """Publish all messages; returns their number when the broker has accepted every one. `SetupError` if it refuses
+        one, or acknowledges nothing for `timeout`."""
         count = 0
         for message in messages:
             with self._changed:

@@ -30,7 +30,7 @@ _STRICT: Final = Decoder(Raw)
 
 
 class EventProcessor:
-    """Takes events in their envelope, binary or JSON, told apart, and appends them as they are, in binary.
+    """Accepts events in their envelope, binary or JSON, and appends them in binary.
 
     An event goes to the topic that `topics` names for its message type; otherwise to the one that its message was
     published to, or whose name is the last level of that: `input.order` and `shop/input.order` are the same. Only
@@ -70,7 +70,7 @@ class EventProcessor:
         registry.register(*self.types)
 
     def attach(self, log: Log) -> None:
-        """Load the types that the log keeps, besides those of this program."""
+        """Load the types that the log defines, besides those of this program."""
         if self._log is None or self._log.identity != log.identity:
             known = TypeRegistry()
             known.register(*(self._registry.message_class(name) for name in self._registry.names()))
@@ -85,7 +85,7 @@ class EventProcessor:
 
     def process(self, messages: Sequence[Message]) -> Processed:
         """Send each event to its topic; kinds of dead letters: `bad-event` (no envelope, or one without time or
-        details), `bad-details` (not what their type says), `bad-topic` (no topic for it)."""
+        details), `bad-details` (not of their type), `bad-topic` (no topic for it)."""
         self._load()
         refused: dict[int, tuple[str, str]] = {}
         values = pa.array([self._binary(place, each, refused) for place, each in enumerate(messages)], pa.binary())
@@ -134,7 +134,7 @@ class EventProcessor:
         return topic in self._reached
 
     def _binary(self, place: int, message: Message, refused: dict[int, tuple[str, str]]) -> bytes:
-        """The event in binary; one that is no event as JSON is refused."""
+        """The event in binary; JSON that is not an event is refused."""
         if message.payload[:1] != b"{":
             return message.payload
         try:

@@ -231,7 +231,7 @@ def _object(payload: bytes) -> dict[str, Any]:
 
 
 def _with_room(kind: pa.DataType | None, value: Any, where: str, depth: int = 0) -> pa.DataType | None:
-    """The type that holds what a column holds and this value as well; None as long as only nulls have come."""
+    """The type that can hold a column's values and this value as well; None while there are only nulls."""
     if depth == 0 and not _NAME.fullmatch(where):
         raise _UnfitError("bad-field", f"the field {where!r:.200} cannot be a column; use letters, digits and _")
     if depth > _DEEPEST:
@@ -339,7 +339,7 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
 
 
 def _text(value: Any) -> str | None:
-    """A part of the key: text as it is, and all else as JSON writes it."""
+    """A part of the key: text as it is, anything else as JSON."""
     return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

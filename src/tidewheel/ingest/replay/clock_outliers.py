@@ -1,4 +1,4 @@
-"""Plausible times: one wrong clock must not hold up a whole recording."""
+"""Detect outliers among recorded times: one wrong clock must not hold up a whole recording."""
 
 from __future__ import annotations
 

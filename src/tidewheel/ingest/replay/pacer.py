@@ -1,4 +1,4 @@
-"""Pacing: doing things at their time, faster or slower than it passes, with a clock that tests can hold."""
+"""Do things at their time, faster or slower than it passes, with a clock that tests can control."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ class Pacer:
         return self._stop.is_set()
 
     def due(self, moment: Instant) -> Instant:
-        """When, by the clock, a moment of the story comes; as fast as possible: when the story began."""
+        """When, by the clock, an instant of the story is due; as fast as possible: when the story began."""
         if self._began is None:
             self.begin()
         assert self._began is not None
         return self._began if self.speed is None else self._began + round((moment - self.origin) / self.speed)
 
     def behind(self, moment: Instant) -> Duration:
-        """How long ago, by the clock, a moment of the story should have come; 0 when it is not yet due."""
+        """How far the story is behind at this instant, by the clock; 0 if it is not yet due."""
         return 0 if self.speed is None else max(0, self._clock() - self.due(moment))
 
     def wait_for(self, moment: Instant) -> bool:
-        """Wait until a moment of the story comes; not at all if it is past. False: stopped meanwhile."""
+        """Wait until an instant of the story is due; returns False if it was stopped meanwhile."""
         due = self.due(moment)
         while not self.stopped:
             ahead = due - self._clock()

@@ -132,8 +132,8 @@ class RecordingWriter:
 
 
 class Recorder:
-    """What a connector delivers to in order to be recorded (see `Deliver`): a message is acknowledged when it is on
-    the disk. After a crash of this process a message may be recorded twice, but none is lost."""
+    """Delivers a connector's messages to a recording (see `Deliver`): a message is acknowledged when it is on disk.
+    After a crash of this process a message may be recorded twice, but none is lost."""
 
     def __init__(self, writer: RecordingWriter) -> None:
         self._writer = writer

@@ -45,8 +45,8 @@ class RecordedMessage:
 
 @dataclass(frozen=True, slots=True)
 class BadLine:
-    """What a recording holds besides messages: a line that cannot be read, or an end that is cut off or damaged (`raw`
-    is then what there is of the last line). `place` is for people: file and line."""
+    """An unreadable part of a recording: a bad line, or a truncated or damaged end (`raw` is then the start of the last
+    line). `place` is the file and line, for messages."""
 
     place: str
     reason: str
@@ -78,9 +78,9 @@ _SYNTAX: Final = Decoder(Raw)
 
 
 def read_recording(path: str | os.PathLike[str]) -> Iterator[RecordedMessage | BadLine]:
-    """The messages of a recording, one after the other, whatever its compression; what cannot be read is among them as
-    `BadLine`. A recording that is cut off gives all that is whole, then a `BadLine` that says so. Memory is bounded: of
-    a line that is too long only the beginning is kept."""
+    """Read the messages of a recording in order, whatever its compression; unreadable parts are returned as `BadLine`.
+    A truncated recording gives everything that is whole, then a `BadLine`. Memory is bounded: of a line that is too
+    long only the beginning is kept."""
     name = Path(path).name
     number, line = 1, _Growing()
     with open(path, "rb") as file:
@@ -123,7 +123,7 @@ class _Growing:
         return b"".join(self._parts)
 
     def read(self, place: str) -> RecordedMessage | BadLine | None:
-        """What is in it; None if it is blank."""
+        """The message in the line; None if it is blank."""
         line = self.beginning
         if self._size > _LONGEST:
             reason = f"a line of {self._size:,} bytes; at most {_LONGEST:,} are read"
@@ -150,7 +150,7 @@ def encode_line(message: Message) -> bytes:
 
 
 def _fits_line(payload: bytes) -> bool:
-    """Whether a payload can stand in a line as it is: JSON that a reader cannot take for a text."""
+    """Whether a payload can be written into a line as JSON, without a reader taking it for text."""
     if payload[:1] not in (b"{", b"[") or payload[-1:] not in (b"}", b"]") or b"\n" in payload or b"\r" in payload:
         return False
     if payload.count(b"{") + payload.count(b"[") > _DEEPEST:
@@ -163,7 +163,7 @@ def _fits_line(payload: bytes) -> bool:
 
 
 def read_line(line: bytes, place: str) -> RecordedMessage | BadLine:
-    """A line of a recording, or what is wrong with it; `place` is for people."""
+    """Read a line of a recording, or return what is wrong with it; `place` is for messages."""
     try:
         fields = _LINE.decode(line)
         payload = fields.payload_base64

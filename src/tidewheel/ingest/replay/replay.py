@@ -99,7 +99,7 @@ class Replay:
         self._wait = wait
 
     def run(self, deliver: Deliver, stop: threading.Event) -> None:
-        """Bring the messages at their time until there are no more or `stop` is set."""
+        """Deliver the messages at their time until there are no more or `stop` is set."""
         pacer: Pacer | None = None
         batch: list[Message] = []
         last = until = 0
@@ -124,7 +124,7 @@ class Replay:
         return (message for _, message in self._timeline())
 
     def _timeline(self) -> Iterator[tuple[Instant, Message]]:
-        """All messages as they are to be brought, each with its time."""
+        """All messages to deliver, each with its time."""
         start, first_event = self._beginning()
         shift = self._clock() - first_event if self._now and first_event is not None else 0
         # The copies read the recordings once, together: what is between the first and the last of them is kept.
@@ -184,7 +184,8 @@ class Replay:
         return min(found, key=itemgetter(0), default=(0, None))
 
     def _arrivals(self, path: Path) -> Iterator[tuple[RecordedMessage | BadLine, Instant | None]]:
-        """What is in a recording, each with its arrival: as recorded, else its event time, if that can be believed."""
+        """The contents of a recording, each with its arrival: as recorded, else its event time, if that is
+        plausible."""
         for item, time in plausible_times(read_recording(path), self._arrival):
             recorded = None if isinstance(item, BadLine) else item.received_at
             yield item, time if recorded is None else recorded

@@ -1,4 +1,4 @@
-"""Files written piece by piece, each piece whole in itself: a gzip member, a zstd frame, or lines as they are."""
+"""Files written in segments, each complete in itself: a gzip member, a zstd frame, or plain lines."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class _Segment(Protocol):
 
     @property
     def unused_data(self) -> bytes:
-        """What was given to it beyond its end."""
+        """The bytes after its end."""
 
     def decompress(self, data: bytes, /) -> Iterator[bytes]:
-        """What the next bytes of the file stand for, in steps of bounded size."""
+        """Decompress the next bytes of the file, in steps of bounded size."""
 
 
 class _GzipMember:
@@ -66,8 +66,8 @@ class _GzipMember:
 
 
 class _ZstdFrame:
-    """The library gives at once all that its input stands for, but a block stands for 128 KiB at most. So it is given
-    the frame part by part: the header, each block, the checksum."""
+    """A zstd frame. The library decompresses all of its input at once, but a block gives at most 128 KiB. So it is fed
+    part by part: the header, each block, the checksum."""
 
     def __init__(self) -> None:
         self._stream = zstandard.ZstdDecompressor().decompressobj()
@@ -137,7 +137,7 @@ _COMPRESSIONS: Final = {
 
 
 def compress_for(path: str | os.PathLike[str]) -> Callable[[bytes], bytes]:
-    """What makes of some lines a piece of the file of this name: by its ending .gz or .zst, or plain.
+    """The function that compresses lines into a segment of the file of this name: by its ending .gz or .zst, or plain.
 
     >>> compress_for("a.jsonl")(b"line"), len(compress_for("a.jsonl.gz")(b"line"))
     (b'line', 24)
@@ -147,8 +147,8 @@ def compress_for(path: str | os.PathLike[str]) -> Callable[[bytes], bytes]:
 
 
 def read_chunks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """The contents of a file in chunks, whatever its compression, which its first bytes tell; with each chunk how many
-    bytes of the file are whole pieces (of a plain file: whole lines) so far.
+    """Read a file in chunks, whatever its compression, which is detected from its first bytes; each chunk comes with
+    the number of bytes of complete segments (in a plain file: lines) so far.
 
     `CutOffError` if it ends within a piece, `MalformedError` if it is damaged, both after all that could be read.
     """
@@ -157,8 +157,8 @@ def read_chunks(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 
 def whole_size(file: BinaryIO, path: str | os.PathLike[str]) -> int:
-    """How many bytes from the beginning of the file of this name are whole pieces. `MalformedError` if it is damaged
-    or of another compression than its name says."""
+    """The number of bytes of complete segments at the start of a file. `MalformedError` if it is damaged or its
+    compression does not match its name."""
     expected, found = _COMPRESSIONS.get(Path(path).suffix), _compression_in(file)
     if found is not expected and file.read(1):
         raise MalformedError(f"it holds {_name(found)} and should, by its name, hold {_name(expected)}")

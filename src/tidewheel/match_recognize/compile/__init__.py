@@ -1,1 +1,1 @@
-"""From a clause to what is run: the program of its row pattern, DEFINE, MEASURES, and the prefilter."""
+"""Compile a clause: the program of its row pattern, DEFINE, MEASURES, and the prefilter."""

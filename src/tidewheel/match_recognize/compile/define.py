@@ -1,4 +1,4 @@
-"""DEFINE: each variable's condition, as columns as far as it goes, the rest as a function of the rows taken so far."""
+"""DEFINE: each variable's condition, as columns as far as possible, the rest as a function of the rows taken so far."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Columnar:
 
 @dataclass(slots=True)
 class _Lists:
-    """Columns as lists, for conditions that look at single values; filled anew for every frame."""
+    """Columns as lists, for conditions on single values; refilled for every frame."""
 
     expressions: list[pl.Expr] = field(default_factory=list)
     values: list[list[Any]] = field(default_factory=list)
@@ -143,7 +143,7 @@ class Definitions:
         return pl.when(same).then(expression.shift(distance))
 
     def masks(self, frame: pl.DataFrame) -> list[np.ndarray[Any, np.dtype[np.bool_]] | None]:
-        """For each variable, which rows may be mapped to it as far as columns tell; None for all."""
+        """For each variable, which rows may be mapped to it as far as columns can decide; None for all."""
         asked: dict[str, pl.Expr] = {}
         conditions = {}
         for index, columnar in enumerate(self._columnar):

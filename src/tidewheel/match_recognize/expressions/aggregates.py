@@ -27,7 +27,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """What an aggregate is: `of` columns of a group; `running` over a column that is null where rows do not count.
+    """An aggregate function: `of` columns of a group; `running` over a column that is null where rows do not count.
 
     several: the same with a number as its last argument, which gives an array of so many.
     """

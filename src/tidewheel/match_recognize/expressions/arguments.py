@@ -53,7 +53,7 @@ class Resolved:
 def resolve(
     expression: Expression, schema: Mapping[str, pl.DataType], *, text: str, what: str
 ) -> tuple[dict[str, Resolved], Columns]:
-    """What the references of an expression are in terms of columns, and the translator of the scalar over them."""
+    """Resolve the references of an expression to columns; returns them with the translator of the scalar over them."""
     rows = Columns({**schema, LABEL: pl.String(), NUMBER: pl.Int64()}, text=text, span=expression.span, what=what)
     resolved = {name: _resolved(reference, rows) for name, reference in expression.references.items()}
     known = {name: one.dtype for name, one in resolved.items()}
@@ -80,7 +80,7 @@ def _argument(tree: exp.Expr, rows: Columns) -> Argument:
 
 
 def _literal(tree: exp.Expr) -> str | int | None:
-    """A text, or a whole number from 1 on, as it is written; None for anything else."""
+    """A string, or a whole number from 1 on, if it is a literal; else None."""
     if not isinstance(tree, exp.Literal):
         return None
     text = str(tree.this)

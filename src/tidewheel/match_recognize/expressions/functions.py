@@ -36,7 +36,7 @@ def quotient(left: pl.Expr, right: pl.Expr) -> pl.Expr:
 
 
 def remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
-    """What is left of a division, with the sign of the dividend; nothing if the divisor is zero."""
+    """The remainder of a division, with the sign of the dividend; null if the divisor is zero."""
     return pl.when(right != 0).then(left.sign() * (left.abs() % right.abs()))
 
 
@@ -46,7 +46,7 @@ def text_of(value: pl.Expr) -> pl.Expr:
 
 
 def truncated(unit: str, value: pl.Expr) -> pl.Expr | None:
-    """A time cut to whole units, if the unit is known."""
+    """A time truncated to a unit, if the unit is known."""
     step = _TRUNCATIONS.get(unit.lower())
     return None if step is None else value.dt.truncate(step)
 
@@ -206,7 +206,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def arity(function: Function) -> str:
-    """How many arguments a function takes, for messages."""
+    """The number of arguments of a function, for messages."""
     least, most, _ = function
     if most is None:
         return f"{least} or more arguments"

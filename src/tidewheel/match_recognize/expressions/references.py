@@ -1,4 +1,5 @@
-"""What an expression of a clause refers to: rows of the match by navigation, aggregates over them, its number."""
+"""The references of an expression in a clause: rows of the match by navigation, aggregates over them, the match's
+number."""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ Reference = Navigation | Aggregate | MatchNumber
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A tree over columns named by `references`: what is known of a match, in which every scalar is computed."""
+    """A tree over columns named by `references`, which hold what is known of a match."""
 
     tree: exp.Expr = field(compare=False, repr=False)
     references: dict[str, Reference]
@@ -238,7 +239,7 @@ class _Analysis:
         return self._reference(Aggregate(name, row.variables(), final, distinct, trees, condition, span))
 
     def _checked(self, node: exp.Expr, name: str, given: int) -> str:
-        """The aggregate of that name that takes so many arguments."""
+        """The aggregate of that name and number of arguments."""
         least, most = AGGREGATES[name].arguments
         several = AGGREGATES[name].several
         if several is not None and given == most + 1:

@@ -298,7 +298,7 @@ class Columns:
         return result
 
     def _by_polars(self, node: exp.Anonymous, name: str) -> pl.Expr:
-        """A function that only polars knows: it is given the arguments as columns, but literals as they are."""
+        """Call a function that only polars knows, with the arguments as columns, but literals as they are."""
         made: dict[str, pl.Expr] = {}
         texts = []
         for index, one in enumerate(node.expressions):

@@ -24,7 +24,7 @@ Getter = Mapping[str, Value]
 
 
 def compile_value(tree: exp.Expr, columns: Columns, getters: Getter) -> Value:
-    """The function of a tree over columns whose values `getters` get."""
+    """Compile a tree over columns to a function that reads values by `getters`."""
     made = columns.expression(tree)
     names = sorted(set(made.meta.root_names()))
     if not names:

@@ -1,4 +1,4 @@
-"""The work of one step: searching in the rows of one frame, and what comes of it."""
+"""Search for matches in the rows of one frame."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Step", "MatchAttempt"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What a step gives.
+    """The result of a step.
 
     rows: of the matches that are decided. last: for each of these rows, the first column of the order at the last row
     of its match. given_up: the attempts that took too many rows. state: for the next step.
@@ -32,7 +32,7 @@ class Step:
 
 @dataclass
 class MatchAttempt:
-    """Searches in a frame, and notes what is found.
+    """Searches in a frame, and collects what is found.
 
     prepare: to be called before the first search. stood: the instruction, from 1, and how many rows after its start the
     last attempt that was undecided stood; 0 if it must be searched anew. given_up: the rows that were, from and up to.
@@ -55,7 +55,7 @@ class MatchAttempt:
 
     @cached_property
     def times(self) -> list[int | None] | None:
-        """The order_times likewise."""
+        """The times as Python values."""
         return None if self.order_times is None else self.order_times.to_list()
 
     def match(self, start: int, partition: Partition, number: int, failed: set[Any]) -> Any:
@@ -66,7 +66,7 @@ class MatchAttempt:
         return taken
 
     def still(self, start: int, partition: Partition, place: int, reached: int) -> tuple[int, int] | None:
-        """The place at which an attempt that stood there stands now, if it is still undecided.
+        """The place that an undecided attempt has now reached; None if it is decided.
 
         Only the new rows are looked at, so an attempt that goes on and on does not cost its whole length every time.
         """

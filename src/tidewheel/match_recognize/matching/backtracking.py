@@ -17,7 +17,7 @@ TOO_LONG = object()
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """A preferred way needs rows that have not come: it stands at this instruction, before this row."""
+    """A preferred alternative needs rows that have not arrived: it waits at this instruction, before this row."""
 
     place: int
     row: int

@@ -84,7 +84,7 @@ class History:
         return self.labels[index] if 0 <= index < len(self.labels) else None
 
     def key(self) -> Hashable:
-        """Two attempts that stand at the same row and place with equal keys come to the same end."""
+        """A key of the attempt's state: two attempts at the same row and place with equal keys have the same result."""
         return tuple(part(self) for part in self._remembered)
 
 

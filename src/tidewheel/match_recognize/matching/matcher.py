@@ -137,7 +137,7 @@ class ClauseMatcher:
 
     @property
     def given_up(self) -> pl.Schema:
-        """The columns that tell of attempts given up."""
+        """The columns that describe attempts that were given up."""
         kind = self._input[self._order[0]] if self._order else pl.Null()
         keys = {name: self._input[name] for name in self._partition}
         return pl.Schema({**keys, FIRST: kind, LAST: kind, ROWS: pl.Int64()})
@@ -275,7 +275,8 @@ class ClauseMatcher:
     def _partition_matches(
         self, partition: Partition, begin: int, starts: Sequence[int], number: int, work: MatchAttempt
     ) -> tuple[int, int]:
-        """Find the matches of a partition; gives the row that the search goes on from, and the matches so far."""
+        """Find the matches of a partition; returns the row where the search continues, and the number of matches so
+        far."""
         go_on = begin
         failed: set[Any] = set()
         work.stood = (0, 0)
@@ -304,7 +305,7 @@ class ClauseMatcher:
         return partition.last, OVER if self.clause.initial and go_on < partition.last else number
 
     def _after(self, start: int, taken: Sequence[int]) -> int:
-        """Where the search goes on after a match."""
+        """The row where the search continues after a match."""
         skip = self.clause.skip
         if not taken or skip.to == "next row":
             return start + 1

@@ -18,7 +18,7 @@ Booleans = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(slots=True)
 class Found:
-    """Matches as they are found, in order: rows are counted from the start of the frame."""
+    """Matches in the order in which they are found; rows are counted from the start of the frame."""
 
     first: list[int] = field(default_factory=list)
     last: list[int] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Matches:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The rows that come out: of which match (-1: none), how many of its rows are seen there, and the row itself."""
+    """The output rows: the match of each (-1: none), how many of its rows are visible there, and the row itself."""
 
     match: Integers
     upto: Integers

@@ -1,4 +1,4 @@
-"""What is kept of each partition between batches, and which partitions have something to do in one."""
+"""The state of each partition between batches, and the partitions that have work in a batch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DUE = "__due"
 
 @dataclass(slots=True)
 class Batch:
-    """Rows of the partitions that have something to do, partition by partition, and what is known of each.
+    """Rows of the partitions that have work, partition by partition, with their state.
 
     first, last: where a partition is in the frame. following: the row of it that the search goes on from. dropped: how
     many rows before its first were forgotten. matched: how many of its rows are in matches that already came out.
@@ -123,7 +123,8 @@ class Partitions:
         return [found[name].fill_null(0).to_numpy().copy() for name in COUNTS]
 
     def state(self, batch: Batch, following: Integers, due: Integers | None) -> dict[str, pl.DataFrame]:
-        """What the next batch needs: rows from each partition's next start on, and as many before as are looked at."""
+        """The state for the next batch: rows from each partition's next start on, and as many before as are looked
+        at."""
         kept = np.maximum(batch.first, following - self._behind)
         lengths = batch.last - batch.first
         rows = np.arange(len(batch.frame)) >= np.repeat(kept, lengths)

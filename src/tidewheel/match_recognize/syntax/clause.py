@@ -30,7 +30,7 @@ class ColumnName:
 
 @dataclass(frozen=True, slots=True)
 class OrderBy:
-    """One column of the order; nulls are least, as in Spark, unless the statement says where they are."""
+    """One column of ORDER BY; nulls come first, as in Spark, unless the statement says otherwise."""
 
     stable_name: ClassVar[str] = "match_recognize.order_by/1"
     stored: ClassVar[StoredFields] = StoredFields("column", "descending", "nulls_last")
@@ -53,7 +53,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Where the search goes on after a match; `variable` is for first and last."""
+    """AFTER MATCH SKIP; `variable` is for first and last."""
 
     stable_name: ClassVar[str] = "match_recognize.skip/1"
     stored: ClassVar[StoredFields] = StoredFields("to", "variable")
@@ -64,7 +64,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """All parts of a clause; variables are in upper case unless they were quoted.
+    """A MATCH_RECOGNIZE clause; variables are in upper case unless they were quoted.
 
     rows: what a match gives: "one" row with its measures, or "all" its rows, with or without a row for an empty match,
     and perhaps with the rows of no match. within: a match is shorter than this, from its first row to its last, in µs.

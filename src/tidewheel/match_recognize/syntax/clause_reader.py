@@ -1,4 +1,4 @@
-"""Reads a MATCH_RECOGNIZE clause from its tokens, part by part, and refuses what makes no sense at its place."""
+"""Parse a MATCH_RECOGNIZE clause from its tokens, and report errors with their place."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _PARTS = (
 
 
 def read_clause(text: str, tokens: Sequence[Token], end: int) -> Clause:
-    """The clause whose parts are these tokens (all between its parentheses); `end` is where they end in the text."""
+    """Parse a clause from the tokens between its parentheses; `end` is where they end in the text."""
     return _ClauseReader(text, tokens, end).read()
 
 

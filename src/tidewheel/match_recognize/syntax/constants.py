@@ -13,7 +13,7 @@ __all__ = ["without_queries"]
 
 
 def without_queries(scalar: Scalar, text: str) -> exp.Expr:
-    """The tree with `(SELECT 1)`, `x IN (SELECT 1)` and `EXISTS (SELECT 1)` put in plain words."""
+    """Replace `(SELECT 1)`, `x IN (SELECT 1)` and `EXISTS (SELECT 1)` by plain expressions."""
 
     def refuse(node: exp.Expr) -> NoReturn:
         start, end = span_of(node, scalar.span)

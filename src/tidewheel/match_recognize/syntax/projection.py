@@ -17,7 +17,7 @@ from tidewheel.match_recognize.syntax.tokens import split, tokens_of, word
 __all__ = ["Chosen", "Projection", "read_projection"]
 
 _SHAPE = "over a stream, a statement is SELECT columns FROM stream MATCH_RECOGNIZE (…)"
-_MEND = "compute it in MEASURES, or prepare the stream's rows before, or give a DataFrame in place of the stream"
+_REMEDY = "compute it in MEASURES, or prepare the stream's rows before, or give a DataFrame in place of the stream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What a statement chooses, and the one table that its clause reads."""
+    """The columns that a statement selects, and the one table that its clause reads."""
 
     table: str
     chosen: tuple[Chosen, ...]
@@ -67,7 +67,7 @@ class Projection:
 
 
 def read_projection(statement: Statement) -> Projection:
-    """What a statement over one stream chooses; one that does more is refused at the place where it does."""
+    """Parse a statement over one stream that only selects columns; anything else is refused with its place."""
     return _Reader(statement).read()
 
 
@@ -85,7 +85,7 @@ class _Reader:
         if others or recognition.scope:
             self._refuse(self._tokens[0], "over a stream there is one MATCH_RECOGNIZE and no WITH; chain statements")
         if word(self._tokens[0]) != "SELECT" or self._name < 2 or word(self._tokens[self._name - 1]) != "FROM":
-            self._refuse(self._tokens[0], f"{_SHAPE}; {_MEND}")
+            self._refuse(self._tokens[0], f"{_SHAPE}; {_REMEDY}")
         alias = self._alias()
         chosen = [self._chosen(part, alias) for part in split(self._tokens[1 : self._name - 1])]
         return Projection(self._table(recognition.relation), tuple(chosen), self._statement.text)
@@ -96,7 +96,7 @@ class _Reader:
         if rest and word(rest[0]) == "AS":
             rest = rest[1:]
         if len(rest) > 1 or (rest and not _is_name(rest[0])):
-            self._refuse(rest[1] if len(rest) > 1 and _is_name(rest[0]) else rest[0], f"{_SHAPE}; {_MEND}")
+            self._refuse(rest[1] if len(rest) > 1 and _is_name(rest[0]) else rest[0], f"{_SHAPE}; {_REMEDY}")
         return rest[0].text if rest else None
 
     def _chosen(self, part: list[Token], alias: str | None) -> Chosen:
@@ -112,7 +112,7 @@ class _Reader:
         if len(part) == 1 and name is None and part[0].token_type == TokenType.STAR:
             return Chosen(None, None, span)
         if len(part) != 1 or not _is_name(part[0]):
-            self._refuse(whole[0], f"{_SHAPE}, and this is no column; {_MEND}", whole[-1])
+            self._refuse(whole[0], f"{_SHAPE}, and this is no column; {_REMEDY}", whole[-1])
         return Chosen(part[0].text, name, span)
 
     def _table(self, relation: str) -> str:
@@ -123,7 +123,7 @@ class _Reader:
         if not _is_name(tokens[0]) or len(rest) > 1 or (rest and not _is_name(rest[0])):
             start = self._statement.text.find(relation)
             raise StatementError(
-                f"{_SHAPE}, where stream is a name; {_MEND}",
+                f"{_SHAPE}, where stream is a name; {_REMEDY}",
                 text=self._statement.text,
                 start=max(start, 0),
                 end=start + len(relation),
@@ -131,7 +131,7 @@ class _Reader:
         return tokens[0].text
 
     def _place(self, offset: int) -> Span:
-        """Where in the statement a place of the text around the clause is."""
+        """Translate a position in the text around the clause to a position in the statement."""
         given = [token for token in tokens_of(self._statement.text) if token.token_type != TokenType.SEMICOLON]
         if offset <= self._tokens[self._name].start:
             start = offset + given[0].start

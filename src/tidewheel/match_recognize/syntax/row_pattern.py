@@ -116,7 +116,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """After the last row of the partition; `place` is where it stands in the text."""
+    """The end anchor: after the last row of the partition; `place` is its position in the text."""
 
     stable_name: ClassVar[str] = "match_recognize.end/1"
 
@@ -142,7 +142,7 @@ def read_pattern(text: str, start: int = 0, end: int | None = None) -> tuple[Row
 
 
 def variables_of(pattern: RowPattern) -> Iterator[str]:
-    """The variables of a pattern from left to right, each as often as it is named."""
+    """The variables of a pattern from left to right, with repetitions."""
     return (part.name for part in parts_of(pattern) if isinstance(part, Variable))
 
 

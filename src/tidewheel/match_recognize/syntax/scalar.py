@@ -36,7 +36,7 @@ _SEMANTICS = ("RUNNING", "FINAL")
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """An expression: its text, where it stands, and its tree (sqlglot's)."""
+    """An expression: its text, its position, and its tree (sqlglot's)."""
 
     stable_name: ClassVar[str] = "match_recognize.scalar/1"
     stored: ClassVar[StoredFields] = StoredFields("text")
@@ -47,7 +47,7 @@ class Scalar:
 
 
 def read_scalar(text: str, tokens: Sequence[Token], what: str, end: int) -> Scalar:
-    """The expression of these tokens; `end` is where it would stand if there is none."""
+    """Parse an expression from these tokens; `end` is its position if there are none."""
     if not tokens:
         raise StatementError(f"expected an expression for {what}, got nothing", text=text, start=end)
     span = (tokens[0].start, tokens[-1].end + 1)
@@ -67,7 +67,7 @@ def read_scalar(text: str, tokens: Sequence[Token], what: str, end: int) -> Scal
 
 
 def span_of(tree: Any, default: Span) -> Span:
-    """Where a part of an expression stands, as far as sqlglot remembers."""
+    """The position of a part of an expression, if sqlglot remembers it."""
     found = [node.meta for node in tree.walk() if "start" in node.meta and "end" in node.meta]
     if not found:
         return default
@@ -75,7 +75,7 @@ def span_of(tree: Any, default: Span) -> Span:
 
 
 def _marked(text: str, tokens: Sequence[Token]) -> list[Token]:
-    """The tokens with a mark before functions' names, and parentheses around what RUNNING and FINAL are said of."""
+    """The tokens with function names marked, and with parentheses around the operands of RUNNING and FINAL."""
     given = list(tokens)
     closes: dict[int, list[Token]] = {}
     marked: list[Token] = []

@@ -27,7 +27,7 @@ _BEFORE_A_RELATION = {"FROM", "JOIN", ",", "(", "LATERAL"}
 
 @dataclass(frozen=True, slots=True)
 class Recognition:
-    """One clause, the text of the relation that it reads, and the name that stands for its rows further on.
+    """One clause, the text of the relation that it reads, and the name that replaces it in the statement.
 
     scope: the definitions of WITH that the relation may name, from the outermost WITH to the innermost.
     """
@@ -54,7 +54,7 @@ class Recognition:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """What one WITH defines: names, and the text of each definition."""
+    """The definitions of one WITH: names, and the text of each query."""
 
     texts: tuple[tuple[str, str], ...]
     recursive: bool = False
@@ -99,12 +99,12 @@ class Statement:
 
     @property
     def relation(self) -> str:
-        """What the clause reads, if there is only one."""
+        """The relation of the clause, if there is only one clause."""
         return self._only.relation
 
     @property
     def name(self) -> str:
-        """What stands for the clause in `outer`, if there is only one."""
+        """The name that replaces the clause in `outer`, if there is only one."""
         return self._only.name
 
     @property
@@ -195,7 +195,7 @@ class _StatementReader:
         return Recognition(name, relation, clause, self._scope(first)), end
 
     def _scope(self, index: int) -> tuple[Definitions, ...]:
-        """The definitions that stand in front of a token and can be named there."""
+        """The definitions before a token that are in scope there."""
         found: list[Definitions] = []
         level = 0
         while level < index:
@@ -214,7 +214,7 @@ class _StatementReader:
         return tuple(one for one in found if one.texts)
 
     def _definitions(self, index: int, before: int) -> Definitions:
-        """What the WITH at a token defines before another token: `name [(columns)] AS (query), …`."""
+        """The definitions of the WITH at a token, up to another token: `name [(columns)] AS (query), …`."""
         recursive = word(self._tokens[index + 1]) == "RECURSIVE"
         place = index + 2 if recursive else index + 1
         texts = []
@@ -285,7 +285,7 @@ class _StatementReader:
             raise StatementError("expected one query", text=self._text, start=place)
 
     def _original(self, error: dict[str, object], before: str, sql: str, place: int) -> int:
-        """Where in the statement an error of the text with the names in it stands."""
+        """Translate the position of an error in the rewritten statement to the original."""
         line, column = error.get("line"), error.get("col")
         if not isinstance(line, int) or not isinstance(column, int):
             return place

@@ -18,7 +18,7 @@ _CLOSE = {*_OPEN.values()}
 
 
 class _Words(Tokenizer):
-    """Standard SQL, whose names stand in double quotes, and Spark's, in backticks."""
+    """Tokenizer for standard SQL, with quoted names in double quotes, and Spark's, in backticks."""
 
     IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
 
@@ -53,7 +53,7 @@ def closing(tokens: Sequence[Token], start: int) -> int | None:
 
 
 def split(tokens: Sequence[Token]) -> list[list[Token]]:
-    """The parts between commas that stand in no parentheses or brackets."""
+    """Split at commas outside of parentheses and brackets."""
     parts: list[list[Token]] = [[]]
     depth = 0
     for token in tokens:
@@ -90,7 +90,7 @@ class Cursor:
         return False
 
     def expect(self, *words: str, after: str) -> None:
-        """Go past these words, or refuse what stands there."""
+        """Skip these words, or refuse the token that is there instead."""
         for expected in words:
             if not self.take(expected):
                 self.refuse(f"expected {' '.join(words)} after {after}, got {self.got()}")
@@ -106,7 +106,7 @@ class Cursor:
         return token
 
     def group(self, what: str) -> tuple[int, int]:
-        """Go past a group in parentheses; gives the indices of what is in it."""
+        """Skip a group in parentheses; returns the indices of its content."""
         if self.peek() != "(":
             self.refuse(f"expected ( after {what}, got {self.got()}")
         end = closing(self.tokens, self.index)

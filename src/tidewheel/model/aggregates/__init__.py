@@ -1,4 +1,4 @@
-"""Aggregates: what becomes of the elements of a window.
+"""Aggregates over the elements of a window.
 
 Used as `agg.count()`, `agg.sum("amount")`. A column is given by name or as a row-wise polars expression. Nulls are left
 out, as in SQL: the sum of no values is null. NaN is a value, greater than every other.
@@ -47,7 +47,7 @@ def __dir__() -> list[str]:
 
 
 def count(column: str | pl.Expr | None = None) -> Count:
-    """How many rows, or how many values of a column that are not null.
+    """Count rows, or the values of a column that are not null.
 
     >>> count().of([{"a": 1}, {"a": None}]), count("a").of([{"a": 1}, {"a": None}])
     (2, 1)
@@ -111,7 +111,7 @@ def stddev(column: str | pl.Expr, *, ddof: int = 1) -> Stddev:
 
 
 def first(column: str | pl.Expr) -> First:
-    """The value with the lowest event time; of equals the earliest arrival.
+    """The value with the lowest event time; among equals, that of the earliest arrival.
 
     >>> first("stop").of([{"stop": "b", "__time": 7}, {"stop": "a", "__time": 3}])
     'a'
@@ -129,7 +129,7 @@ def last(column: str | pl.Expr) -> Last:
 
 
 def arg_max(column: str | pl.Expr, by: str | pl.Expr) -> ArgMax:
-    """The value of `column` where `by` is greatest; of equals the earliest arrival.
+    """The value of `column` where `by` is greatest; among equals, that of the earliest arrival.
 
     >>> arg_max("vehicle", by="speed").of([{"vehicle": "a", "speed": 3}, {"vehicle": "b", "speed": 7}])
     'b'
@@ -138,7 +138,7 @@ def arg_max(column: str | pl.Expr, by: str | pl.Expr) -> ArgMax:
 
 
 def arg_min(column: str | pl.Expr, by: str | pl.Expr) -> ArgMin:
-    """The value of `column` where `by` is least; of equals the earliest arrival.
+    """The value of `column` where `by` is least; among equals, that of the earliest arrival.
 
     >>> arg_min("vehicle", by="speed").of([{"vehicle": "a", "speed": 3}, {"vehicle": "b", "speed": 7}])
     'a'
@@ -156,7 +156,7 @@ def collect(column: str | pl.Expr) -> Collect:
 
 
 def count_distinct(column: str | pl.Expr) -> CountDistinct:
-    """How many different values, exactly: all of them are kept.
+    """Count the different values, exactly: all of them are kept.
 
     >>> count_distinct("line").of([{"line": line} for line in ("9", None, "550", "9")])
     2
@@ -165,7 +165,8 @@ def count_distinct(column: str | pl.Expr) -> CountDistinct:
 
 
 def approx_count_distinct(column: str | pl.Expr, *, lg_k: int = 12) -> ApproxCountDistinct:
-    """About how many different values (HyperLogLog with 2 ** lg_k registers of one byte; error 1.04 / 2 ** (lg_k / 2)).
+    """Count the different values approximately (HyperLogLog with 2 ** lg_k registers of one byte; error 1.04 / 2 **
+    (lg_k / 2)).
 
     >>> approx_count_distinct("user").of([{"user": name} for name in "abcab"])
     3
@@ -176,8 +177,8 @@ def approx_count_distinct(column: str | pl.Expr, *, lg_k: int = 12) -> ApproxCou
 
 
 def percentile(column: str | pl.Expr, percent: float, *, low: bool = False) -> Percentile:
-    """The least value that at least `percent` per cent of the values do not exceed (nearest rank; all are kept). 0.95
-    may have been meant for 95, so `low=True` says that a percentile up to 1 is wanted.
+    """The least value that at least `percent` per cent of the values do not exceed (nearest rank; all are kept). Since
+    0.95 is probably meant as 95, a percentile up to 1 needs `low=True`.
 
     >>> percentile("delay", 50).of([{"delay": delay} for delay in (9, 1, 5, 7)])
     5

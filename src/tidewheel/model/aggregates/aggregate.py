@@ -1,4 +1,4 @@
-"""What an aggregate is: partial results per group of rows, which merge, and finish to one value.
+"""The interface of aggregates: partial results per group of rows, which merge, and finish to one value.
 
     rows  --partial-->  partial columns  --merge-->  partial columns  --finish-->  the result
 
@@ -156,12 +156,12 @@ class Aggregate(ABC):
 
 
 def carried_type(values: pl.Expr) -> pl.Expr:
-    """A part that is null and has the type of `values`: for results whose type the other parts do not tell."""
+    """A null column with the type of `values`: for results whose type the other parts do not determine."""
     return pl.lit(None).cast(pl.dtype_of(values))
 
 
 def whole_number(what: str, value: object, least: int, most: int | None = None) -> int:
-    """The value if it is a whole number within the bounds."""
+    """Return the value if it is a whole number within the bounds; refuse others."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
         bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
         raise DefinitionError(f"{what} must be a whole number {bounds}, got {value!r}")

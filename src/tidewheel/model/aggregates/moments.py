@@ -17,15 +17,15 @@ __all__ = ["Count", "Mean", "Stddev", "Sum", "Variance", "total"]
 
 
 def total(values: pl.Expr) -> pl.Expr:
-    """The sum, of whole numbers in 64 bits: polars sums those of 32 bits in 32, and lets those of 64 wrap around. One
-    that has no room is an error."""
+    """Sum whole numbers in 64 bits: polars sums those of 32 bits in 32, and lets those of 64 wrap around. An overflow
+    is an error."""
     kind = pl.dtype_of(values * pl.lit(1, dtype=pl.Int64))
     return (values * pl.lit(1, dtype=pl.Int128)).sum().cast(kind)
 
 
 @dataclass(frozen=True, repr=False)
 class Count(Aggregate):
-    """How many rows, or values that are not null."""
+    """Counts rows, or values that are not null."""
 
     stable_name: ClassVar[str] = "agg.count/1"
     stored: ClassVar[StoredFields] = StoredFields("column")
@@ -83,7 +83,7 @@ class Sum(Aggregate):
             if value is not None:
                 found = value if found is None else found + value
         if isinstance(found, int) and not -(2**63) <= found < 2**63:
-            raise OverflowError(f"{self!r}: {found} has no room in 64 bits; cast the column to Float64")
+            raise OverflowError(f"{self!r}: {found} does not fit into 64 bits; cast the column to Float64")
         return int(found) if isinstance(found, bool) else found
 
 

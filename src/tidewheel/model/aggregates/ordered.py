@@ -70,8 +70,8 @@ class Max(Aggregate):
 
 @dataclass(frozen=True, repr=False)
 class ArgMax(Aggregate):
-    """The value of `column` in the row with the greatest `by`; of equals the earliest arrival. Rows in which either is
-    null are left out."""
+    """The value of `column` in the row with the greatest `by`; among equals, that of the earliest arrival. Rows in
+    which either is null are left out."""
 
     stable_name: ClassVar[str] = "agg.arg_max/1"
     stored: ClassVar[StoredFields] = StoredFields("column", "by")
@@ -84,7 +84,7 @@ class ArgMax(Aggregate):
     by: Column
 
     def partial(self, prefix: str) -> list[pl.Expr]:
-        """The value, and what it was chosen by."""
+        """The value, and the `by` that it was chosen with."""
         return self._choose(prefix, self.column.expr, self.by.expr)
 
     def merge(self, prefix: str) -> list[pl.Expr]:
@@ -116,7 +116,7 @@ class ArgMax(Aggregate):
 
 @dataclass(frozen=True, repr=False)
 class ArgMin(ArgMax):
-    """The value of `column` in the row with the least `by`; of equals the earliest arrival."""
+    """The value of `column` in the row with the least `by`; among equals, that of the earliest arrival."""
 
     stable_name: ClassVar[str] = "agg.arg_min/1"
 
@@ -129,7 +129,7 @@ _TIME = Column(TIME, what="event time")
 
 @dataclass(frozen=True, repr=False)
 class First(ArgMax):
-    """The value with the lowest event time; of equals the earliest arrival."""
+    """The value with the lowest event time; among equals, that of the earliest arrival."""
 
     stable_name: ClassVar[str] = "agg.first/1"
 
@@ -153,8 +153,8 @@ class Last(ArgMax):
 
 @dataclass(frozen=True, repr=False)
 class TopK(Aggregate):
-    """The k greatest values, or the values in the k rows with the greatest `by`, the greatest first; of equals the
-    earliest arrival. Rows in which either is null are left out."""
+    """The k greatest values, or the values in the k rows with the greatest `by`, the greatest first; among equals,
+    those of the earliest arrival. Rows in which either is null are left out."""
 
     stable_name: ClassVar[str] = "agg.top_k/1"
     stored: ClassVar[StoredFields] = StoredFields("column", "k", "by")

@@ -86,7 +86,7 @@ def _sketched(values: pl.Expr, function: Any) -> pl.Expr:
 
 
 def _plain(values: pl.Series) -> pl.Series:
-    """The values as whole numbers, floats or strings, which are hashed alike everywhere."""
+    """The values as whole numbers, floats or strings, which hash the same everywhere."""
     kind = values.dtype
     if kind == pl.Boolean:
         return values.cast(pl.Int64)
@@ -102,7 +102,7 @@ def _plain(values: pl.Series) -> pl.Series:
 
 
 def _restored(plain: pl.Series, kind: pl.DataType) -> pl.Series:
-    """What `_plain` made strings of."""
+    """The original values of strings that `_plain` made."""
     if kind == pl.Boolean or kind.is_temporal():
         return plain.cast(pl.Int64).cast(kind)
     if kind == pl.Binary:
@@ -112,7 +112,7 @@ def _restored(plain: pl.Series, kind: pl.DataType) -> pl.Series:
 
 @dataclass(frozen=True, repr=False)
 class ApproxCountDistinct(Sketch):
-    """About how many different values (HyperLogLog)."""
+    """Counts different values approximately (HyperLogLog)."""
 
     stable_name: ClassVar[str] = "agg.approx_count_distinct/1"
     stored: ClassVar[StoredFields] = StoredFields("column", "lg_k")

@@ -51,7 +51,7 @@ class Collect(Aggregate):
 
 @dataclass(frozen=True, repr=False)
 class CountDistinct(Collect):
-    """How many different values, exactly."""
+    """Counts different values exactly."""
 
     stable_name: ClassVar[str] = "agg.count_distinct/1"
 

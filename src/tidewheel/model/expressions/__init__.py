@@ -1,1 +1,1 @@
-"""Polars expressions: written as lasting text, checked to be row by row, and those for geography."""
+"""Polars expressions: written as stable text, checked to be row by row, and those for geography."""

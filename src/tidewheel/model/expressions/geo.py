@@ -11,7 +11,7 @@ __all__ = ["cell", "check_resolution"]
 
 
 def check_resolution(resolution: int) -> None:
-    """Refuse what is no resolution of H3.
+    """Refuse an invalid H3 resolution.
 
     >>> check_resolution(16)
     Traceback (most recent call last):

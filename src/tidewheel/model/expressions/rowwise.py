@@ -1,4 +1,4 @@
-"""Expressions that are asked of each row by itself: what they give must not depend on which rows come together."""
+"""Check that expressions are row-wise: their values must not depend on which rows arrive together."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ __all__ = ["check_rowwise"]
 
 
 def check_rowwise(expression: pl.Expr, *, what: str) -> None:
-    """Refuse an expression that looks at several rows. What polars cannot tell, as of Python functions and of
-    libraries that extend it, is believed.
+    """Refuse an expression that looks at several rows. Python functions and polars plugins are trusted.
 
     >>> check_rowwise(pl.col("speed") * 3.6 > 50, what="filter")
     >>> check_rowwise(pl.col("speed") > pl.col("speed").mean(), what="filter")

@@ -1,4 +1,4 @@
-"""Polars expressions in words of our own, for what outlives a process: checkpoints know an expression by its text.
+"""Polars expressions as stable text of our own: checkpoints compare expressions by their text.
 
 What polars writes of an expression is made for people, and changes with its versions. This text is made from the tree
 of its parts, whose names have lasted, and leaves out what says how an expression is computed and not what it gives.
@@ -105,7 +105,7 @@ def expression_text(expression: pl.Expr) -> str:
 
 
 def dtype_text(dtype: pl.DataType | type[pl.DataType]) -> str:
-    """A type, likewise.
+    """The text of a type.
 
     >>> dtype_text(pl.List(pl.Datetime("us", "UTC")))
     'List(Datetime(us, UTC))'
@@ -161,7 +161,7 @@ class _Writer:
         return self._call(_snake(kind), what)
 
     def _call(self, name: str, what: Any) -> str:
-        """A part of which no more is known than its name: called on what it is done to, if it says that."""
+        """A function of which only the name is known, called on its input if that is known."""
         if _is_expression(what):
             return f"{self._operand(what)}.{name}()"
         if isinstance(what, dict):

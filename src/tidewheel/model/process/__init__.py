@@ -1,1 +1,1 @@
-"""Process functions and what is built of them: per key, in event-time order, on columns."""
+"""Process functions and functions built on them: per key, in event-time order, on columns."""

@@ -72,7 +72,7 @@ def deduplicate(*columns: str, horizon: Duration | str, time: str = "event_time"
         raise DefinitionError('deduplicate needs the columns in which equal events are equal, like deduplicate("id")')
     micros = duration(horizon, what="horizon of deduplicate", bare=True)
     if micros <= 0:
-        raise DefinitionError(f"horizon of deduplicate must be more than nothing, got {format_duration(micros)}")
+        raise DefinitionError(f"horizon of deduplicate must be greater than 0, got {format_duration(micros)}")
     function = _Deduplicate(columns, micros, time)
     # Events up to the horizon past the kept one may still come; the last event is never before the kept one.
     state = {_KEPT_AT: DATETIME}

@@ -1,4 +1,4 @@
-"""Lookups: what is known about a key outside the stream, by name, with the columns of its key and of its answer.
+"""Lookups: facts about a key from outside the stream, with the columns of the key and of the answer.
 
 An answer is a fact about its key, good for all times, so it does not matter when it was asked for. Who asks writes what
 became of it down, in the topic of the lookup, and jobs read it there (see `docs/lookups.md`).
@@ -77,7 +77,7 @@ class Lookup:
 
     @property
     def topic(self) -> str:
-        """The topic of the outcomes of its questions."""
+        """The topic of the lookup's outcomes."""
         return lookups(self.name)
 
     def key_text(self, key: Sequence[Any]) -> str:

@@ -94,14 +94,14 @@ class _Corrected(ReadyMade):
         return pl.concat(found).select(names), self._recent(rows, events.columns, clock)
 
     def _before(self, prefix: str = _WAS) -> list[pl.Expr]:
-        """What the event before each had, unless it was too long ago."""
+        """The values of the event before each, unless it was too long ago."""
         gap = (pl.col(self.time) - pl.col(self.time).shift(1)).over(self.keys).cast(pl.Int64)
         near = pl.lit(True) if self.ttl is None else gap <= self.ttl
         return [pl.when(near).then(pl.col(name).shift(1).over(self.keys)).alias(prefix + name) for name in self.columns]
 
     def _recent(self, rows: pl.DataFrame, columns: list[str], clock: Clock) -> pl.DataFrame:
-        """The events that others of this batch or later ones may come before, and of each key the last of the others.
-        Events of a batch may be handed in one after the other: the watermark before it says which are accepted."""
+        """The events that later events may still come before, and for each key the last of the others. Events of a
+        batch may be handed in one after the other: the watermark before the batch decides which are accepted."""
         if clock.before is not None:
             following = pl.col(self.time).shift(-1).over(self.keys).cast(pl.Int64)
             rows = rows.filter(following.is_null() | (following >= clock.before - self.lateness))

@@ -115,7 +115,7 @@ class Timer:
     def __post_init__(self) -> None:
         object.__setattr__(self, "after", duration(self.after, what="after of a Timer"))
         if self.wait < 1:
-            raise DefinitionError(f"after of a Timer must be more than nothing, got {format_duration(self.wait)}")
+            raise DefinitionError(f"after of a Timer must be greater than 0, got {format_duration(self.wait)}")
 
     @property
     def wait(self) -> Duration:
@@ -225,7 +225,7 @@ class Process:
             put(self, "ttl", duration(self.ttl, what=f"ttl of {self.name}", bare=True))
             if not 0 < self.lifetime <= END_OF_TIME - START_OF_TIME:
                 raise DefinitionError(
-                    f"{self.name}: ttl must be more than nothing, got {format_duration(self.lifetime)}; "
+                    f"{self.name}: ttl must be greater than 0, got {format_duration(self.lifetime)}; "
                     "leave it out to keep state for ever"
                 )
         if self.schema is not None:
@@ -253,7 +253,7 @@ class Process:
 
     @property
     def name(self) -> str:
-        """What the function is called."""
+        """The name of the function."""
         return str(getattr(self.function, "__name__", repr(self.function)))
 
     @property
@@ -303,7 +303,7 @@ class Process:
 
     @property
     def wait(self) -> Duration | None:
-        """The least of these; None if there are no timers in event time."""
+        """The least time from an event to a timer that it sets; None if there are no event-time timers."""
         return min(self.waits.values(), default=None)
 
     def __repr__(self) -> str:

@@ -99,7 +99,7 @@ def _results(
     except Exception as error:
         raise DefinitionError(
             f"{process.name} failed on empty frames, by which the columns of its results are found: "
-            f'{type(error).__name__}: {error}. Mend that, or pass schema={{"column": pl.Int64, ...}}'
+            f'{type(error).__name__}: {error}. Fix that, or pass schema={{"column": pl.Int64, ...}}'
         ) from error
     results, new = _returned(process, returned)
     _shaped(process, "state", new, state)

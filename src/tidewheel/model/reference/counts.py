@@ -1,4 +1,4 @@
-"""The reference interpreter for windows of so many elements."""
+"""The reference interpreter for count windows."""
 
 from __future__ import annotations
 

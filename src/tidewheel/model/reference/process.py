@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 class ProcessReference:
-    """What a process function gives, by definition. All keys in one place; rows have a column `__time` (µs)."""
+    """The reference for process functions. Holds all keys; rows have a column `__time` (µs)."""
 
     def __init__(self, process: Process, schema: Mapping[str, DataType]) -> None:
         self.process = process
@@ -112,7 +112,7 @@ class ProcessReference:
                 self.state[key][timer] = None
 
     def _expiry(self, key: Key) -> Instant:
-        """The last moment at which what is kept of the key still counts."""
+        """The last moment at which the state of the key is valid."""
         if self.process.ttl is None or key not in self.last:
             return 2 * END_OF_TIME
         return self.last[key] + self.process.lifetime

@@ -37,7 +37,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What came out of a step."""
+    """The output of a step."""
 
     panes: list[Pane]
     late: list[Late]
@@ -65,7 +65,7 @@ class _Held:
 
 @dataclass(slots=True)
 class _Live:
-    """What is remembered of a window."""
+    """The state of a window."""
 
     trigger: State
     elements: list[_Held] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Reference:
         return Output(self._fire(before, self._clock, touched), late)
 
     def live_windows(self) -> list[Live]:
-        """The windows that are remembered, those whose trigger has finished included."""
+        """The windows that have state, including those whose trigger has finished."""
         return [
             Live(key, window, self._aggregate(live.elements), live.finished) for window, key, live in self._ordered()
         ]
@@ -182,7 +182,7 @@ class Reference:
         return became
 
     def _merged(self, result: Window, parts: list[Window], old: dict[Window, _Live], before: Instant | None) -> _Live:
-        """What is remembered of a window that the old ones became."""
+        """The state of a window that was merged from others."""
         lives = [old[part] for part in parts]
         passed = before is not None and before >= result.end
         live = _Live(
@@ -281,7 +281,7 @@ class Reference:
         return [*(retracted if mode == "retracting" else []), pane]
 
     def _is_void(self, live: _Live) -> bool:
-        """Whether all of it was retracted. If panes have what came since the last, only as long as there was none."""
+        """Whether all of it was retracted. In delta mode, only as long as there was no pane."""
         if not self.windowing.weighted or (self.windowing.mode == "delta" and len(live.fresh) < len(live.elements)):
             return False
         left: int = sum(held.row[WEIGHT] for held in live.elements)

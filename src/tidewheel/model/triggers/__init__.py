@@ -71,7 +71,7 @@ def each_batch() -> EachBatch:
 
 
 def after_count(count: int) -> AfterCount:
-    """Fire once, when so many elements have come.
+    """Fire once, when n elements have come.
 
     >>> after_count(100)
     after_count(100)
@@ -100,7 +100,7 @@ def after_processing_time(
 
 
 def completeness(percent: float, *, expected: int | str) -> Completeness:
-    """Fire once, when so many per cent of the expected elements have come; a column may tell how many are expected.
+    """Fire once, when a percentage of the expected elements has come; a column may hold the expected number.
 
     >>> completeness(90, expected="vehicles")
     completeness(90, expected='vehicles')

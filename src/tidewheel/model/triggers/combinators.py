@@ -1,4 +1,4 @@
-"""Triggers that are made of others: repeated, together, one after the other."""
+"""Triggers composed of others: repeated, together, one after the other."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ class InOrder(Trigger):
         return False
 
     def merge(self, states: Sequence[State], *, passed: bool) -> State:
-        """Go on with the furthest trigger; memories of earlier ones do not count."""
+        """Continue with the trigger that is furthest along; the state of earlier ones does not count."""
         turn = max((state["turn"] for state in states), default=0)
         same = [state["child"] for state in states if state["turn"] == turn]
         return {"turn": turn, "child": self.triggers[turn].merge(same, passed=passed)}

@@ -1,4 +1,4 @@
-"""The interface of a trigger, and the triggers that are not made of others.
+"""The interface of a trigger, and the elementary triggers.
 
 A trigger is a description that never changes. What it must remember of a window is a small dict that can be written as
 JSON: `start()` makes it, the trigger's methods read and change it. A bundle of elements is given to the trigger at
@@ -34,7 +34,7 @@ State = dict[str, Any]
 
 
 class Trigger:
-    """What every trigger answers. A leaf that remembers nothing and never fires needs no more than this."""
+    """The interface of a trigger. A stateless trigger that never fires needs no more than this."""
 
     @property
     def fires_early(self) -> bool:
@@ -53,7 +53,7 @@ class Trigger:
 
     @property
     def finishes(self) -> bool:
-        """Whether it can finish at all; what comes to a window then is not shown any more."""
+        """Whether it can finish at all; elements that come to the window after that are not shown."""
         return False
 
     @property
@@ -75,7 +75,7 @@ class Trigger:
         return self.start()
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
-        """Note that so many elements came to the window at once.
+        """Note that elements came to the window together.
 
         `expected` has for each of `inputs` the highest value that the window has seen, these elements included.
         """
@@ -149,7 +149,7 @@ class _Once(Trigger):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AfterCount(_Once):
-    """Fires when so many elements have come."""
+    """Fires when n elements have come."""
 
     stable_name: ClassVar[str] = "triggers.after_count/1"
     stored: ClassVar[StoredFields] = StoredFields("count")
@@ -272,7 +272,7 @@ class Completeness(_Once):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The column with the expected number, if a column tells it."""
+        """The column with the expected number, if there is one."""
         return (self.expected,) if isinstance(self.expected, str) else ()
 
     def start(self) -> State:
@@ -305,7 +305,7 @@ def least(deadlines: Iterable[Instant | None]) -> Instant | None:
 
 
 def check_trigger(what: str, trigger: object) -> None:
-    """Refuse what is no trigger."""
+    """Refuse anything but a trigger."""
     if not isinstance(trigger, Trigger):
         raise DefinitionError(f"{what} must be a trigger like after_count(10), got {trigger!r}")
 

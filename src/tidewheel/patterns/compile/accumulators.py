@@ -1,4 +1,4 @@
-"""What a partial match remembers of the events it took, for the conditions that speak of them.
+"""The memory of a partial match: aggregates of the events it took, for the conditions that refer to them.
 
 Each reference has a slot; taking an event gives new values. So a condition costs the same however long the match is.
 """
@@ -82,7 +82,7 @@ class Accumulators:
         ]
 
     def after(self, taken: Taken, position: int, event: int) -> Taken:
-        """What is remembered when an event was taken at this position."""
+        """The memory after an event was taken at this position."""
         updates = self._updates[position]
         if not updates:
             return taken
@@ -92,7 +92,7 @@ class Accumulators:
         return tuple(new)
 
     def readers(self) -> dict[str, Callable[[Taken], Any]]:
-        """How the value of each reference is read."""
+        """Functions that read the value of each reference."""
         return {slot.name: _reader(number, slot.function) for number, slot in enumerate(self.slots)}
 
     def slot_of(self, differs_in: str) -> int:

@@ -31,7 +31,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """An edge as it is run; `bit` marks it as open. plain: nothing but its test matters.
+    """An edge at run time; `bit` marks it as open. plain: only its test matters.
 
     untils: what it does not take, and whether that closes it. guards: what closes it, what lifts that, and the bit that
     marks it as lifted.
@@ -84,7 +84,7 @@ def _union(predicates: list[Predicate]) -> int:
 
 
 class BoundProgram:
-    """Everything by the number of a position. later, first: which events matter to a partial match that stands there.
+    """The program by the number of a position. later, first: which events matter to a partial match that stands there.
 
     strict: its edges that only the next event may take. lifetime: how long after its last event a partial match lives
     at most, by its open edges.

@@ -135,7 +135,7 @@ class _Compiler:
         return loose
 
     def _nots(self, later: tuple[Part, ...]) -> _Loose:
-        """What must not come right after a part: within a loop, it must not come either."""
+        """The stages that must not come right after a part: within a loop, they must not come either."""
         found = _Loose(_NOWHERE)
         for part in later:
             if not isinstance(part, Stage) or not part.forbids:

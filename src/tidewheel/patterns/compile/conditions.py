@@ -68,7 +68,7 @@ class Conditions:
             raise DefinitionError(f"the pattern has {len(self._bits)} different conditions, {MOST_BITS} is the most")
 
     def bits(self, events: pl.DataFrame) -> Bits:
-        """A number per event, with a bit for each condition that speaks of the event alone."""
+        """A number per event, with a bit for each condition on the event alone."""
         found = np.full(events.height, ALWAYS, dtype=np.int64)
         if not self._bits or not events.height:
             return found

@@ -1,4 +1,4 @@
-"""Expressions as Python functions, for what is asked of one event and one partial match.
+"""Expressions as Python functions, for conditions on one event and one partial match.
 
 A polars query for a single row takes some hundred microseconds, a Python function one. So conditions over the events
 taken so far become functions where Python's answer is surely that of polars.
@@ -23,8 +23,8 @@ Function = Callable[[int, tuple[Any, ...]], Value]
 
 
 def kind_of(node: Node, kinds: Mapping[str, str]) -> str | None:
-    """What an expression gives: "truth", "number", "text", "moment", "span"; "null" for the literal; None where the
-    answer of Python may not be that of polars. kinds: those of the columns.
+    """The kind of an expression's value: "truth", "number", "text", "moment", "span"; "null" for the literal; None
+    where Python may differ from polars. kinds: those of the columns.
 
     >>> import polars as pl
     >>> from tidewheel.patterns.define.expressions import parse

@@ -1,4 +1,4 @@
-"""What a pattern is compiled to: positions, and the edges that lead from one to the next.
+"""The compiled form of a pattern: positions, and the edges that lead from one to the next.
 
 A position is "this stage has just taken an event"; a loop that counts has one for each number. An edge waits for the
 event that leads to its target. A partial match stands at one position, with the set of edges that are still open.
@@ -23,7 +23,7 @@ MOST_EDGES = 62
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """What is asked of an event: a condition, and that it has another key than all events taken."""
+    """A test of an event: a condition, and whether its key must differ from those of all events taken."""
 
     condition: Condition | None
     differs_in: str | None = None
@@ -39,7 +39,8 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """What ends a loop that the edge leads into or goes on in; closes: the loop has begun, so this closes the edge."""
+    """The condition that ends a loop which the edge leads into or continues; closes: the loop has begun, so this closes
+    the edge."""
 
     test: int
     closes: bool

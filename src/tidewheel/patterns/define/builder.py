@@ -35,7 +35,7 @@ Time = str | timedelta
 
 
 def pattern(begin: str | Pattern, condition: Given = None, *, differs_in: str | None = None) -> Pattern:
-    """Begin a pattern with a stage, or with a group: a pattern that is then quantified as a whole.
+    """Begin a pattern with a stage, or with a group: a pattern that is quantified as a whole.
 
     >>> pattern("fast", pl.col("speed") >= 10).next("standing", pl.col("speed") < 1).within("10 s")
     pattern('fast', pl.col('speed') >= 10).next('standing', pl.col('speed') < 1).within('10 s')
@@ -53,7 +53,7 @@ def any_of(*alternatives: Pattern) -> Pattern:
 
 
 def all_of(*parts: Pattern) -> Pattern:
-    """All of these patterns, in any order, one after the other, as one part.
+    """All of these patterns, one after the other in any order, as one part.
 
     What may lie between them is as within a loop: `.consecutive()` and `.combinations()` change it.
 
@@ -143,7 +143,7 @@ class Pattern:
         return self._then("followed_by_any", stage, condition, within=within, differs_in=differs_in)
 
     def not_next(self, stage: str, condition: Given = None) -> Pattern:
-        """The next event of the key must not be such a one. At the end of a pattern, that next event decides.
+        """The next event of the key must not satisfy the condition. At the end of a pattern, that next event decides.
 
         >>> pattern("a", "is_a").not_next("b", "is_b").followed_by("c", "is_c")
         pattern('a', 'is_a').not_next('b', 'is_b').followed_by('c', 'is_c')
@@ -151,7 +151,7 @@ class Pattern:
         return self._never("next", stage, condition, None)
 
     def not_followed_by(self, stage: str, condition: Given = None, *, within: Time | None = None) -> Pattern:
-        """No such event until the next stage takes one; at the end of a pattern, until `within` has passed.
+        """No such event may come until the next stage takes one; at the end of a pattern, until `within` has passed.
 
         If only optional stages follow, it is about the way to them: a match without them is complete at once.
 
@@ -171,7 +171,7 @@ class Pattern:
         return self._often("one_or_more", 1, None, within)
 
     def times(self, least: int, most: int | None = None, *, within: Time | None = None) -> Pattern:
-        """The latest part so many times, or from so many to so many times.
+        """The latest part n times, or `least` to `most` times.
 
         >>> pattern("a", "is_a").times(2, 4).consecutive()
         pattern('a', 'is_a').times(2, 4).consecutive()
@@ -179,7 +179,7 @@ class Pattern:
         return self._often("times", least, least if most is None else most, within)
 
     def at_least(self, least: int, *, within: Time | None = None) -> Pattern:
-        """The latest part so many times or more often."""
+        """The latest part n times or more."""
         return self._often("at_least", least, None, within)
 
     def optional(self) -> Pattern:
@@ -191,7 +191,7 @@ class Pattern:
         return self._change("greedy", greedy=True)
 
     def consecutive(self) -> Pattern:
-        """Nothing lies between the events of the latest loop."""
+        """No other events may lie between the events of the latest loop."""
         return self._change("consecutive", inner="next")
 
     def combinations(self) -> Pattern:
@@ -210,7 +210,8 @@ class Pattern:
     # The whole ----------------------------------------------------------------------------------------------
 
     def within(self, limit: Time, *, between: Literal["ends", "neighbours"] = "ends") -> Pattern:
-        """How long a match may take from its first to its last event, or between neighbouring events: strictly less.
+        """The limit of the time from the first to the last event of a match, or between neighbouring events: strictly
+        less.
 
         >>> pattern("a", "is_a").followed_by("b", "is_b").within("10 s").within("3 s", between="neighbours")
         pattern('a', 'is_a').followed_by('b', 'is_b').within('10 s').within('3 s', between='neighbours')
@@ -250,7 +251,7 @@ class Pattern:
 
     @property
     def stages(self) -> tuple[str, ...]:
-        """The names of the stages that take events, as they are written."""
+        """The names of the stages that take events, in the order written."""
         return tuple(stage.name for stage in stages_of(self.parts) if not stage.forbids)
 
     def columns(self, measures: Mapping[str, pl.Expr] | None = None) -> tuple[str, ...]:

@@ -160,7 +160,8 @@ def _source(node: Node) -> str:
 
 
 def _alone(part: Node) -> str:
-    """A literal that is no operand: text would be taken for a column's name, and has no methods of expressions."""
+    """A literal that cannot be an operand: text would be taken for a column's name, and has no methods of
+    expressions."""
     return f"pl.lit({part.value!r})" if part.operator == "lit" else _source(part)
 
 

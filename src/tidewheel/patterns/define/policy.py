@@ -1,5 +1,4 @@
-"""What a match means for the others: where to go on after it, which of several to give, and whether they may share
-events."""
+"""The policy after a match: where to continue, which of several matches to give, and whether they may share events."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What conditions and measures may say of the events that a match has taken: first, last, count, sum and the like.
+"""References to the events that a match has taken, for conditions and measures: first, last, count, sum and others.
 
 A reference is an ordinary polars expression, a column whose name tells what it stands for, like `first(fast.speed)`.
 So it mixes freely with the columns of the event itself.
@@ -81,7 +81,7 @@ def previous(column: str) -> pl.Expr:
 
 
 def count(stage: str = "") -> pl.Expr:
-    """How many events a stage has taken, `count("braking")`, or the match as a whole, `count()`.
+    """The number of events that a stage has taken, `count("braking")`, or the match as a whole, `count()`.
 
     >>> str(count("braking") >= 2)
     '[(col("count(braking)")) >= (dyn int: 2)]'
@@ -152,7 +152,7 @@ def references_in(expression: pl.Expr) -> list[str]:
 
 
 def stages_named_in(expression: pl.Expr) -> set[str]:
-    """The stages that an expression speaks of, whether there are any such or not.
+    """The stages that an expression refers to, whether they exist or not.
 
     >>> sorted(stages_named_in(first("fast.speed") - last("speed") + count("slow")))
     ['fast', 'slow']
@@ -167,13 +167,13 @@ def stages_named_in(expression: pl.Expr) -> set[str]:
 
 
 def reference_of(name: str, stages: Collection[str], *, what: str) -> Reference:
-    """The reference that a column's name stands for; refused if its stage is none of these."""
+    """The reference that a column's name stands for; refused if its stage does not exist."""
     match = _ENCODED.fullmatch(name)
     assert match is not None
     function, of = match[1], match[2]
     if function == "count":
         if of and of not in stages:
-            raise DefinitionError(f"{what}: {name} speaks of a stage {of!r}, {_known(stages)}")
+            raise DefinitionError(f"{what}: {name} refers to a stage {of!r}, {_known(stages)}")
         return Reference("count", of or None, None)
     stage, dot, column = of.partition(".")
     if not dot:
@@ -184,7 +184,7 @@ def reference_of(name: str, stages: Collection[str], *, what: str) -> Reference:
             f'Use last("{of}"), or previous("{column}").'
         )
     if stage not in stages:
-        raise DefinitionError(f"{what}: {name} speaks of a stage {stage!r}, {_known(stages)}")
+        raise DefinitionError(f"{what}: {name} refers to a stage {stage!r}, {_known(stages)}")
     if not column:
         raise DefinitionError(f'{what}: {name} names no column; write {function}("{stage}.column")')
     return Reference(function, stage, column)

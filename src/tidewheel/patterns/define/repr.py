@@ -1,4 +1,4 @@
-"""How a pattern is written, so that it could be typed back."""
+"""The text form of a pattern, as code that makes it."""
 
 from __future__ import annotations
 

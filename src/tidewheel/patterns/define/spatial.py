@@ -49,7 +49,7 @@ def _check_place(lat: float, lon: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Circle:
-    """All places nearer to a centre than so many metres."""
+    """All places within a radius (in metres) of a centre."""
 
     lat: float
     lon: float
@@ -115,7 +115,7 @@ Region = Circle | Polygon
 
 
 def circle(lat: float, lon: float, *, radius: float) -> Circle:
-    """All places nearer to a centre than so many metres.
+    """All places within a radius (in metres) of a centre.
 
     >>> circle(60.17, 24.94, radius=500)
     circle(60.17, 24.94, radius=500)

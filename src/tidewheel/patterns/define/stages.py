@@ -42,7 +42,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Quantifier:
-    """How often, and how the events of a loop lie to each other. within: how far apart neighbours in it may be."""
+    """A quantifier: how often, and the contiguity of a loop's events. within: how far apart neighbours in it may be."""
 
     stable_name: ClassVar[str] = "pattern.quantifier/1"
     stored: ClassVar[StoredFields] = StoredFields(

@@ -34,14 +34,14 @@ def check_name(name: Any) -> str:
 
 
 def check_column(column: Any, stage: str) -> str | None:
-    """Refuse what is neither the name of a column nor None."""
+    """Refuse anything but the name of a column or None."""
     if column is not None and (not isinstance(column, str) or not column):
         raise DefinitionError(f"stage {stage!r}: differs_in must be the name of a column, got {column!r}")
     return column
 
 
 def check_word(what: str, given: Any, words: Sequence[str]) -> None:
-    """Refuse a word that is none of these."""
+    """Refuse a word that is not one of these."""
     if given not in words:
         raise DefinitionError(f"{what} must be one of {', '.join(map(repr, words))}, got {given!r}")
 
@@ -99,8 +99,7 @@ def check_parts(parts: tuple[Part, ...]) -> None:
 
 
 def _check_references(parts: tuple[Part, ...], before: list[str], own: set[str] | None = None) -> None:
-    """Check that conditions speak of their own stage and those before. own: the names that are not left for others to
-    know."""
+    """Check that conditions refer to their own stage and earlier ones. own: names that other stages cannot refer to."""
     for part in parts:
         if isinstance(part, Group):
             # A loop comes back to its beginning, and what comes in any order has no before.
@@ -177,7 +176,7 @@ def check_after_match(parts: tuple[Part, ...], skip: AfterMatch, stage: str | No
 
 
 def check_overlap(overlap: Any, policy: Policy) -> None:
-    """Refuse to choose where to go on if matches do not overlap."""
+    """Refuse a skip policy if matches do not overlap."""
     if not isinstance(overlap, bool):
         raise DefinitionError(f"select: overlap must be True or False, got {overlap!r}")
     if not overlap and policy.after_match not in ("skip none", "skip past last"):

@@ -1,4 +1,4 @@
-"""The NFA by itself: events in, matches out, nothing else around it."""
+"""Run the NFA by itself: events in, matches out."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Harness:
 
     @property
     def order(self) -> list[tuple[object, ...]]:
-        """What orders the matches that are complete at the same time."""
+        """The sort key of matches that are complete at the same time."""
         return [match.order for match in self._nfa.matches]
 
     @property
@@ -78,7 +78,7 @@ class Harness:
 
     @property
     def timed_out(self) -> list[tuple[Stages, Instant]]:
-        """The partial matches whose time ran out, and when."""
+        """The timed-out partial matches, with their times."""
         return [(self._stages(one.path), one.at) for one in self._nfa.timed_out]
 
     @property

@@ -303,7 +303,7 @@ class NFA:
     # What there is room for ---------------------------------------------------------------------------------
 
     def _bound(self, time: Instant) -> None:
-        """Drop what there is no room for: partial matches, which lets go the matches that they held back."""
+        """Drop partial matches beyond the limit, which releases the matches that they held back."""
         if self._weight <= self.limit or self._weighed() <= self.limit:
             return
         oldest_first = sorted((run for run in self if not run.dead), key=_start)

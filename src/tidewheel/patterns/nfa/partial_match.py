@@ -1,4 +1,4 @@
-"""Partial matches and what becomes of them: a match, or its time runs out, or it is one too many."""
+"""Partial matches and their ends: they match, time out, or are dropped at the limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Count = TypeVar("_Count", int, npt.NDArray[np.int64])
 
 
 def weight(size: _Count) -> _Count:
-    """How much a partial match, or a match held back, counts towards the limit by the number of its events.
+    """The weight of a partial match, or of a match held back, towards the limit, by the number of its events.
 
     >>> weight(1), weight(100), weight(101)
     (1, 1, 2)
@@ -91,7 +91,7 @@ class Match:
 
     @cached_property
     def size(self) -> int:
-        """How many events it has."""
+        """The number of its events."""
         return len(steps_of(self.path))
 
     @cached_property
@@ -104,7 +104,7 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class TimedOut:
-    """A partial match whose time ran out."""
+    """A partial match that timed out."""
 
     path: Path
     at: Instant

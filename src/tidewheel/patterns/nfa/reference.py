@@ -37,7 +37,7 @@ _FUNCTIONS: dict[str, Callable[[list[Any]], Any]] = {
 
 
 class PatternReference:
-    """What a pattern gives, by definition. All keys in one place; rows have a column `__time` (µs).
+    """The reference for patterns. Holds all keys; rows have a column `__time` (µs).
 
     >>> from tidewheel.patterns.define.builder import pattern
     >>> from tidewheel.patterns.define.references import last

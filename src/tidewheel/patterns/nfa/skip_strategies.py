@@ -10,7 +10,7 @@ __all__ = ["SkipStrategy"]
 
 
 class SkipStrategy:
-    """What a match ends: asked of the start and the path of another."""
+    """Decides which partial matches a match ends, from their start and path."""
 
     def __init__(self, machine: BoundProgram, match: Match) -> None:
         policy = machine.program.policy

@@ -74,7 +74,7 @@ def expression_to_json(expression: pl.Expr, *, what: str = "expression") -> list
     found = _literal(expression) if not inputs else _operator(expression, inputs)
     if found is None:
         raise DefinitionError(
-            f"{what}: {expression} has no form that could be sent. It may be made of columns, references, plain values "
+            f"{what}: {expression} cannot be written as JSON. It may be made of columns, references, plain values "
             f"and {', '.join(_BUILDS)}; make a column of the rest before the match, with with_columns(...)"
         )
     name, parts = found
@@ -96,7 +96,7 @@ def expression_from_json(given: Any, *, what: str = "expression") -> pl.Expr:
 
 
 def _operator(expression: pl.Expr, inputs: list[pl.Expr]) -> tuple[str, list[pl.Expr]] | None:
-    """Find what an expression is made of: each guess is proven by building it again."""
+    """Find the structure of an expression: each guess is verified by building it again."""
     for parts in itertools.permutations(inputs) if len(inputs) in _OPERATORS else ():
         for name, build in _OPERATORS[len(inputs)].items():
             try:
@@ -127,7 +127,7 @@ _ODD = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it; what JSON lacks is an object that says what it is."""
+    """A value as JSON; types that JSON lacks become an object that names the type."""
     if isinstance(value, float) and not math.isfinite(value):
         return {"number": str(value)}
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -152,7 +152,7 @@ def _value(given: Any, what: str) -> Any:
             return datetime.fromisoformat(text)
         if kind == "time" and isinstance(text, str):
             return datetime.fromisoformat(text).replace(tzinfo=timezone.utc)
-    raise DefinitionError(f"{what}: {given!r} is no value")
+    raise DefinitionError(f"{what}: {given!r} is not a plain value")
 
 
 def _built(given: Any, what: str, depth: int) -> pl.Expr:

@@ -60,7 +60,7 @@ def pattern_to_json(pattern: Pattern, measures: Mapping[str, pl.Expr] | None = N
     text = json.dumps(fields, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     again, same = pattern_from_json(text)
     if again != pattern or any(not same[name].meta.eq(_bare(given)) for name, given in (measures or {}).items()):
-        raise DefinitionError(f"{pattern!r} has no form that could be sent: it would come back as {again!r}")
+        raise DefinitionError(f"{pattern!r} cannot be written as JSON: it would be read back as {again!r}")
     return text
 
 
@@ -147,7 +147,7 @@ def _whole(fields: Mapping[str, Any]) -> Pattern:
 
 
 class _Budget:
-    """How many more parts there may be."""
+    """The number of parts that may still be added."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -155,7 +155,7 @@ class _Budget:
     def take(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise DefinitionError(f"a pattern that is sent has at most {MOST_PARTS} stages and groups")
+            raise DefinitionError(f"a pattern as JSON has at most {MOST_PARTS} stages and groups")
 
 
 def _sequence(parts: Any, budget: _Budget, depth: int) -> Pattern:
@@ -237,7 +237,7 @@ def _measures(given: Any) -> dict[str, pl.Expr]:
     if not isinstance(given, dict):
         raise DefinitionError("measures are an object of names and expressions")
     if len(given) > MOST_PARTS:
-        raise DefinitionError(f"a pattern that is sent has at most {MOST_PARTS} measures, got {len(given)}")
+        raise DefinitionError(f"a pattern as JSON has at most {MOST_PARTS} measures, got {len(given)}")
     return {name: expression_from_json(one, what=f"measure {name!r}") for name, one in given.items()}
 
 
@@ -254,4 +254,4 @@ def _check_names(fields: Mapping[str, Any], known: set[str], what: str) -> None:
 
 
 def _refuse_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")

@@ -1,4 +1,4 @@
-"""What a matcher keeps between batches, as frames: partial matches, matches held back, and the events they hold."""
+"""The state of a matcher between batches, as frames: partial matches, matches held back, and the events they hold."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Layout:
         self._shape = hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()[:16]
 
     def read(self, frames: Mapping[str, pl.DataFrame] | None) -> MatchState:
-        """Read what was kept; nothing if there are no frames."""
+        """Read the state; empty if there are no frames."""
         if not frames:
             return MatchState(pl.DataFrame(schema=self.runs), pl.DataFrame(schema=self.held), self.none, 0)
         meta = frames["meta"].row(0, named=True)

@@ -103,7 +103,7 @@ class MatchStep:
         dies = starters.dies
 
         def load(runs: Truths | slice, begun: Truths | slice) -> Numbers:
-            """What the partial matches of each key weigh, at most."""
+            """The maximal weight of the partial matches of each key."""
             of_runs = np.bincount(keys.of_runs[runs], waiting.weight[runs], minlength=count)
             of_starters = np.bincount(starters.key[begun], starters.weight[begun], minlength=count)
             return (of_runs + of_starters).astype(np.int64)

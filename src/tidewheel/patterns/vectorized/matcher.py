@@ -100,7 +100,7 @@ class Matcher:
     def step(
         self, state: Mapping[str, pl.DataFrame] | None, events: pl.DataFrame, watermark: Instant | None
     ) -> tuple[Outputs, Frames]:
-        """What a batch gives, and the state after it.
+        """Run a step; returns the output and the new state.
 
         events: in the order of keys, times and arrival, all before the watermark; `__time` is in microseconds. Outputs
         are `matches`, `timed_out` and `dropped`, ordered by time, then key, then start. An empty state is a new one.
@@ -115,7 +115,7 @@ class Matcher:
         at: Instant,
         reason: str,
     ) -> pl.DataFrame:
-        """All that the state of a step holds open, partial matches and matches held back, as rows of `dropped`."""
+        """All partial matches and matches held back in the state, as rows of `dropped`."""
         return self._bind(dict(events)).abandon(state, at, reason)
 
     def _bind(self, schema: dict[str, pl.DataType]) -> MatchStep:

@@ -60,7 +60,7 @@ class NewMatches:
 
 @dataclass
 class Left:
-    """What is left of partial matches at the end of the batch, or when their time ran out. origin: the starter; length,
+    """The partial matches that remain at the end of the batch, or that timed out. origin: the starter; length,
     positions: its path, which has taken one event after the other."""
 
     origin: Numbers
@@ -96,7 +96,7 @@ class Left:
         return pl.concat([keys[frame["__key"]].drop("__key"), frame], how="horizontal")
 
     def timed_out(self, next_id: int) -> pl.DataFrame:
-        """The paths of those whose time ran out."""
+        """The paths of the timed-out ones."""
         return self._paths(self.over_time, next_id).with_columns(pl.Series("__at", self.due[self.over_time]))
 
     def _paths(self, which: Truths, next_id: int) -> pl.DataFrame:

@@ -48,7 +48,7 @@ class Found:
 
 @dataclass(frozen=True)
 class NFABatch:
-    """What the NFAs run over in one step."""
+    """The input of the NFAs in one step."""
 
     kept: MatchState
     runs: pl.DataFrame
@@ -177,7 +177,7 @@ class NFAStep:
 
 
 class _Collected:
-    """What NFAs gave and hold, as columns."""
+    """The output and state of NFAs, as columns."""
 
     def __init__(self, ids: list[int], next_id: int) -> None:
         self._ids = ids

@@ -1,7 +1,5 @@
-"""Partial matches of the state, told apart by columns: something happens to them in this batch, so that Python must run
-them (active); or columns can tell what becomes of them: they stay rows, or take events, or are over, or their time has
-run out.
-"""
+"""Partial matches of the state, classified in columns: those to which something happens in this batch, so that the NFA
+must run them (active), and those that columns can handle: they stay rows, take events, end, or time out."""
 
 from __future__ import annotations
 
@@ -40,13 +38,13 @@ class PendingMatches:
         self.continued = self.continued.without(taken)
 
     def rows(self, runs: pl.DataFrame, next_id: int) -> pl.DataFrame:
-        """What the state has of them after the batch."""
+        """Their rows in the state after the batch."""
         changed = [pl.Series("__open", self.open[self.stays]), pl.Series("__fresh", self.fresh[self.stays])]
         stay = runs.filter(self.stays).with_columns(changed)
         return pl.concat([stay, self.continued.rows(runs, next_id)]) if len(self.continued.origin) else stay
 
     def timed_out(self, runs: pl.DataFrame, keys: Numbers, next_id: int) -> pl.DataFrame:
-        """The paths of those whose time ran out."""
+        """The paths of the timed-out ones."""
         known = runs.with_columns(pl.Series("__key", keys), __at="__due")
         stood = known.filter(self.over_time)
         if not self.continued.over_time.any():
@@ -56,7 +54,7 @@ class PendingMatches:
 
 @dataclass
 class Continued:
-    """What is left at the end of the batch of partial matches that were followed, or when their time ran out.
+    """The partial matches that remain at the end of the batch, or that timed out.
 
     origin: the partial match; first: the row of the first event that came to it; length, positions: where it stood, and
     where it stands after each event that it took since; last_time: of the last of those.
@@ -86,7 +84,7 @@ class Continued:
         )
 
     def timed_out(self, runs: pl.DataFrame, next_id: int) -> pl.DataFrame:
-        """The partial matches whose time ran out, with what they had taken by then."""
+        """The timed-out partial matches, with the events taken by then."""
         return self._only(self.over_time)._paths(runs, next_id)
 
     def _paths(self, runs: pl.DataFrame, next_id: int) -> pl.DataFrame:

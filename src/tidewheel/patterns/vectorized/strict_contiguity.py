@@ -41,7 +41,8 @@ class Followed:
 
 
 def can_be_followed(machine: BoundProgram, position: int) -> bool:
-    """Whether columns can tell what the next event does to a partial match at this position, and only it matters."""
+    """Whether columns can decide what the next event does to a partial match at this position, and no later event
+    matters."""
     return not machine.accepts[position] and all(_is_simple(transition) for transition in machine.transitions[position])
 
 
@@ -66,7 +67,7 @@ def follow(
     due: Numbers,
     mark: Instant,
 ) -> Followed:
-    """What becomes of partial matches that stand at positions that can be followed, and have just taken an event.
+    """Follow partial matches at such positions that have just taken an event.
 
     following: the row of the event that comes next to each, which may be at the end of its key's; sizes: how many
     events it has taken; due: when its time runs out.
@@ -118,7 +119,7 @@ def _step(
 
 
 def _takes(transition: Transition, bits: Numbers) -> Truths:
-    """Whether an event that comes next takes the transition, as far as columns can tell."""
+    """Whether the next event takes the transition, as far as columns can decide."""
     found: Truths = (bits & transition.test.mask) != 0
     for predicate in (*transition.ends, *transition.not_next):
         found &= (bits & predicate.mask) == 0

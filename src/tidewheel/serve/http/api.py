@@ -79,13 +79,13 @@ class _Budget:
         self._taken = 0
 
     def check(self, size: int) -> None:
-        """Refuse so many more bytes if there is no room for them; one answer always has it."""
+        """Refuse bytes beyond the budget; one answer is always allowed."""
         if self._taken and self._taken + size > self._most:
             raise HTTPException(503, "too many large answers are on their way; try again", {"retry-after": "2"})
 
     @contextmanager
     def of(self, size: int) -> Iterator[None]:
-        """Count so many bytes as on their way until the block ends."""
+        """Reserve bytes until the block ends."""
         self._taken += size
         try:
             yield
@@ -142,7 +142,7 @@ class Api:
         return json_response({"layers": [layer.description() for layer in self._feed.layers.values()]})
 
     async def view(self, request: Request) -> Response:
-        """Answer what the layers show now, or showed at a moment."""
+        """Answer what the layers show now, or showed at an earlier time."""
         names = parse_names(request.query_params.get("layers")) or list(self._feed.layers)
         for name in names:
             self._layer(name)
@@ -174,7 +174,7 @@ class Api:
         layer = self._layer(request.path_params["name"])
         key = request.query_params.get("key")
         if key is None:
-            raise DefinitionError("which key? ?key=891126d1a5bffff, the k of an item")
+            raise DefinitionError("the parameter key is missing: ?key=891126d1a5bffff, the k of an item")
         since, until = (parse_millis(request.query_params.get(name), what=name) for name in ("since", "until"))
         if until is not None:
             until += 999  # times are given in milliseconds: all of this one
@@ -281,7 +281,7 @@ class Api:
         return _ChunkedResponse(body, media_type, self._budget)
 
     def _finder(self, request: Request, names: Sequence[str]) -> tuple[Instant, Instant, Callable[[], _Found]]:
-        """The time of the request by the server's clock, the moment that it asks for, and what finds the items."""
+        """The server's time, the requested time, and a function that finds the items."""
         query = request.query_params
         subscription = parse_query(query, query.getlist("filter"), layers=names, limits=self._limits)
         at = parse_millis(query.get("at"), what="at")

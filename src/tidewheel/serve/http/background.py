@@ -1,4 +1,4 @@
-"""What lies under the layers of the map: land and water, lines of one's own, tiles."""
+"""The background of the map: land and water, the user's lines, tiles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LAND = "Land and water © OpenStreetMap contributors (ODbL)"
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """What lies under the layers."""
+    """The background of the map."""
 
     lines: Mapping[str, Any] | None = None
     """GeoJSON that is drawn right under the layers."""

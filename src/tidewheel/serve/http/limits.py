@@ -53,6 +53,6 @@ class ServeLimits:
                 raise DefinitionError(f"the limit {each.name} must be a whole number of at least 1, got {value!r}")
 
     def for_clients(self) -> dict[str, int]:
-        """The limits that clients should know."""
+        """The limits that are sent to clients."""
         own = ("history_bytes", "answer_bytes", "connections", "connections_per_address")
         return {name: value for name, value in asdict(self).items() if name not in own}

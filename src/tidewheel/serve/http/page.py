@@ -20,7 +20,7 @@ _TYPES = {".js": "text/javascript", ".mjs": "text/javascript", ".json": "applica
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file as it is sent; `packed` if that is worth it."""
+    """A file as it is sent; `packed` is its compressed form, if that is smaller."""
 
     content: bytes
     packed: bytes | None

@@ -1,4 +1,4 @@
-"""What clients ask for: messages of a WebSocket, and queries. What is malformed is refused with a reason."""
+"""The requests of clients: messages of a WebSocket, and queries. Malformed ones are refused with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every answer tells a browser to refuse."""
+"""Security headers of every answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["security_headers"]
 
 
 def security_headers(*, tiles: str | None) -> Sequence[tuple[bytes, bytes]]:
-    """What every answer tells a browser to refuse. Tiles are the only thing that may come from elsewhere."""
+    """The security headers of every answer. Only tiles may be loaded from elsewhere."""
     elsewhere = ""
     if tiles:
         parts = urlsplit(tiles.replace("{s}", "a", 1))  # of several servers the page asks the first

@@ -145,7 +145,7 @@ class Server:
 
     @property
     def running(self) -> bool:
-        """Whether it answers and follows the log. If it is neither closed nor running, `failure` tells why."""
+        """Whether it answers and follows the log. If it is neither closed nor running, `failure` has the reason."""
         return self._thread.is_alive() and self.feed.running
 
     @property

@@ -1,1 +1,1 @@
-"""Layers: what is shown of a result topic, described by its author or inferred from its fields."""
+"""Layers: the presentation of a result topic, described by its author or inferred from its fields."""

@@ -1,4 +1,4 @@
-"""The catalogue: which layers there are, and which topic of the log each of them shows at the moment."""
+"""The catalogue: the available layers, and the topic of the log that each of them shows."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def layers_of_file(path: str | Path) -> list[Layer]:
 
 
 class Catalogue:
-    """The layers of a log: described ones whose topics are there, and for every other topic of results one that is made
-    from its fields. A layer of `own` goes before an installed one of the same name or topic, and is there always. Of
-    installed ones of the same name it is the first whose topic is there."""
+    """The layers of a log: described ones whose topics exist, and for every other topic of results one inferred from
+    its fields. A layer of `own` takes precedence over an installed one of the same name or topic, and is always listed.
+    Of installed ones of the same name the first whose topic exists is used."""
 
     def __init__(self, log: Log, *, own: Sequence[Layer] = (), installed: Sequence[Layer] | None = None) -> None:
         self._log = log
@@ -73,7 +73,7 @@ class Catalogue:
         """The types whose definitions in the log cannot be loaded, and why. Their results cannot be decoded."""
 
     def refresh(self, infos: Iterable[TopicInfo]) -> None:
-        """Look at what is in the log now."""
+        """Refresh the layers from the topics in the log."""
         there = {info.name: info for info in infos}
         self._reread(there.get(TYPES_TOPIC), self._read_types)
         self._reread(there.get(ALIASES_TOPIC), self._read_aliases)
@@ -122,9 +122,8 @@ class Catalogue:
         self._aliases = Aliases(self._log).all()
 
     def _learned(self, name: str, described: Layer | None, info: TopicInfo) -> Layer | None:
-        """A layer with all that its description leaves open: everything, if there is none. The first results do not
-        tell it all, so with those that follow it is made anew, until there are enough; None as long as there are none.
-        """
+        """Complete a layer's description from results: all of it, if there is none. The first results do not determine
+        everything, so it is repeated with later ones until there are enough; None without results."""
         if described is not None and described.expiry is not None:
             return described
         shown = (name, info.name)

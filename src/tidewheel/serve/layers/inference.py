@@ -56,7 +56,7 @@ def infer(topic: str, sample: pl.DataFrame) -> Layer:
 
 
 def timed(layer: Layer, sample: pl.DataFrame | None) -> Layer:
-    """The layer with the expiry and period that it leaves open, as far as the windows of results like these tell."""
+    """Complete the layer's expiry and period from the windows of results."""
     if layer.expiry is not None:
         return layer
     period, longest = (None, None) if sample is None else _windows(sample)
@@ -110,8 +110,8 @@ def _key(sample: pl.DataFrame, fields: list[str]) -> list[str]:
 
 
 def _windows(sample: pl.DataFrame) -> tuple[int | None, int | None]:
-    """How often windows end and how long the longest is, in milliseconds, as far as the sample tells; sessions differ
-    in length and have no period."""
+    """The period of windows and the length of the longest, in milliseconds, from the sample; sessions differ in length
+    and have no period."""
     if not all(isinstance(sample.schema.get(name), pl.Datetime) for name in ("window_start", "window_end")):
         return None, None
     starts, ends = (sample[name].cast(pl.Int64) // 1_000 for name in ("window_start", "window_end"))

@@ -1,4 +1,4 @@
-"""Layers: what a page must know of a result topic to show it."""
+"""Layers: descriptions of how the page shows a topic."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Colouring(_Part, frozen=True):
 
 
 class Layer(_Part, frozen=True):
-    """How the results of a topic are shown. Times are in milliseconds.
+    """The presentation of a topic's results. Times are in milliseconds.
 
     Without `expiry` the windows of the results tell it and `period`: results expire a period and 5 s after their
     arrival, those of sessions when the longest of them would have passed once more, and `EXPIRY` after it if there are

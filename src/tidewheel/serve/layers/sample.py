@@ -69,8 +69,8 @@ class Sample:
         self._at[number] = end
 
     def _beginning(self, topic: str, number: int, first: int, end: int) -> int:
-        """Where the last few blocks begin that hold more than a marker, found from behind: there may be many, and most
-        of those of a job that seldom finds something hold nothing else."""
+        """The start of the last few blocks that hold more than a marker, searched from the end: jobs that seldom find
+        something write many blocks with nothing else."""
         reach = _REACH
         while True:
             start = max(first, end - reach)

@@ -1,1 +1,1 @@
-"""The current view of results: following topics, what is shown now, its history, and what each client sees of it."""
+"""The current view of results: following topics, the current items, their history, and each client's part of it."""

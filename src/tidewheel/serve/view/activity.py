@@ -28,8 +28,7 @@ class Activity:
         """When something last came, by the server's clock; None if nothing ever did."""
 
     def look(self, infos: Iterable[TopicInfo], *, now: Instant) -> None:
-        """Look at the log: what has come since the last look came now; of what was there at the first, the log knows
-        when."""
+        """Look at the log: records since the last look arrived now; for those of the first look, the log knows when."""
         for part, first, end in _parts(infos):
             known = self._ends.get(part, first if self._looked else None)
             if known is not None and first <= known <= end:
@@ -45,12 +44,12 @@ class Activity:
         self.last = when if self.last is None else max(when, self.last)
 
     def clock(self, now: Instant) -> Instant:
-        """The time by which results expire: it stands still while the log is at rest."""
+        """The clock of expiry: it stands still while the log is at rest."""
         return now if self.last is None else min(now, self.last)
 
 
 def active_at(log: Log, at: Instant) -> Instant:
-    """The time by which results had expired at that moment, as the log remembers it."""
+    """The clock of expiry at an earlier time, from the log."""
     last: Instant | None = None
     for part, first, end in _parts(log.topics()):
         block = last_filled(log, part, first, min(end, offset_at(log, part, at + 1)))

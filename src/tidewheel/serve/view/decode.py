@@ -1,4 +1,4 @@
-"""Results in columns: whole blocks of the log, decoded, with all that the view must know of each row."""
+"""Decode whole blocks of results into columns, with all that the view needs of each row."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _MILLIS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """The rows of a block: the message's fields and `event_time`, besides `@arrival`, `@key` and `@offset` of the
-    record; how many records could not be decoded, and why the first could not."""
+    """The rows of a block: the message's fields and `event_time`, and `@arrival`, `@key` and `@offset` of the record;
+    the number of records that could not be decoded, and the first error."""
 
     frames: tuple[pl.DataFrame, ...]
     bad: int = 0
@@ -53,7 +53,7 @@ class Decoder:
         self._kind: str | None = None
 
     def __call__(self, batch: Batch) -> Raw:
-        """Decode the results of a batch. What is malformed or of an unknown type is counted."""
+        """Decode the results of a batch. Malformed records and those of an unknown type are counted."""
         values = batch.records.column("value")
         decoded: dict[str, tuple[pl.DataFrame, Any]] = {}
         if self._kind is not None:
@@ -205,7 +205,7 @@ def _valid_cell(name: str) -> pl.Expr:
 
 
 def _centres(cells: pl.Series) -> list[pl.Series]:
-    """Where the middles of cells are; each cell is looked up once."""
+    """The centres of cells; each cell is looked up once."""
     unique = pl.DataFrame({"cell": cells.unique().drop_nulls()})
     index = h3.str_to_int(pl.col("cell"))
     table = unique.with_columns(h3.cell_to_lng(index).alias("@lon"), h3.cell_to_lat(index).alias("@lat"))

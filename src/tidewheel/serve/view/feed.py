@@ -38,7 +38,7 @@ _STALE: int = 15_000_000
 
 @dataclass
 class _Following:
-    """Where the feed is in the topic of a layer."""
+    """The position of the feed in a layer's topic."""
 
     layer: Layer
     topic: str
@@ -53,7 +53,7 @@ class _Following:
 
     @property
     def results(self) -> bool:
-        """Whether a job gave them: what comes in is no measure of how the jobs are doing."""
+        """Whether the topic holds results: inputs do not measure how jobs are doing."""
         return kind_of(self.topic) != INPUT
 
 
@@ -96,7 +96,7 @@ class Feed:
         self._thread = ServiceThread(self._run, name="the reader of the log")
 
     def start(self) -> None:
-        """Begin; what is there now is in the view when it returns."""
+        """Start following; when it returns, the view holds the current results."""
         self._step()
         self._thread.start()
 
@@ -113,11 +113,11 @@ class Feed:
 
     @property
     def failure(self) -> Exception | None:
-        """What ended it, if it did not end because it was stopped."""
+        """The error that ended the feed, if it was not stopped."""
         return self._thread.failure
 
     def health(self) -> list[str]:
-        """What is wrong; nothing if all is well."""
+        """Current problems; empty if there are none."""
         reasons = [self._trouble] if self._trouble else []
         if not self._thread.is_alive():
             why = "" if self.failure is None else f": {reason_of(self.failure)}"
@@ -127,7 +127,7 @@ class Feed:
         return reasons
 
     def warnings(self) -> list[str]:
-        """What is wrong in the log itself or with a job, or too much for the map; everything else goes on."""
+        """Warnings about the log, about jobs, or about layers that are too large; everything else goes on."""
         few = (
             f"layer {name} shows {count['shown']:,} of {count['keys']:,} keys" for name, count in self.partial.items()
         )
@@ -233,7 +233,7 @@ class Feed:
             each.at[number] = end
 
     def pass_over(self, damaged: DamagedBlockError) -> None:
-        """Go on without a damaged block, and report it once, for as long as this feed runs."""
+        """Skip a damaged block, and report it once, for as long as this feed runs."""
         message = str(damaged).partition(". ")[0]
         if message not in self._damaged:
             self._damaged = [*self._damaged, message][-_DAMAGED_SHOWN:]
@@ -290,8 +290,7 @@ class Feed:
                 self._account(each, number, rows, now)
 
     def _account(self, each: _Following, number: int, rows: pl.DataFrame, now: Instant) -> None:
-        """Note how far event time is, and how long results take. Those of late events would show how late these were,
-        and those of before the beginning how long they were not followed."""
+        """Update event time and latency. Results of late events, and of events before the start, are not measured."""
         due = rows.filter((pl.col("@timing").is_null() | (pl.col("@timing") == "ON_TIME")) & ~pl.col("@back"))
         if due.height:
             latest = int(due["@t"].to_numpy().max())

@@ -39,7 +39,7 @@ def hello(layers: Sequence[Mapping[str, Any]], *, now: Instant, speed: float, li
 
 
 def error(message: str) -> Frame:
-    """A frame that says what a client did wrong."""
+    """A frame with a client's error."""
     return _plain("error", message=message)
 
 
@@ -51,22 +51,22 @@ def pong(id: int | str | None, *, now: Instant) -> Frame:
 def status(
     content: Mapping[str, Any], *, now: Instant, clients: int, partial: Mapping[str, Mapping[str, int]]
 ) -> Frame:
-    """How everything is doing; `partial` has the layers that do not show all their keys."""
+    """The status; `partial` has the layers that do not show all their keys."""
     return _plain("status", **{**content, "now": now // 1_000, "clients": clients, "partial": partial})
 
 
 def snapshot_body(layers: Mapping[str, Sequence[Item]], *, now: Instant) -> bytes:
-    """All that a subscription shows, without the subscription's id."""
+    """A subscription's snapshot, without the subscription's id."""
     return b'"now":%d,"layers":%s}' % (now // 1_000, joined(layers))
 
 
 def snapshot(id: int | str | None, body: bytes) -> Frame:
-    """All that a subscription shows."""
+    """A subscription's snapshot."""
     return Frame("snapshot", b'{"type":"snapshot","id":%s,%s' % (encode(id), body))
 
 
 def update(changed: Mapping[str, Sequence[Item]], gone: Mapping[str, Sequence[str]], *, now: Instant) -> Frame:
-    """What has changed of a subscription."""
+    """The changes of a subscription."""
     body = b'{"type":"update","now":%d,"changed":%s,"gone":%s}' % (now // 1_000, joined(changed), encode(gone))
     return Frame("update", body)
 

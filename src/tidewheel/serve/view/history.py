@@ -38,8 +38,8 @@ class _Pack:
 
 @dataclass(frozen=True, slots=True)
 class StoredHistory:
-    """What was kept of a layer at a moment: the results in the order of event time, of those of one key and time the
-    last, unless it was a retraction. `since` and `until` are event times, both included."""
+    """The stored history of a layer at a moment: the results in event-time order, of one key and time only the last,
+    unless it was a retraction. `since` and `until` are event times, both included."""
 
     packs: tuple[_Pack, ...]
     loose: tuple[pl.DataFrame, ...]
@@ -100,7 +100,7 @@ class History:
             self._forget(pack)
 
     def trim(self, *, now: Instant) -> None:
-        """Let what is older than an hour go, and if that is not enough for the limit, the oldest of what is left."""
+        """Remove what is older than an hour, and the oldest of the rest until the limit is met."""
         for layer in [*self._loose]:
             if int(self._loose[layer][0]["@arrival"][0]) < now - 2 * _PACK_TIME:  # nothing came that would pack it
                 self._pack(layer)
@@ -112,7 +112,7 @@ class History:
             self._forget(oldest.popleft())
 
     def of(self, layer: str) -> StoredHistory:
-        """What is kept of a layer now. It stays as it is, so that it can be read while more comes."""
+        """The current history of a layer. It does not change, so that it can be read while more arrives."""
         return StoredHistory(tuple(self._packs.get(layer, ())), tuple(self._loose.get(layer, ())))
 
     def _pack(self, layer: str) -> None:

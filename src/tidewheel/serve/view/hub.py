@@ -79,7 +79,7 @@ class Client:
         self._wake.set()
 
     async def run(self) -> None:
-        """Send what is offered, until it cannot be."""
+        """Send offered frames until sending fails."""
         try:
             while not self.closed:
                 await self._wake.wait()
@@ -100,7 +100,7 @@ class Client:
 
 
 class Hub:
-    """All clients, and what they share."""
+    """All clients, and their shared frames."""
 
     def __init__(self, feed: Feed, *, limits: ServeLimits, clock: Callable[[], Instant] = wall_clock) -> None:
         self._feed = feed
@@ -120,7 +120,7 @@ class Hub:
 
     @property
     def subscriptions(self) -> int:
-        """How many different ones there are."""
+        """The number of different subscriptions."""
         return len(self._groups)
 
     def __len__(self) -> int:
@@ -133,12 +133,12 @@ class Hub:
 
     @property
     def full(self) -> bool:
-        """Whether there is no room for another client."""
+        """Whether the limit of clients is reached."""
         return len(self._clients) >= self._limits.clients
 
     @property
     def behind(self) -> int:
-        """How many have missed something, and get a fresh snapshot once they can take one."""
+        """The number of clients that have missed a frame, and get a fresh snapshot once they are ready."""
         return sum(client.fresh and client.answered.is_set() for client in self.clients)
 
     def hello(self) -> Frame:
@@ -219,7 +219,7 @@ class Hub:
             self.remove(client)
 
     def _prepare(self, subscriptions: list[Subscription], wanted: set[Subscription]) -> _Tick:
-        """What has changed since the last tick, for each subscription, and the snapshots that are wanted."""
+        """Collect, for each subscription, what has changed since the last tick, and the requested snapshots."""
         now = self._clock()
         view = self._feed.view
         with self._feed.lock:
@@ -288,8 +288,8 @@ class Hub:
     def _snapshots(
         self, subscriptions: list[Subscription]
     ) -> list[tuple[Subscription, Callable[[], dict[str, list[Item]]]]]:
-        """Functions that make the items of each, later: only the items that there are now are taken while the lock is
-        held."""
+        """Functions that make the items of each subscription later: only the current items are collected while the lock
+        is held."""
         pools: dict[str, Pool] = {}
         views = {name for each in subscriptions for name in each.layers}
         layers = {name: view.layer for name, view in self._feed.view.chosen(views).items()}

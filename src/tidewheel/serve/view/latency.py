@@ -1,4 +1,4 @@
-"""How long results take: from when the inputs had reached a result's event time to when the server has the result."""
+"""The latency of results: from when the inputs had reached a result's event time to when the server has the result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Latencies:
-    """Each result of the last minute, to the millisecond: what is kept grows with the differences, not the results.
+    """The latencies of the last minute, to the millisecond: memory grows with the number of different values, not of
+    results.
 
     >>> latencies = Latencies()
     >>> latencies.result(np.array([10, 20, 20, 20]) * 1_000_000, had=22_500_000)
@@ -39,9 +40,8 @@ class Latencies:
         self._waiting.append((*np.unique(event_times, return_counts=True), had))
 
     def measure(self, reached: Sequence[Instant], when: Sequence[Instant], *, now: Instant) -> None:
-        """Measure what came since the last time, by the event times that the inputs have reached, rising, and when they
-        did. A result of the future (an early one) has no such moment; one whose moment was before the first is not
-        measured either."""
+        """Measure the latest results, by the event times that the inputs have reached, rising, and when they did. Early
+        results are not measured, nor those from before the first of these times."""
         marks, arrivals = np.array(reached, np.int64), np.array(when, np.int64)
         found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         waiting, self._waiting = self._waiting, []

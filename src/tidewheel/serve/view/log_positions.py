@@ -1,4 +1,4 @@
-"""Find the place of a moment of the log's clock in a partition, and how far event time was there."""
+"""Find the offset at a time of the log's clock in a partition, and how far event time was there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["batches_with_marks", "offset_at"]
 
 
 def offset_at(log: Log, part: Partition, when: Instant) -> int:
-    """The offset of the first record that was appended at that moment or after it."""
+    """The offset of the first record that was appended at or after that time."""
     return log.position(*part, moment(max(0, when)))
 
 

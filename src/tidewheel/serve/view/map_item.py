@@ -69,7 +69,7 @@ def text_of(value: Any) -> str:
 
 
 def described(layer: Layer, row: Mapping[str, Any], expires: Instant | None) -> dict[str, Any]:
-    """A prepared row as the page knows it."""
+    """A row in the form that the page expects."""
     fields = fields_of(row)
     item: dict[str, Any] = {"k": row["@k"], "t": row["@t"] // 1_000}
     if expires is not None:
@@ -91,7 +91,7 @@ def described(layer: Layer, row: Mapping[str, Any], expires: Instant | None) -> 
 
 
 def items_of(layer: Layer, frame: pl.DataFrame, *, expiry: int) -> list[Item]:
-    """Prepared rows as items that expire so many microseconds after their arrival."""
+    """Rows as items that expire so many microseconds after their arrival."""
     items = []
     filters = [layer.filtered_fields(name) for name in layer.filters]
     for row in frame.to_dicts():

@@ -1,4 +1,4 @@
-"""Rewinding: the view as it was at a moment, from the log, which remembers when everything was appended."""
+"""Rewind the view to an earlier time, from the log, which knows when everything was appended."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def view_at(
     most: int,
     on_damage: OnDamage | None = None,
 ) -> dict[str, LayerView]:
-    """What the layers of these names showed at that moment of the clock. Only what had not expired by then is read;
-    `on_damage` is called with damaged blocks, and what else there is is shown."""
+    """The layers of these names as they were at that time of the clock. Only what had not expired by then is read;
+    `on_damage` is called with damaged blocks, and the rest is shown."""
     found = {}
     active = active_at(log, at)
     for name in names:

@@ -1,4 +1,4 @@
-"""How the whole pipeline is doing, by what the log knows: rates, event time, watermarks, lag, latency."""
+"""The status of the whole pipeline, from the log: rates, event time, watermarks, lag, latency."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FIRST_LOOK: Duration = 120_000_000
 
 @dataclass
 class TopicStats:
-    """What is known of a topic of results: how many, how far event time is, when that was last reported."""
+    """The statistics of a topic of results: their number, their event time, and when that was last reported."""
 
     count: int = 0
     bad: int = 0
@@ -146,7 +146,7 @@ class Status:
             del self._reached[:-_REMEMBERED], self._when[:-_REMEMBERED]
 
     def _first_look(self, part: Partition, first: int, end: int, now: Instant) -> int:
-        """Where to begin: at what came last, if that is long ago."""
+        """The start position: a while ago, or before that at the last block that holds more than markers."""
         start = max(first, offset_at(self._log, part, now - _FIRST_LOOK))
         block = last_filled(self._log, part, first, end)
         return start if block is None else min(start, block.first_offset)
@@ -159,7 +159,7 @@ class Status:
         return min(running) if running else max((mark for mark, _ in reported), default=None)
 
     def _behind(self, inputs: Sequence[TopicInfo], now: Instant) -> int | None:
-        """How many input records the slowest of the running consumers has not finished."""
+        """The lag of the slowest running consumer, in input records."""
         ends = {(info.name, number): end for info in inputs for number, end in enumerate(info.next_offsets)}
         found: dict[str, int] = {}
         for group in self._log.groups():
@@ -174,7 +174,7 @@ class Status:
 
 
 def _appended(infos: Sequence[TopicInfo], kind: str) -> int:
-    """How many records were ever appended to the topics of a kind."""
+    """The number of records ever appended to the topics of a kind."""
     return sum(sum(info.next_offsets) for info in infos if kind_of(info.name) == kind)
 
 

@@ -19,7 +19,7 @@ Region = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a client wants to see. Equal ones are one for the server: they share every frame."""
+    """A client's selection. Equal ones share every frame."""
 
     layers: tuple[str, ...]
     region: Region | None = None
@@ -51,7 +51,7 @@ class Subscription:
         return cls(tuple(names), None if region is None else parse_region(region), tuple(chosen.items()))
 
     def mask(self, layer: Layer, pool: Pool) -> Mask | None:
-        """Which of a layer's items it is about; None: all that are there."""
+        """The items of a layer that match; None for all."""
         filters = [(layer.filters.index(name), values) for name, values in self.filters if name in layer.filters]
         # The list of alerts tells of all places, and so do tables.
         everywhere = self.region is None or layer.show in ("alerts", "table")
@@ -63,14 +63,14 @@ class Subscription:
         return mask
 
     def choose(self, layer: Layer, pool: Pool) -> list[Item]:
-        """The items that it is about."""
+        """The matching items."""
         mask = self.mask(layer, pool)
         if mask is None:
             return [item for item in pool.items if item is not None]
         return [item for n in mask.nonzero()[0].tolist() if (item := pool.items[n]) is not None]
 
     def changed(self, layer: Layer, old: Pool, new: Pool) -> tuple[list[Item], list[str]]:
-        """Compare what keys stood for and stand for now: what is shown anew, and the keys of what no longer is."""
+        """Compare the old and new items of keys: what is shown now, and the keys that are gone."""
         before, after = self.mask(layer, old), self.mask(layer, new)
         before = old.there if before is None else before
         after = new.there if after is None else after

@@ -1,4 +1,4 @@
-"""The current view: what is shown now of each layer, and what has changed since the last time.
+"""The current view: the items of each layer, and what has changed since the last time.
 
 A result with the same or a newer event time replaces the one shown for its key; an older one is ignored. A result
 expires so long after its arrival. A retraction removes the result it retracts if that is still shown. Of more keys
@@ -30,7 +30,7 @@ _COUNTED = 4
 
 
 class LayerView:
-    """What is shown of one layer. It knows no clock: every call says what time it is, in microseconds."""
+    """The items of one layer. It has no clock: every call passes the time, in microseconds."""
 
     def __init__(self, layer: Layer, *, speed: float = 1.0, most: int = sys.maxsize) -> None:
         self.layer = layer
@@ -62,7 +62,7 @@ class LayerView:
 
     @property
     def keys(self) -> int:
-        """How many there are, shown or not; of those that are not, only so many are counted."""
+        """The number of keys, shown or not; those that are not shown are counted up to a limit."""
         return len(self.items) + len(self._hidden)
 
     def expire(self, now: Instant) -> None:
@@ -87,13 +87,13 @@ class LayerView:
         self._hidden.clear()
 
     def changes(self) -> list[Change]:
-        """What has changed since the last time."""
+        """The changes since the last call."""
         before, self._before = self._before, {}
         pairs = ((old, self.items.get(key)) for key, old in before.items())
         return [(old, new) for old, new in pairs if old is not new]
 
     def _show(self, rows: pl.DataFrame) -> None:
-        """Show rows of different keys: those that are not older than what is shown."""
+        """Show rows of different keys, unless a newer one is shown."""
         shown = self.items
         keys, times = rows["@k"].to_list(), rows["@t"].to_list()
         newer = [n for n, (k, t) in enumerate(zip(keys, times, strict=True)) if k not in shown or t >= shown[k].t]
@@ -125,7 +125,7 @@ class LayerView:
         return sorted(fitting)
 
     def _make_room(self, times: list[Instant], keys: list[str], places: list[int]) -> None:
-        """Hide the oldest of what is shown, as many as there are newer results of keys that are not shown."""
+        """Hide the oldest items, as many as there are newer results of keys that are not shown."""
         new = sorted((times[place] for place in places if keys[place] not in self.items), reverse=True)
         renewed = {keys[place] for place in places}
         missing = max(0, len(self.items) + len(new) - self._most)
@@ -140,8 +140,8 @@ class LayerView:
             self._hidden[item.k] = item.expires  # among later ones: it may be counted for a while longer
 
     def _survivors(self, rows: pl.DataFrame) -> list[int]:
-        """The rows that are shown in the end of keys with retractions, one row after the other. What is shown already
-        and retracted is removed here."""
+        """The rows that remain of keys with retractions, applied one after the other. A shown item that is retracted is
+        removed here."""
         shown: dict[str, tuple[Instant, object, int | None]] = {}
         columns = ("@k", "@t", "@start", "@end", "@back", "@row")
         for k, t, start, end, back, row in rows.select(columns).iter_rows():
@@ -175,7 +175,7 @@ class LayerView:
 
 
 class View:
-    """All layers' views, by name."""
+    """The views of all layers, by name."""
 
     def __init__(self, *, speed: float = 1.0, most: int = sys.maxsize) -> None:
         if not 0 < speed < float("inf"):
@@ -186,7 +186,7 @@ class View:
         self._renewed: set[str] = set()
 
     def add(self, layer: Layer) -> LayerView:
-        """Add a layer, in place of another of its name: what that one showed is gone, which is no change."""
+        """Add a layer, replacing another of its name: the removal of that one's items is not reported as a change."""
         if layer.name in self._layers:
             self._renewed.add(layer.name)
         self._layers[layer.name] = LayerView(layer, speed=self.speed, most=self.most)
@@ -198,22 +198,22 @@ class View:
             layer.expire(now)
 
     def changes(self) -> dict[str, list[Change]]:
-        """What has changed since the last time, of the layers of which anything has."""
+        """The changes since the last call, of the layers that have any."""
         found = ((name, layer.changes()) for name, layer in self._layers.items())
         return {name: changes for name, changes in found if changes}
 
     def partial(self) -> dict[str, dict[str, int]]:
-        """The layers that do not show all their keys: how many of how many."""
+        """The layers that do not show all their keys, with both numbers."""
         found = ((name, layer) for name, layer in self._layers.items() if layer.keys > len(layer.items))
         return {name: {"shown": len(layer.items), "keys": layer.keys} for name, layer in found}
 
     def renewed(self) -> set[str]:
-        """The layers that have taken the place of others since the last time."""
+        """The layers that were replaced since the last call."""
         renewed, self._renewed = self._renewed, set()
         return renewed
 
     def chosen(self, names: Iterable[str]) -> dict[str, LayerView]:
-        """The layers of these names that there are."""
+        """The existing layers of these names."""
         return {name: self._layers[name] for name in names if name in self._layers}
 
     def __getitem__(self, name: str) -> LayerView:
@@ -235,5 +235,5 @@ def _latest(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _taken_back_by(t: Instant, start: Instant | None, end: Instant | None) -> object:
-    """What identifies the result that a retraction means: its window, or without one its event time."""
+    """The columns that identify the result that a retraction means: its window, or without one its event time."""
     return t if start is None and end is None else (start, end)

@@ -1,4 +1,4 @@
-"""Events to bytes and back: whole columns at once, or one at a time; binary, or JSON for people.
+"""Encode and decode events: whole columns or single events; binary, or JSON for people.
 
 A reader tells the two encodings apart by the first byte: JSON begins with a brace, which no envelope in binary does.
 """
@@ -91,7 +91,7 @@ def encode(event: Event, *, format: Literal["binary", "json"] = "binary", regist
 
 
 def decode(value: bytes, *, registry: TypeRegistry = types) -> Event:
-    """One event from its bytes in either encoding; `MalformedError` says what is wrong with them."""
+    """Decode one event in either encoding; `MalformedError` has the reason."""
     return from_json(value, registry) if value[:1] == b"{" else parse_message(Event, value)
 
 
@@ -152,7 +152,7 @@ def with_ingestion_time(values: pa.Array, at: Instant) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class Envelopes:
-    """The envelopes of a batch. `columns`: event_time, ingestion_time, type, details (bytes), for the good rows, whose
+    """The envelopes of a batch. `columns`: event_time, ingestion_time, type, details (bytes) of the good rows, whose
     places in the input are `rows`; `errors`: place and reason of each of the others."""
 
     columns: pa.RecordBatch
@@ -162,9 +162,9 @@ class Envelopes:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The events of a batch in columns: event_time, ingestion_time, then the message's fields, for the good rows, whose
+    """The events of a batch in columns: event_time, ingestion_time, then the message's fields, of the good rows, whose
     places in the input are `rows`; `errors`: place and reason of each that is malformed or of another type. Markers
-    (`Punctuation`) are neither: they are only counted."""
+    (`Punctuation`) are only counted."""
 
     columns: pa.RecordBatch
     rows: pa.Array
@@ -270,7 +270,7 @@ def _at_once(
 
 
 def _binary(values: pa.Array, registry: TypeRegistry) -> tuple[pa.Array, dict[int, str]]:
-    """All events in binary; those that fail as JSON become null and have their reason."""
+    """All events in binary; those that fail as JSON become null, with the reason."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     is_json = pc.fill_null(pc.starts_with(values, pattern=b"{"), False)

@@ -126,7 +126,7 @@ class Converter:
         return {place: reason for place, reason in found if reason}
 
     def _fault(self, value: bytes) -> str:
-        """What is wrong with a message, in the words of protobuf's own decoder; empty if nothing is."""
+        """The error of a message, from protobuf's own decoder; empty if there is none."""
         try:
             self._message.FromString(value)
         except DecodeError as error:
@@ -134,7 +134,7 @@ class Converter:
         return ""
 
     def encode(self, batch: pa.RecordBatch) -> pa.Array:
-        """Rows whose columns are those of `schema`, or some of them, as messages."""
+        """Encode rows, whose columns are those of `schema` or some of them, as messages."""
         with panics_as_errors():
             return self._handler.record_batch_to_array(batch)
 

@@ -1,4 +1,4 @@
-"""Events as JSON, for people; what JSON cannot show is in it as base64, so that it survives."""
+"""Events as JSON, for people; parts without a JSON form are included as base64."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ def to_json(event: Event, registry: TypeRegistry) -> dict[str, Any]:
 
 
 def from_json(value: bytes, registry: TypeRegistry) -> Event:
-    """The event of a text that `to_json` made, or that was written by hand; `MalformedError` says what is wrong with
-    it."""
+    """Parse an event from text that `to_json` made, or that was written by hand; `MalformedError` has the reason."""
     try:
         fields = json.loads(value)
         # Half a surrogate pair is no text: protobuf breaks down on it instead of refusing it.
@@ -96,7 +95,7 @@ def from_json(value: bytes, registry: TypeRegistry) -> Event:
 
 
 def _hidden(message: Message) -> bytes | None:
-    """All of the message's bytes if it has fields that its definition here does not know."""
+    """All of the message's bytes if it has fields that its definition here lacks."""
     known = type(message)()
     known.CopyFrom(message)
     known.DiscardUnknownFields()

@@ -35,7 +35,7 @@ def type_name(of: str | type[Message] | Message) -> str:
 
 
 class TypeRegistry:
-    """Knows message types by their full names.
+    """A registry of message types by full name.
 
     Types come from `register`, from installed packages (entry points of the group `tidewheel.types`, each naming a
     generated module or a message class), and from the log itself, which keeps the definitions of what is in it.
@@ -107,7 +107,7 @@ class TypeRegistry:
             self._definitions[name] = file_descriptor_set
 
     def register_broken(self, name: str, error: DefinitionError) -> None:
-        """Note that a type's definition cannot be loaded: asking for the type is an error that says so."""
+        """Note that a type's definition cannot be loaded: using the type is an error that says so."""
         with self._lock:
             self._broken[name] = str(error)
 
@@ -116,7 +116,7 @@ class TypeRegistry:
         return self._definitions.get(name)
 
     def definition(self, name: str) -> bytes:
-        """A `FileDescriptorSet` with all that is needed to know the type elsewhere."""
+        """A `FileDescriptorSet` that defines the type completely."""
         files: dict[str, FileDescriptorProto] = {}
         _collect(self.message_class(name).DESCRIPTOR.file, files)
         return FileDescriptorSet(file=files.values()).SerializeToString(deterministic=True)
@@ -161,8 +161,8 @@ class TypeRegistry:
     def event_converter(
         self, name: str | type[Message], only: frozenset[str] | None = None, *, named: bool = True
     ) -> Converter:
-        """The converter of whole events that carry this type, in one pass; with `only`, of these fields of the envelope
-        and the message alone, if they can be had alone. `named`: with the name of the type that each event has."""
+        """A converter of whole events that carry this type, in one pass; with `only`, of these fields of the envelope
+        and the message alone, if they can be separated. `named`: with the name of each event's type."""
         key = type_name(name)
         with self._lock:
             converters = self._event_converters.setdefault(key, {})

@@ -75,7 +75,7 @@ def grow_row_type(log: Log, topic: str, schema: pa.Schema) -> RowType:
             return _filled(RowType(there, _registry(log, there), info.id), topic, schema)
         name = there or generated_type_name(topic)
         defined = definitions(log)
-        # A topic that was deleted and made anew may have other columns.
+        # A topic that was deleted and created again may have other columns.
         earlier = {name: defined[name]} if there is not None and name in defined else {}
         made = TypeRegistry()
         made.register(event_pb2)
@@ -107,7 +107,7 @@ def _filled(found: RowType, topic: str, schema: pa.Schema) -> RowType:
 
 
 def _registry(log: Log, name: str) -> TypeRegistry:
-    """A registry that knows the type: what was made of columns is the log's own."""
+    """A registry that knows the type: types made from columns belong to one log."""
     if name in types and not name.startswith(GENERATED):
         return types
     found = TypeRegistry()

@@ -149,8 +149,8 @@ def row_records(
     key: Sequence[str] = (),
     ingestion_time: pa.Array | Instant | None = None,
 ) -> pa.RecordBatch:
-    """Rows with their event times as records that can be appended; all of their columns have a field, or no value at
-    all. A column `ingestion_time` goes before what is given for all."""
+    """Make records from rows with event times; every column must have a field, or only nulls. A column `ingestion_time`
+    takes precedence over the argument."""
     schema = kind.schema
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     names = [name for name in columns if name in schema.names]
@@ -173,8 +173,7 @@ def row_records(
 
 
 def key_of(columns: Sequence[pa.Array]) -> pa.Array:
-    """The key that columns make: joined by a slash, bytes as they are and all else as text; nothing where there is
-    none.
+    """The key that columns make: joined by a slash, bytes as they are and all else as text; nulls are empty.
 
     >>> key_of([pa.array(["anna", None]), pa.array([7, 8])]).to_pylist()
     [b'anna/7', b'/8']
@@ -213,8 +212,8 @@ def event_times(column: pa.Array, *, name: str) -> pa.Array:
 
 
 def time_of(value: object) -> Instant:
-    """The instant that text or a number tells, if it can be no other: ISO text with its zone, or seconds, milliseconds,
-    microseconds or nanoseconds since 1970 between 2001 and 2286. A `ValueError` says why not.
+    """Parse an unambiguous instant from text or a number: ISO text with a zone, or seconds, milliseconds, microseconds
+    or nanoseconds since 1970 between 2001 and 2286. Anything else is a `ValueError` with the reason.
 
     >>> time_of("2026-01-31T12:00:00+01:00") == time_of(1769857200) == time_of(1769857200_000) == time_of(1769857200.0)
     True
@@ -243,8 +242,8 @@ def time_of(value: object) -> Instant:
 
 
 def conform(column: pa.Array, wanted: pa.DataType, *, where: str) -> pa.Array:
-    """A column in the type of its field. Fields that a struct lacks are null; a list that is null is empty, since a
-    message cannot tell the two apart."""
+    """Convert a column to the type of its field. Missing fields of a struct become null; a null list becomes empty,
+    since a message cannot distinguish them."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if pa.types.is_dictionary(column.type):
@@ -310,7 +309,7 @@ def _check_time(kind: pa.DataType, name: str) -> None:
 
 
 def _known(kind: pa.DataType) -> pa.DataType | None:
-    """The type as far as it is known: a column of nulls has none, and categories are what they stand for."""
+    """The type as far as it is known: a column of nulls has none, and categories have the type of their values."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):

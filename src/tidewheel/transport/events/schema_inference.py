@@ -187,7 +187,7 @@ def _widened(there: FieldDescriptorProto, field: FieldDescriptorProto) -> bool:
 
 
 def _type_text(field: FieldDescriptorProto) -> str:
-    """The type of a field in words."""
+    """The type of a field as text."""
     name = field.type_name.rpartition(".")[2] or _F.Type.Name(field.type).removeprefix("TYPE_")
     return f"a list of {name.lower()}" if field.label == _F.LABEL_REPEATED else name.lower()
 

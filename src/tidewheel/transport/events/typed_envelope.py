@@ -1,4 +1,4 @@
-"""The type of an event whose details are of a known type.
+"""A message type for events whose details are of a known type.
 
 On the wire, a message where `Any` has bytes looks the same. So events and what they carry can be decoded in one pass,
 and fields that nobody asks for are passed over.
@@ -50,8 +50,7 @@ def typed_envelope(
 
 
 def _separable(message: Any) -> bool:
-    """Whether fields can stand without the others: those of a map cannot leave their message, older syntax has more
-    rules."""
+    """Whether fields can be decoded without the others: map fields cannot, nor can messages of older syntax."""
     file = FileDescriptorProto()
     message.file.CopyToProto(file)
     maps = any(field.message_type is not None and field.message_type.GetOptions().map_entry for field in message.fields)

@@ -1,4 +1,4 @@
-"""Blocks: how the embedded log keeps a run of records, and what it knows of them without opening them.
+"""Blocks: the storage format of records in the embedded log, with statistics that can be read without opening them.
 
 A payload is eight bytes (version, flags, six zeros that keep Arrow's buffers aligned) and one Arrow record batch
 message with compressed buffers. The message carries no schema: the version and the flags fix it. Offsets are stored
@@ -49,7 +49,7 @@ _READING = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 def _beginning(schema: pa.Schema) -> bytes:
-    """What a stream of Arrow's begins with: the message of the schema, without which none can be read with options."""
+    """The schema message at the start of an Arrow stream, without which none can be read with options."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, schema):
         pass
@@ -63,7 +63,7 @@ _BEGINNINGS = {schema: _beginning(schema) for schema in (_DENSE_SCHEMA, _SPARSE_
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A block that is ready to be stored, but for its place and its append time, which only the log knows."""
+    """A block that is ready to be stored, except for its place and its append time, which only the log knows."""
 
     count: int
     payload: bytes
@@ -76,7 +76,7 @@ class Draft:
     """Bytes of keys and values before they were compressed."""
 
     def summary(self, *, append_time: Instant, future_tolerance: Duration) -> BlockStats:
-        """What its header says when it is appended at this time."""
+        """The header's statistics if it is appended at this time."""
         found = summarize(
             self.event_times,
             append_time=append_time,
@@ -154,7 +154,7 @@ def encode_payload(keys: pa.Array, values: pa.Array, offsets: pa.Array | None = 
 def decode_payload(
     payload: bytes, *, first_offset: int, append_time: Instant, count: int, trusted: bool = False
 ) -> pa.RecordBatch:
-    """The so many records of a payload, with the schema `FETCHED`; `MalformedError` if they are not in it.
+    """Decode the records of a payload, with the schema `FETCHED`; `MalformedError` if their number differs.
 
     Unless it is `trusted`, since its checksum is right, it is also looked through: Arrow believes the lengths that it
     finds, and reading beyond a buffer's end may end the process.

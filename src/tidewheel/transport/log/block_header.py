@@ -1,4 +1,4 @@
-"""Block headers: what the log knows of a block without opening it, and how it knows that nothing in it was changed.
+"""Block headers: statistics and checksums of a block, which can be read without opening it.
 
 A header is a `BlockHeader` message. Since version 2 it ends with a CRC-32C over the block's place (topic, partition,
 offsets, count, size, append time: columns of the file beside it) and all of the header before it, and it holds the
@@ -37,7 +37,7 @@ _HISTORY = struct.Struct("<Q5qI")
 
 
 class Place(NamedTuple):
-    """Where a block is, and what the file says of it beside its header. `topic` is the topic's number."""
+    """The place of a block, and what the file stores beside its header. `topic` is the topic's number."""
 
     topic: int
     partition: int
@@ -50,10 +50,9 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a header says. `type`: the message type that all records carry, if they carry one. Of blocks of version 1
-    there is no `payload_checksum`. `follows`: where the block before it ended; None if that is not known.
-    `history_before` and `history`: the fingerprints of all that was appended before the block, and up to its end; 0 if
-    they are not known."""
+    """The content of a header. `type`: the message type of all records, if they have the same. Blocks of version 1 have
+    no `payload_checksum`. `follows`: where the block before it ended; None if that is not known. `history_before` and
+    `history`: the fingerprints of everything appended before the block, and up to its end; 0 if they are not known."""
 
     summary: BlockStats
     type: str | None = None
@@ -69,7 +68,7 @@ def checksum(data: bytes) -> int:
 
 
 def history_after(before: int, place: Place, payload_checksum: int) -> int:
-    """The fingerprint of a history that goes on with this block."""
+    """The fingerprint of a history that continues with this block."""
     data = _HISTORY.pack(
         before, place.topic, place.partition, place.first_offset, place.next_offset, place.append_time, payload_checksum
     )
@@ -77,7 +76,7 @@ def history_after(before: int, place: Place, payload_checksum: int) -> int:
 
 
 def encode_header(header: Header, place: Place) -> bytes:
-    """The bytes of a header; of version 1 if there is no checksum of the payload."""
+    """Encode a header; in version 1 if there is no checksum of the payload."""
     summary = header.summary
     message = BlockHeader(
         version=1 if header.payload_checksum is None else _VERSION,
@@ -105,7 +104,7 @@ def encode_header(header: Header, place: Place) -> bytes:
 
 
 def decode_header(data: bytes, place: Place) -> Header:
-    """What a header says; `MalformedError` if it is damaged, or not the one of this place."""
+    """Decode a header; `MalformedError` if it is damaged, or belongs to another place."""
     if not data.startswith(_UNCHECKED):
         _check(data, place)
     try:

@@ -28,7 +28,7 @@ class Consumer:
         start_from: Where it begins otherwise; looked up when the consumer is made.
         partitions: Only these numbers, for several consumers that share a topic: they are not shared out by themselves.
         skip_lost: Pass over records that left by retention before they were read, and count them; a topic that was
-            deleted and made anew while it was read is then read from its beginning. Otherwise both are a
+            deleted and created again while it was read is then read from its beginning. Otherwise both are a
             `DataLossError`.
         on_damage: Called for each damaged block; what follows is read. Without it the damage is raised.
 
@@ -77,8 +77,7 @@ class Consumer:
         return dict(self._positions)
 
     def poll(self, timeout: float, *, limit: int = 10_000) -> list[Batch]:
-        """Return what has come, at most `limit` records of each partition; waits up to `timeout` seconds if nothing
-        has."""
+        """Return new records, at most `limit` of each partition; waits up to `timeout` seconds if there are none."""
         if limit < 1:
             raise DefinitionError(f"limit must be at least 1, got {limit}")
         if not self._wait(timeout):
@@ -95,14 +94,14 @@ class Consumer:
         return batches
 
     def commit(self) -> None:
-        """Note for the group that all that was handed out is done with."""
+        """Commit for the group everything that was handed out."""
         if self.group is None:
             raise DefinitionError("a consumer without a group cannot commit; give it group=")
         self._check_topics()
         self.log.commit(self.group, self._positions)
 
     def __iter__(self) -> Iterator[Batch]:
-        """Every batch, now and in the future: never ends by itself."""
+        """Yield every batch, now and in the future: never ends by itself."""
         while True:
             if self._wait(_FOLLOW_SECONDS):
                 for batch in self._available(_FOLLOW_RECORDS):
@@ -120,7 +119,7 @@ class Consumer:
         self._reach((damaged.topic, damaged.partition), damaged.next_offset)
 
     def _first_available(self, part: Partition, position: int) -> int:
-        """The first offset, from the position on, at which there is something to read."""
+        """The first offset, from the position on, that can still be read."""
         first = self.log.position(*part, "earliest") if self._skip_lost else position
         if first > position:
             self.lost += first - position
@@ -155,7 +154,7 @@ class Consumer:
                 return False
 
     def _check_topics(self) -> None:
-        """Check that the topics are the same: positions mean nothing in another one of the same name."""
+        """Check that the topics are the same: positions mean nothing in another topic of the same name."""
         for topic, known in list(self._ids.items()):
             try:
                 info = self.log.topic_info(topic)
@@ -167,8 +166,8 @@ class Consumer:
                     raise
             if not self._skip_lost:
                 raise DataLossError(
-                    f"{topic!r} was deleted and made anew while it was read; what had not been read is lost. Make a "
-                    "new consumer that starts at 'earliest'"
+                    f"{topic!r} was deleted and created again while it was read; what had not been read is lost. Make "
+                    "a new consumer that starts at 'earliest'"
                 )
             del self._ids[topic]
             self._positions = {part: at for part, at in self._positions.items() if part[0] != topic}
@@ -188,7 +187,7 @@ class Consumer:
                 )
 
     def _discover(self, start_from: StartFrom) -> None:
-        """Take up the awaited topics that are there by now."""
+        """Add awaited topics that exist by now."""
         missing = []
         for topic in self._awaited:
             try:

@@ -1,4 +1,4 @@
-"""Going on without records that cannot be read, since the log's file is damaged: each stretch is one dead letter."""
+"""Skip records that cannot be read since the log's file is damaged: each stretch is one dead letter."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["DamageCount", "note_damage", "pass_over"]
 
 
 def pass_over(damaged: DamagedBlockError) -> None:
-    """Ignore damage, where only headers are looked at: reading the records reports it."""
+    """Ignore damage, where only headers are read: reading the records reports it."""
 
 
 def note_damage(log: Log, group: str, damaged: DamagedBlockError, *, clock: Instant) -> None:
-    """Write the dead letter of a damaged stretch to `dead.<group>`, whatever reader comes to it, and how often."""
+    """Write the dead letter of a damaged stretch to `dead.<group>`, once for all readers."""
     topic = dead(group)
     letter = DeadLetter(
         source=group,
@@ -39,7 +39,7 @@ def note_damage(log: Log, group: str, damaged: DamagedBlockError, *, clock: Inst
 
 
 class DamageCount:
-    """How many records a group has gone on without since this object was made."""
+    """Counts the records that a group has skipped since this object was made."""
 
     def __init__(self, log: Log, group: str) -> None:
         self._log = log
@@ -51,7 +51,7 @@ class DamageCount:
         self._count = 0
 
     def __call__(self) -> int:
-        """How many records were passed over so far."""
+        """The number of records skipped so far."""
         with suppress(TopicNotFoundError, DataLossError):
             for number, end in enumerate(self._log.topic_info(self._topic).next_offsets):
                 start = self._at.get((self._topic, number), 0)

@@ -52,7 +52,7 @@ __all__ = [
 
 
 class Producer(ABC):
-    """Appends under a name, each append with a rising sequence number, so that a retried one is not appended twice.
+    """Appends under a name. Each append has a rising sequence number, so that a retry is not appended twice.
 
     Opening a producer of the same name anew fences the older one: its appends raise `FencedError`.
     """
@@ -126,13 +126,13 @@ class Log(ABC):
     def create_topic(
         self, name: str, *, partitions: int = 1, retention: Retention | None = None, compact: bool = False
     ) -> TopicInfo:
-        """Make a topic, or set the retention and compaction of one that is there to these (its partitions stay).
+        """Create a topic, or change the retention and compaction of an existing one (its partitions stay).
 
         Records of a compacted topic need keys: one without is never replaced, and Kafka would refuse it.
         """
 
     def ensure_topic(self, name: str, *, compact: bool = False) -> None:
-        """Make a topic if it is not there; one that is stays as it is."""
+        """Create a topic if it does not exist; an existing one stays as it is."""
         try:
             self.topic_info(name)
         except TopicNotFoundError:
@@ -140,7 +140,7 @@ class Log(ABC):
 
     @abstractmethod
     def delete_topic(self, name: str) -> None:
-        """Remove a topic with all that is in it."""
+        """Delete a topic with all its records."""
 
     @abstractmethod
     def topics(self) -> list[TopicInfo]:
@@ -148,12 +148,12 @@ class Log(ABC):
 
     @abstractmethod
     def topic_info(self, name: str) -> TopicInfo:
-        """One topic; `TopicNotFoundError` names those there are."""
+        """Describe one topic; `TopicNotFoundError` lists those that exist."""
 
     @abstractmethod
     def producer(self, name: str, *, fence: bool = True) -> Producer:
-        """Open the producer of this name. `fence=False` only joins it: for writers whose sequence numbers alone
-        tell repeats (the Spark sink), where several objects of one name are no mistake; it must give them."""
+        """Open the producer of this name. `fence=False` only joins it: for writers such as the Spark sink, whose
+        sequence numbers identify repeats and of which several may be open at once; they must give sequence numbers."""
 
     @abstractmethod
     def append(self, topic: str, batch: pa.RecordBatch) -> Receipt:
@@ -174,7 +174,7 @@ class Log(ABC):
         limit: int | None = None,
         on_damage: OnDamage | None = None,
     ) -> list[Block]:
-        """The blocks that hold records of a partition. `DataLossError` if records from `start` on have left by
+        """The blocks that hold records of a partition. `DataLossError` if records from `start` on were removed by
         retention.
 
         Args:
@@ -211,21 +211,21 @@ class Log(ABC):
 
     @abstractmethod
     def fingerprints(self, positions: Positions) -> dict[Partition, str | None]:
-        """For each position a fingerprint of all that was appended to the partition before it: the same one later on
-        and in every copy of the log, another one where something else lay before that position. None if it is not
-        known, as with positions that compaction or retention has passed by."""
+        """For each position a fingerprint of everything that was appended to the partition before it: it is the same in
+        every copy of the log, and differs where something else was appended before that position. None if it is not
+        known, as for positions that compaction or retention has passed."""
 
     def faults(self) -> list[str]:
-        """What is damaged in what the log keeps beside records; looks through all of it, which may take a while."""
+        """Damage in the log's own tables, besides the records; reads all of them, which may take a while."""
         return []
 
     @abstractmethod
     def commit(self, group: str, positions: Positions) -> None:
-        """Note how far a consumer group has come."""
+        """Commit the positions of a consumer group."""
 
     @abstractmethod
     def committed(self, group: str) -> dict[Partition, int]:
-        """How far a consumer group has come; empty if it never committed."""
+        """The positions of a consumer group; empty if it never committed."""
 
     @abstractmethod
     def groups(self) -> list[str]:
@@ -237,8 +237,8 @@ class Log(ABC):
 
     @abstractmethod
     def maintain(self, *, now: Instant | None = None) -> None:
-        """Apply retention and compaction, as far as the log can do it when it is asked. It does it by itself, too, now
-        and then: what may leave may leave at any time, and may also still be there."""
+        """Apply retention and compaction now. The log also applies them by itself from time to time: records beyond
+        retention may be removed at any time, and may also still be there."""
 
     @abstractmethod
     def wait(self, positions: Positions, timeout: float) -> bool:
@@ -259,7 +259,7 @@ class Log(ABC):
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Receipt:
-        """Append the rows of a table as events, all or nothing; a message type need not be defined.
+        """Append the rows of a table as events, all or nothing; no message type need be defined.
 
         Their type is made of the columns and kept by the log. A column that is new becomes a field of it (null in older
         rows), one that is missing is null; where a type changes, numbers are widened if nothing is lost, and all else
@@ -286,7 +286,7 @@ class Log(ABC):
         return append_rows(self, topic, rows, time=time, key=key, producer=producer, sequence=sequence)
 
     def topic(self, name: str) -> Topic:
-        """A topic by name, there or not: what jobs are given to write to."""
+        """A topic by name, existing or not: a target for the results of jobs."""
         return Topic(self, name)
 
     def __enter__(self) -> Log:

@@ -1,4 +1,4 @@
-"""What a log is asked for and answers with: records, topics, blocks, positions."""
+"""The types of a log's interface: records, topics, blocks, positions."""
 
 from __future__ import annotations
 
@@ -100,7 +100,8 @@ def records(
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long records are kept: up to an age (microseconds) and up to a size (bytes) per partition; None: no limit.
+    """How long records are kept: up to an age (microseconds) and up to a size (bytes) per partition; None means no
+    limit.
 
     What is within both limits stays. Of the rest whole blocks leave, the oldest first and never the newest of a
     partition, when the log comes to it: nobody may rely on something having left.
@@ -115,9 +116,9 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic and how full it is. `count` and `size` are what it holds now (of a compacted topic at most so much);
-    `next_offsets` one per partition. `id` is never used again: it tells the topic from one of the same name that was
-    deleted."""
+    """A topic and its size. `count` and `size` are what it holds now (upper bounds for a compacted topic);
+    `next_offsets` has one per partition. `id` is never used again: it distinguishes the topic from a deleted one of the
+    same name."""
 
     name: str
     id: str
@@ -133,7 +134,7 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stored run of records: its place and what its header says, without its data."""
+    """A stored run of records: its place and its header, without its data."""
 
     topic: str
     partition: int
@@ -156,7 +157,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of an append. `duplicate`: the log had it already and wrote nothing. `next_offsets`: where the
+    """The outcome of an append. `duplicate`: the log had it already and wrote nothing. `next_offsets`: where the
     written partitions end now (empty for a duplicate)."""
 
     sequence: int

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: the same answer as librdkafka's `consistent` partitioner gives."""
+"""Assign records to partitions as librdkafka's `consistent` partitioner does."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def partition_of(key: bytes, partitions: int) -> int:
 
 
 def partitioned(batch: pa.RecordBatch, partitions: int, *, unkeyed: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The records of each partition that gets any, in their order; those without a key go to `unkeyed`."""
+    """Split records by partition, in their order; those without a key go to `unkeyed`."""
     if partitions == 1:
         yield 0, batch
         return

@@ -1,4 +1,4 @@
-"""Files and folders that only their user can read, unless they were there before with other permissions."""
+"""Create files and folders that only their user can read; existing ones keep their permissions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["make_private_file", "make_private_folder"]
 
 
 def make_private_file(path: Path) -> None:
-    """Make an empty file with mode 0600 (less what the umask takes away); one that is there stays as it is."""
+    """Create an empty file with mode 0600 (less the umask); an existing one stays as it is."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def make_private_folder(path: Path, *, use: str) -> None:
-    """Make a folder of mode 0700 in a place where everybody may make one, such as /tmp. What another user made there
-    before, or a link, is refused: anybody can guess the name and be there first."""
+    """Create a folder of mode 0700 in a place where everybody may create one, such as /tmp. One that another user
+    created, or a link, is refused: the name can be guessed."""
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
     status = path.lstat()

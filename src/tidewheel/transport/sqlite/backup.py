@@ -1,4 +1,4 @@
-"""Copies of a log's file as it was at one moment, made while others go on writing.
+"""Copy a log's file as it was at one moment, while others go on writing.
 
 A snapshot is a transaction that reads. SQLite's backup runs inside it: what is committed meanwhile is not in the copy,
 and does not make it begin anew. The journal grows as long as that takes, because the snapshot is still being read.
@@ -43,7 +43,7 @@ class LogSnapshot:
 
         try:
             with closing(sqlite3.connect(target, isolation_level=None)) as copy:
-                # If this is cut short, nobody will want to go on with the file.
+                # If this is interrupted, nobody will want to go on with the file.
                 copy.execute("PRAGMA journal_mode = OFF")
                 copy.execute("PRAGMA synchronous = OFF")
                 self._connection.backup(copy, pages=_STEP_PAGES, progress=step, sleep=0)
@@ -53,14 +53,14 @@ class LogSnapshot:
 
 @contextmanager
 def snapshot(database: Database) -> Iterator[LogSnapshot]:
-    """The log as it is now, for as long as the block goes on."""
+    """A snapshot of the log as it is now, valid until the block ends."""
     with database.reading() as connection:
         yield LogSnapshot(connection)
 
 
 def check_copy(path: Path, identity: str, *, skip_damaged: bool = False) -> list[str]:
-    """Refuse a copy of a log that is damaged, or that is of another log. With `skip_damaged` blocks may be damaged: it
-    tells which. Leaves no files beside it."""
+    """Refuse a copy of a log that is damaged, or of another log. With `skip_damaged` blocks may be damaged, and are
+    returned. Leaves no files beside it."""
     try:
         with closing(sqlite3.connect(f"file:{quote(str(path))}?immutable=1", uri=True)) as connection:
             faults = all_faults(connection)
@@ -69,13 +69,11 @@ def check_copy(path: Path, identity: str, *, skip_damaged: bool = False) -> list
     except (sqlite3.Error, TypeError) as error:
         faults = [str(error)]
     if faults:
-        raise BackupError(
-            f"the log is damaged, and so would be its backup ({faults[0]}); keep the backups that there are"
-        )
+        raise BackupError(f"the log is damaged, and its backup would be, too ({faults[0]}); keep the existing backups")
     if damaged and not skip_damaged:
         raise BackupError(
-            f"the log is damaged, and so would be its backup ({damaged[0]}; {len(damaged):,} blocks in all): keep the "
-            "backups that there are. To make it all the same: --skip-damaged (skip_damaged=True)"
+            f"the log is damaged, and its backup would be, too ({damaged[0]}; {len(damaged):,} blocks in all): keep "
+            "the existing backups. To back it up anyway: --skip-damaged (skip_damaged=True)"
         )
     if name != identity:
         raise BackupError(f"{path} is a copy of the log {name}, not of {identity}: it was replaced meanwhile")
@@ -103,7 +101,7 @@ def _fault(block: StoredBlock) -> str | None:
 
 
 def is_in_use(path: Path) -> bool:
-    """Whether any process has the log open, this one included. What SQLite cannot read is not in use."""
+    """Whether any process has the log open, this one included. A file that SQLite cannot read is not in use."""
     with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=0, isolation_level=None)) as own:
         try:
             own.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -1,4 +1,4 @@
-"""The blocks of the embedded log's file: finding them by offset, checking them, and removing them."""
+"""The blocks in the embedded log's file: find them by offset, check them, and remove them."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _FROM = """
 
 @dataclass(frozen=True, slots=True)
 class StoredBlock:
-    """A block whose header is right. `payload` is the number of its payload's row; `data` is the payload itself, if it
-    was asked for."""
+    """A block with a valid header. `payload` is the number of its payload's row; `data` is the payload itself, if it
+    was requested."""
 
     place: Place
     header: Header
@@ -85,7 +85,7 @@ class StoredBlock:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Offsets of which the file should hold blocks and does not hold good ones."""
+    """A range of offsets whose blocks are damaged or missing."""
 
     first_offset: int
     next_offset: int
@@ -97,8 +97,8 @@ class Damage:
 def blocks_after(
     connection: sqlite3.Connection, topic: int, partition: int, position: int, end: int, *, data: bool = True
 ) -> Iterator[StoredBlock | Damage]:
-    """The blocks that have a place for an offset from the position on and before `end`, which is at most the
-    partition's end, and between them what is damaged or missing. Without `data` no payload is read."""
+    """The blocks with offsets from the position on and before `end`, which is at most the partition's end, and between
+    them the damaged or missing ranges. Without `data` no payload is read."""
     if position >= end:
         return
     rows = connection.execute(
@@ -207,8 +207,8 @@ def fingerprint(connection: sqlite3.Connection, topic: int, partition: int, posi
 
 
 def blocks_of(connection: sqlite3.Connection, topic: int, limit: int) -> list[tuple[Place, StoredBlock | None]]:
-    """Some blocks of a topic, without their payloads: where the file says that each is, and the block unless its header
-    is damaged."""
+    """Some blocks of a topic, without their payloads: the place of each according to the file, and the block unless its
+    header is damaged."""
     rows = connection.execute(f"SELECT {_PLACE} FROM block WHERE topic = ? LIMIT ?", (topic, limit)).fetchall()
     found: list[tuple[Place, StoredBlock | None]] = []
     for row in rows:
@@ -220,8 +220,8 @@ def blocks_of(connection: sqlite3.Connection, topic: int, limit: int) -> list[tu
 
 
 def remove_blocks(connection: sqlite3.Connection, blocks: Iterable[StoredBlock]) -> None:
-    """Remove blocks with their payloads. A payload that is not the block's stays without an owner: the number that led
-    to it may be damaged, and it another block's."""
+    """Remove blocks with their payloads. A payload whose header does not match stays: the number that led to it may be
+    damaged, and it may belong to another block."""
     for block in blocks:
         connection.execute(
             "DELETE FROM block WHERE topic = ? AND partition = ? AND first_offset = ?",

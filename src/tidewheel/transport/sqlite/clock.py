@@ -1,4 +1,4 @@
-"""Append times of the embedded log, also when the machine's clock was wrong.
+"""Append times of the embedded log, also after the machine's clock was wrong.
 
 A partition's append times never fall: readers find their place by time, and plan batches in its order. So one append
 with a clock in 2099 would give every later one that time, too; nothing would ever be old enough for retention. Once the
@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class AppendClock:
-    """Gives the time of an append, notes when it leaps ahead, and corrects the log when it was wrong."""
+    """Gives the time of appends, detects when it leaps ahead, and corrects the log afterwards."""
 
     def __init__(self, path: Path, clock: Callable[[], Instant]) -> None:
         self._path = path
@@ -39,7 +39,7 @@ class AppendClock:
         self._warned = False
 
     def now(self, connection: sqlite3.Connection, *, appends: bool = True) -> Instant:
-        """The time for an append in this transaction. What appends nothing says nothing of the time that passed."""
+        """The time for an append in this transaction. Call it only for a real append."""
         now = self._clock()
         last = last_append(connection) if appends else None
         if last is None:
@@ -69,7 +69,7 @@ class AppendClock:
             elif not self._warned:
                 self._warned = True
                 _logger.warning(
-                    "%s: this machine's clock (%s) is %s behind the log's last append, and is not believed: what is "
+                    "%s: this machine's clock (%s) is %s behind the log's last append, and is not trusted: what is "
                     "appended gets the last append's time. Set the clock right.",
                     self._path,
                     format_instant(now),
@@ -85,7 +85,7 @@ def last_append(connection: sqlite3.Connection) -> Instant | None:
 
 
 def proved_clock(connection: sqlite3.Connection, now: Instant) -> Instant:
-    """The time that is certain: now, or if the clock leapt ahead a short time ago, the last append's before that."""
+    """A time that is certain: now, or if the clock recently leapt ahead, that of the last append before that."""
     noted = dict(connection.execute("SELECT name, value FROM property WHERE name LIKE 'jumped%'"))
     if "jumped_to" in noted and 0 <= now - noted["jumped_to"] < JUMP:
         return int(noted["jumped_from"])
@@ -93,7 +93,7 @@ def proved_clock(connection: sqlite3.Connection, now: Instant) -> Instant:
 
 
 def correct_append_times(connection: sqlite3.Connection, now: Instant) -> int:
-    """Let what was appended with a clock in the future be appended now; returns how many blocks that were.
+    """Set append times in the future to the present; returns the number of blocks.
 
     Nothing is changed if it may be this clock that is wrong: the times must have leapt over it.
     """
@@ -134,7 +134,7 @@ def _around(connection: sqlite3.Connection, now: Instant) -> tuple[Instant | Non
 
 
 def _appended_at(summary: BlockStats, now: Instant) -> BlockStats:
-    """The same records, appended now. How far their times are from that was never counted."""
+    """The same records, appended now. Their skew is not known."""
     limit = now + summary.future_tolerance
     known = (summary.max_event_time, summary.max_plausible, summary.min_event_time)
     plausible = [time for time in known if time is not None and time <= limit]

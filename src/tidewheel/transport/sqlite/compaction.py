@@ -40,8 +40,8 @@ _KEYS_AT_ONCE = 250_000
 
 
 def compact(database: Database, topic: int, partition: int, *, eager: bool) -> bool:
-    """Compact a partition; if not `eager`, only where the new records are as many as those that were kept. False if
-    something in it was damaged."""
+    """Compact a partition; if not `eager`, only when there are as many new records as kept ones. False if some of it
+    was damaged."""
     with database.reading() as connection:
         rows = sound_rows(connection, "partition", "topic = ? AND number = ?", (topic, partition))
     if not rows:
@@ -63,7 +63,7 @@ def compact(database: Database, topic: int, partition: int, *, eager: bool) -> b
 
 
 def _latest(database: Database, topic: int, partition: int, compacted: int, end: int) -> tuple[dict[bytes, int], int]:
-    """The last offset of each key from `compacted` on, as many as fit, and the offset up to which that holds."""
+    """The last offset of each key from `compacted` on, as many as fit, and the offset up to which they are complete."""
     latest: dict[bytes, int] = {}
     # The block before was the newest when it was compared, so it was not changed: it is looked at again.
     position = max(compacted - 1, 0)
@@ -125,7 +125,7 @@ def _rewrite(
     records: pa.RecordBatch,
     keep: pa.BooleanArray,
 ) -> bool:
-    """Put a smaller block in the place of this one; False if it was changed meanwhile."""
+    """Replace a block by a smaller one; False if it was changed meanwhile."""
     kept = records.filter(keep)
     data = encode_payload(kept.column("key"), kept.column("value"), kept.column("offset"))
     raw_size = kept.column("key").nbytes + kept.column("value").nbytes
@@ -162,8 +162,8 @@ def _rewrite(
 
 
 def _hand_on(connection: sqlite3.Connection, topic: int, partition: int, block: StoredBlock) -> bool:
-    """Let the block after one that is to be removed carry its times, and that there is nothing between it and the block
-    before; False if it cannot, since it is damaged. There is one: the newest is never changed."""
+    """Hand the times of a block that is to be removed to the next one, and record that there is nothing between that
+    and the block before; False if the next one is damaged. There is a next one: the newest block is never changed."""
     try:
         following = find_block(connection, topic, partition, after=block.first_offset)
     except MalformedError:

@@ -1,4 +1,4 @@
-"""The SQLite file under the embedded log: its tables, its connections, its transactions. Records are not known here.
+"""The SQLite file of the embedded log: its tables, its connections, its transactions. Knows nothing of records.
 
 Connections are pooled: each is used by one thread at a time. None stays open while the process forks, because a
 child that inherits one can damage the file when either process closes it.
@@ -106,7 +106,7 @@ class Database:
             self._checkpoint(connection)
 
     def looks_through(self, table: str) -> bool:
-        """Whether it is time to look through a table that may be long; at most once a minute."""
+        """Whether it is time to check a table that may be long; at most once a minute."""
         if time.monotonic() < self._look_at.get(table, 0.0):
             return False
         self._look_at[table] = time.monotonic() + _LOOK_SECONDS
@@ -114,7 +114,7 @@ class Database:
 
     @contextmanager
     def standstill(self) -> Iterator[None]:
-        """Keep others from writing until the block ends; the log stays as it is. Keep it short: appends wait."""
+        """Keep others from writing until the block ends. Keep it short: appends wait."""
         if self.read_only is not None:  # it stands still, as far as this process can tell
             yield
             return
@@ -122,7 +122,7 @@ class Database:
             yield
 
     def making_room(self, step: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Do a step that makes room, in a transaction as of `writing`. On a full disk it may use the reserve."""
+        """Run a step that frees space, in a transaction like `writing`. On a full disk it may use the reserve."""
         try:
             with self.writing() as connection:
                 return step(connection)
@@ -136,8 +136,8 @@ class Database:
         return result
 
     def give_back(self, pages: int) -> None:
-        """Return so many free pages at the end of the file to the file system. On a full disk it may use the reserve:
-        what is at the end of the file is written elsewhere in it first."""
+        """Return free pages at the end of the file to the file system. On a full disk it may use the reserve, since
+        pages in use at the end are moved first."""
         self._check_writable()
         try:
             self._vacuum(pages)
@@ -155,7 +155,7 @@ class Database:
             self._checkpoint(connection)
 
     def _empty_journal(self) -> None:
-        """Empty the journal, so that the next transactions write over it and need no further room."""
+        """Empty the journal, so that the next transactions overwrite it and need no more space."""
         with self._writer, self._connection() as connection:
             self._checkpoint(connection, always=True)
 
@@ -173,14 +173,14 @@ class Database:
             _close_all(self._idle)
 
     def _establish(self) -> str:
-        """Make the log or recognize it; returns its identity."""
+        """Create the log or open an existing one; returns its identity."""
         if not self.path.parent.is_dir():
             raise LogError(f"{self.path}: the folder {self.path.parent} does not exist; make it first")
         if self.path.is_dir():
             raise LogError(f"{self.path} is a folder; a log is a file, such as {self.path / 'city.tw'}")
         if restore_plan(self.path).exists():
             raise LogError(
-                f"{self.path}: a restore of this log was cut short, or is at work; finish it first: "
+                f"{self.path}: a restore of this log was interrupted, or is still running; finish it first: "
                 f"tidewheel restore --log {self.path}"
             )
         # Only SQLite may open the file: closing it any other way would take away the locks of all connections that this
@@ -214,8 +214,8 @@ class Database:
             return identity_of(connection)
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
-        """Give the file of an older version the tables of this one. Programs of that version that have it open can read
-        on what they know, and are refused when they write."""
+        """Upgrade the file of an older version to the tables of this one. Programs of that version that have it open
+        can still read what they know, and are refused when they write."""
         try:
             with transaction(connection, writing=True):
                 if scalar(connection, "PRAGMA user_version") < VERSION:  # another process may have been quicker
@@ -250,7 +250,7 @@ class Database:
         return connection
 
     def _connected(self, connect: Callable[[], sqlite3.Connection]) -> sqlite3.Connection:
-        """A connection that has read something. On a full disk part of the reserve goes for the journal's files."""
+        """A connection that has read something. On a full disk part of the reserve is used for the journal's files."""
         try:
             connection = connect()
             with closed_on_error(connection):
@@ -270,8 +270,8 @@ class Database:
         return connection
 
     def _check_place(self) -> None:
-        """Refuse a database file that was deleted or replaced: what is written to it is lost, without an error of
-        SQLite's."""
+        """Refuse a database file that was deleted or replaced: writes to it would be lost, without an error from
+        SQLite."""
         try:
             if self._place() != self._file:
                 raise LogError(self._replaced)
@@ -317,7 +317,7 @@ class Database:
             raise LogError(self._removed) from None
 
     def _drop_outdated(self) -> None:
-        """Close connections that would not notice what others have written since."""
+        """Close connections that would not see what others have written since."""
         if self._read_mode is not None and self._read_mode != self._mode_now():
             _close_all(self._idle)
 
@@ -326,8 +326,8 @@ class Database:
             raise LogError(f"{self.path} was written to by somebody else while it was read; read it again")
 
     def _checkpoint(self, connection: sqlite3.Connection, *, always: bool = False) -> None:
-        """Move what was written into the file when the journal has become long. The next commit begins it anew, and
-        cuts it to what is kept."""
+        """Checkpoint the journal into the file when it has become long. The next commit starts it again, and truncates
+        it."""
         try:
             size = self._wal.stat().st_size
         except FileNotFoundError:
@@ -360,7 +360,7 @@ class Database:
 
 
 def restore_plan(path: Path) -> Path:
-    """The file that is there while a log and its checkpoints are being replaced by those of a backup."""
+    """The file that exists while a log and its checkpoints are being replaced from a backup."""
     return Path(f"{path.resolve()}.restore") / "plan.json"
 
 

@@ -1,4 +1,4 @@
-"""Errors of SQLite's, translated into the log's own: what happened, and what can be done about it."""
+"""Translate SQLite's errors into the log's own, with advice."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ class SqliteLog(Log):
         return found
 
     def faults(self) -> list[str]:
-        """What SQLite finds damaged in the file, and rows that are not as they were written."""
+        """Damage that SQLite finds in the file, and rows with wrong checksums."""
         try:
             with self._database.reading() as connection:
                 return all_faults(connection)
@@ -216,7 +216,7 @@ class SqliteLog(Log):
         )
 
     def maintain(self, *, now: Instant | None = None) -> None:
-        """Apply retention and compaction. Appending does it by itself, at most once a minute."""
+        """Apply retention and compaction. Appending does so too, at most once a minute."""
         self._maintenance.run(self._clock() if now is None else now)
 
     def wait(self, positions: Positions, timeout: float) -> bool:
@@ -243,7 +243,7 @@ class SqliteLog(Log):
         return self._database.standstill()
 
     def snapshot(self) -> AbstractContextManager[LogSnapshot]:
-        """The log as it is now, to be copied while others go on writing."""
+        """A snapshot of the log, to be copied while others go on writing."""
         return snapshot(self._database)
 
     def close(self) -> None:

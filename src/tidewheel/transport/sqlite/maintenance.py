@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Maintenance:
-    """Maintains a log's file: when asked, and by itself at most once a minute while records are appended."""
+    """Maintains a log's file: on request, and at most once a minute while records are appended."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -48,11 +48,12 @@ class Maintenance:
         return changed.rowcount == 1
 
     def run_after_append(self, now: Instant) -> None:
-        """Do what is worth it. Never raises a `LogError`: the append has succeeded, whatever happens here."""
+        """Do pending maintenance if it is worthwhile. Never raises a `LogError`: the append has succeeded, whatever
+        happens here."""
         try:
             self.run(now, eager=False)
         except LogError as error:
-            _logger.warning("maintenance of %s was cut short: %s", self._database.path, error)
+            _logger.warning("maintenance of %s was interrupted: %s", self._database.path, error)
 
     def run(self, now: Instant, *, eager: bool = True) -> None:
         """Do all of it; `eager` compacts even where few records are new, and believes a clock that leapt ahead."""
@@ -116,7 +117,7 @@ class Maintenance:
             self._database.making_room(step)
 
     def _give_back(self) -> None:
-        """Shrink the file while more than a quarter of it is free; what is free below that is used again."""
+        """Shrink the file while more than a quarter of it is free; less free space is reused."""
         while True:
             with self._database.reading() as connection:
                 free, pages = (
@@ -134,7 +135,7 @@ class Maintenance:
 def _expired(
     connection: sqlite3.Connection, topic: int, partition: int, oldest: Instant | None, size: int | None
 ) -> list[StoredBlock | Damage]:
-    """The first few of the blocks to remove; what is damaged leaves with what is next to it."""
+    """The first few of the blocks to remove; damaged ones are removed with their neighbours."""
     rows = sound_rows(connection, "partition", "topic = ? AND number = ?", (topic, partition))
     if not rows:
         return []

@@ -111,7 +111,7 @@ class Appender:
 
     @staticmethod
     def _topic(connection: sqlite3.Connection, prepared: _Prepared) -> int | None:
-        """The topic's number; None if it has been made anew with other partitions since the blocks were prepared."""
+        """The topic's number; None if it was created again with other partitions since the blocks were prepared."""
         rows = sound_rows(connection, "topic", "name = ?", (prepared.topic,))
         if not rows:
             return insert_topic(
@@ -165,8 +165,8 @@ class Appender:
 
     @staticmethod
     def _before(connection: sqlite3.Connection, topic: int, partition: int, offset: int) -> tuple[int, int]:
-        """Where the block before the one at this offset ends, and the fingerprint of all up to there; 0 if that is not
-        known: reading what is damaged reports it, and what is appended need not be lost for it."""
+        """The end of the block before this offset, and the fingerprint up to there; 0 if it is not known: reading
+        damaged records reports them, and appending must not fail because of it."""
         try:
             newest = last_block(connection, topic, partition)
         except MalformedError:
@@ -245,12 +245,12 @@ def _check_records(topic: str, batch: pa.RecordBatch) -> None:
     if not isinstance(batch, pa.RecordBatch):
         raise DefinitionError(
             f"records for {topic!r} must be a pyarrow RecordBatch, got {type(batch).__name__}; "
-            f"tidewheel.transport.log.log.records(values, ...) makes one"
+            f"tidewheel.records(values, ...) makes one"
         )
     if batch.schema.names != RECORDS.names or batch.schema.types != RECORDS.types:
         raise DefinitionError(
             f"records for {topic!r} must have the columns {_columns(RECORDS)}, got {_columns(batch.schema)}; "
-            f"tidewheel.transport.log.log.records(values, ...) makes them"
+            f"tidewheel.records(values, ...) makes them"
         )
     if batch.column("value").null_count:
         raise DefinitionError(

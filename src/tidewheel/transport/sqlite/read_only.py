@@ -10,7 +10,7 @@ __all__ = ["ReadOnlyMode", "read_only_mode", "why_read_only"]
 
 
 class ReadOnlyMode(NamedTuple):
-    """How SQLite opens the file: as part of a URI, and whether it must keep the journal's index in its own memory.
+    """How SQLite opens the file: part of a URI, and whether the journal's index must be kept in this process's memory.
 
     `state` is what the file and its journal look like, where SQLite would not notice that somebody writes to them after
     all; None where it does.
@@ -22,7 +22,7 @@ class ReadOnlyMode(NamedTuple):
 
 
 def why_read_only(path: Path) -> str | None:
-    """What keeps this process from writing the file; None if nothing does, or if there is no such file."""
+    """Why this process cannot write the file; None if it can, or if there is no such file."""
     path = path.resolve()  # journals lie beside the file itself, also where a link leads to it
     if not path.exists():
         return None
@@ -37,7 +37,7 @@ def why_read_only(path: Path) -> str | None:
 
 
 def read_only_mode(path: Path) -> ReadOnlyMode:
-    """How to read the file as it is now."""
+    """The mode in which the file can be read now."""
     path = path.resolve()
     wal, shared = Path(f"{path}-wal"), Path(f"{path}-shm")
     if shared.exists():  # others are at work, or were when it was copied: SQLite sees to both

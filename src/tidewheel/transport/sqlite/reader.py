@@ -111,7 +111,7 @@ class Reader:
             with self._database.reading() as connection:
                 row = find_partition(connection, topic, partition)
                 if row.topic != number:
-                    raise LogError(f"topic {topic!r} was deleted and made anew while it was read")
+                    raise LogError(f"topic {topic!r} was deleted and created again while it was read")
                 check_offset(row, topic, partition, position)
                 blocks = _some(blocks_after(connection, number, partition, position, end), ahead)
             ahead = _AHEAD
@@ -173,7 +173,7 @@ def _block(topic: str, partition: int, found: StoredBlock | Damage) -> Block:
 
 
 def _some(found: Iterator[StoredBlock | Damage], size: int) -> list[StoredBlock | Damage]:
-    """The first, and as many more as it takes to have so many bytes."""
+    """The first block, and more up to a number of bytes."""
     some = []
     for block in found:
         some.append(block)

@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """How much of a disk is free for this user, in bytes."""
+    """The free space of a disk for this user, in bytes."""
 
     free: int
     total: int
@@ -68,7 +68,7 @@ class Reserve:
             return False
 
     def give_up(self, size: int | None = None) -> None:
-        """Let go so many bytes, or all. Call it while the log is locked, so that no append takes them."""
+        """Release bytes of the reserve, or all. Call it while the log is locked, so that no append takes them."""
         with suppress(FileNotFoundError):
             left = 0 if size is None else max(0, self.path.stat().st_size - size)
             if left:
@@ -113,7 +113,7 @@ class Reserve:
 
 
 def full_disk_remedy(log: Path) -> str:
-    """How to make room, for people."""
+    """How to free space, as advice for people."""
     return (
         f"limit topics (tidewheel topics TOPIC --keep 1d --log {log}), delete some (--delete), or move other files away"
     )

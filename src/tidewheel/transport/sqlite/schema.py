@@ -192,7 +192,7 @@ def check_tables(connection: sqlite3.Connection) -> None:
 
 
 def all_faults(connection: sqlite3.Connection) -> list[str]:
-    """What is wrong with the file as SQLite sees it, and with the rows of the small tables."""
+    """Damage that SQLite finds in the file, and wrong rows of the small tables."""
     found = [str(text).strip() for (text,) in connection.execute("PRAGMA main.integrity_check(20)") if text != "ok"]
     for table in _COLUMNS if scalar(connection, "PRAGMA user_version") >= VERSION else ():
         try:
@@ -218,8 +218,7 @@ def sound_rows(
 
 
 def check_names(connection: sqlite3.Connection, table: str) -> None:
-    """Raise `DamagedLogError` if there is a row under a name that is not its own any more: it would not be found. Looks
-    through the whole table."""
+    """Raise `DamagedLogError` if a row has a damaged name: it would not be found. Reads the whole table."""
     sound_rows(connection, table, f"checksum <> row_checksum({', '.join(_COLUMNS[table])})")
 
 

@@ -1,4 +1,4 @@
-"""The topics of the embedded log: their rows in the file, and what is said when one is asked for in vain."""
+"""The topics of the embedded log: their rows in the file, and the errors of a topic that does not exist."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LISTED = 20
 
 
 class PartitionRow(NamedTuple):
-    """A partition as the file knows it; `topic` is the topic's number, which is never used again."""
+    """A partition in the file; `topic` is the topic's number, which is never used again."""
 
     topic: int
     first_offset: int
@@ -52,7 +52,7 @@ def find_partition(connection: sqlite3.Connection, topic: str, partition: int) -
 
 
 def check_offset(row: PartitionRow, topic: str, partition: int, offset: int) -> None:
-    """Refuse to read from an offset that never was, or whose records have left."""
+    """Refuse an offset that was never written, or whose records were removed by retention."""
     if offset < 0:
         raise DefinitionError(f"an offset is 0 or more, got {offset} for {topic!r} partition {partition}")
     if offset < row.first_offset:

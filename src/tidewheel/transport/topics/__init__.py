@@ -1,1 +1,1 @@
-"""Topics that Tidewheel keeps for itself, and what a topic of results comes to."""
+"""Tidewheel's internal topics, and the final table of a topic of results."""

@@ -16,7 +16,7 @@ __all__ = ["Aliases"]
 
 
 class Aliases:
-    """Which topic a name stands for. A name that was never switched stands for the topic of that name.
+    """Names that stand for topics. A name that was never switched stands for the topic of that name.
 
     Writers know topics only; whoever reads results for people asks here first. A switch is one record in the log, so a
     reader sees the old topic or the new one, never half of each; and it is undone by switching back.
@@ -43,7 +43,7 @@ class Aliases:
         return self.all().get(name, name)
 
     def switch(self, name: str, topic: str) -> str:
-        """Let the name stand for this topic, which must be there, from now on; returns what it stood for."""
+        """Switch the name to this topic, which must exist; returns the topic that it stood for."""
         check_topic_name(name)
         self.log.topic_info(topic)  # says so if there is none, and what there is
         before = self.topic(name)
@@ -55,7 +55,7 @@ class Aliases:
         return before
 
     def all(self) -> Mapping[str, str]:
-        """The topics by the names that stand for another than their own."""
+        """The names that stand for another topic, each with its topic."""
         found = {each.name: each.topic for each in MessageTopic(self.log, ALIASES_TOPIC, Alias).news()}
         return {name: topic for name, topic in sorted(found.items()) if topic != name}
 

@@ -22,7 +22,7 @@ _STALE: Duration = 3 * _AGAIN
 
 
 class HeldWatermarks:
-    """The inputs that hold back running jobs' watermarks. Holds its place: asked again, it reads only what is new.
+    """The inputs that hold back the watermarks of running jobs. Keeps its position: each call reads only what is new.
 
     >>> import tempfile
     >>> from tidewheel.transport.open_log import open_log
@@ -51,7 +51,7 @@ class HeldWatermarks:
         self._recorded, self._recorded_at = tuple(held), now
 
     def all(self, *, now: Instant) -> Mapping[str, Sequence[Holder]]:
-        """By job, what holds its watermark; only of jobs that were at work a short time ago."""
+        """By job, what holds its watermark; only for jobs that were running recently."""
         with suppress(TopicNotFoundError, DataLossError):
             info = self._log.topic_info(HOLDS_TOPIC)
             if info.id != self._topic:

@@ -1,4 +1,4 @@
-"""What a topic of results comes to in the end, and how two such topics differ."""
+"""The final table of a topic of results, and the difference between two such tables."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class MaterializedTable:
 
 @dataclass(frozen=True)
 class Comparison:
-    """How two final tables differ: rows that are the same, those that only one has, and those of one key and window
-    that have other values (the other's in columns that end in `_other`). `open` rows were left out: their windows are
-    not over in both. `behind` is how many of these are final in the first table and not yet in the second. `columns`:
-    those that only one table has, which were not compared."""
+    """The difference of two final tables: equal rows, rows of only one, and rows of the same key and window with other
+    values (the other's in columns that end in `_other`). `open` rows were left out: their windows are not over in both.
+    `behind` is how many of these are final in the first table and not yet in the second. `columns`: those of only one
+    table, which were not compared."""
 
     same: int
     only_first: pl.DataFrame
@@ -99,7 +99,8 @@ def materialize(log: Log, topic: str, *, nested: bool = False, on_damage: OnDama
 
 
 def compare(first: MaterializedTable, second: MaterializedTable) -> Comparison:
-    """What differs. Only windows that are over for both are looked at: the others are still to come in one of them."""
+    """Compare two final tables. Only windows that are over in both are compared: the others may still change in one of
+    them."""
     marks = [mark for mark in (first.until, second.until) if mark is not None]
     until = min(marks, default=None)
     one, two = first.finished(until), second.finished(until)

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 def name_fault(name: Any) -> str | None:
-    """What is wrong with the name of a pattern, if anything."""
+    """The reason why a pattern's name is invalid, if it is."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return None
     return f"a pattern's name is 1 to 200 letters, digits, dots, hyphens and underscores, got {str(name)[:60]!r}"
@@ -65,8 +65,8 @@ class PatternRegistry:
         self.topic = topic
 
     def put(self, name: str, pattern: Pattern, *, measures: Mapping[str, pl.Expr] | None = None) -> int:
-        """Add a pattern, or replace the one of this name; returns its version. One that is there already stays as it
-        is, and so does its version."""
+        """Add a pattern, or replace the one of this name; returns its version. An identical pattern keeps its
+        version."""
         definition = pattern_to_json(pattern, measures)
         return self._write(name, definition)
 

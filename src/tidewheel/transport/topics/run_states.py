@@ -36,7 +36,7 @@ class RunState:
 
 
 class RunStates:
-    """The states that runs have reported. Holds its place: asked again, it reads only what is new.
+    """The states that runs have reported. Keeps its position: each call reads only what is new.
 
     >>> import tempfile
     >>> from tidewheel.transport.open_log import open_log
@@ -87,7 +87,7 @@ class RunStates:
 
 
 def start_text(state: RunState, *, now: Instant) -> str:
-    """What is going on and how long it takes, for people.
+    """Describe what is going on and how long it takes.
 
     >>> start_text(RunState(STARTING, since=0), now=8_000_000)
     'Spark is starting: 8 s so far, first results usually after 15 to 40 s'

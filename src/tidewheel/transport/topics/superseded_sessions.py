@@ -41,8 +41,7 @@ def without_superseded(rows: pl.DataFrame, key: str) -> pl.DataFrame:
 
 
 def _nested(bounds: pl.DataFrame, key: str) -> pl.DataFrame:
-    """The windows that overlap, directly or by others, with one that lies within another: in clusters, in each the
-    largest of those that begin first ahead."""
+    """Clusters of overlapping windows in which one lies within another, the largest of the earliest first."""
     ordered = bounds.sort(key, _START, _END, descending=[False, False, True])
     reach = pl.col(_END).cum_max().shift(1).over(key)
     ordered = ordered.with_columns(reach.alias(_REACH))

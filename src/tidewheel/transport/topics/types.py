@@ -57,9 +57,9 @@ def definition_records(given: Mapping[str, bytes]) -> pa.RecordBatch:
 
 
 def load_types(log: Log, registry: TypeRegistry, *, broken: dict[str, str] | None = None) -> list[str]:
-    """Register the types that the log defines and the registry does not know, or knows from another definition; what
-    the program has classes of stays. Returns their names. A definition that cannot be loaded is an error for who asks
-    the registry for that type, and for nobody else; its name and the reason also go to `broken`."""
+    """Register the types that the log defines and the registry lacks, or has another definition of; classes of the
+    program stay. Returns their names. A definition that cannot be loaded is an error only for those who use that type;
+    its name and the reason also go to `broken`."""
     added = []
     for name, definition in definitions(log).items():
         if name not in registry or registry.registered_definition(name) not in (None, definition):

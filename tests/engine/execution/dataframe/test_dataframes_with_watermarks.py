@@ -228,7 +228,7 @@ def test_what_does_not_go_with_the_watermark_that_is_there_is_refused(empty):
     with pytest.raises(DefinitionError, match=r"watermark is of its column 'at'. Say time='at', or"):
         tw.stream(marked, time="bt")
     with pytest.raises(
-        DefinitionError, match=r"moves only when rows come: idle= cannot be had.*Leave idle= out, or write"
+        DefinitionError, match=r"moves only when rows come: idle= is not available.*Leave idle= out, or write"
     ):
         tw.stream(empty, time="at", watermark=tw.watermarks.bounded("1 s", idle="5 s"))
     with pytest.raises(DefinitionError, match=r"can be bounded\(...\) or monotonic\(\).*Write the rows to a log"):

@@ -25,7 +25,7 @@ _DELTA = "delta"
 
 @dataclass(frozen=True)
 class BatchSinks:
-    """What `foreachBatch` calls: writes a micro-batch of several outputs, each to its sink, in the order given."""
+    """The function for `foreachBatch`: writes the outputs of a micro-batch to their sinks, in the order given."""
 
     sinks: Mapping[str, Callable[[DataFrame, int], None]]
 
@@ -122,8 +122,9 @@ def _sink(output: str, given: Sink, checkpoint: str) -> Callable[[DataFrame, int
 
 
 def _take_folder(spark: SparkSession, path: str, query: str, batch_id: int, output: str) -> None:
-    """Refuse a folder whose micro-batches would be overwritten by others of the same numbers: those of another query,
-    or those that this query wrote after the checkpoint that it goes on from. What begins with _ no reader looks at."""
+    """Refuse a folder whose micro-batches would be overwritten by others with the same numbers: those of another
+    query, or those that this query wrote after the checkpoint that it continues from. Readers ignore files that
+    begin with _."""
     mark = f"{path}/_query"
     try:
         owner = spark.read.text(mark).first()
@@ -154,7 +155,7 @@ def _take_folder(spark: SparkSession, path: str, query: str, batch_id: int, outp
 
 
 def _query_id(spark: SparkSession, checkpoint: str) -> str:
-    """The id that the query keeps as long as its checkpoint: micro-batches of a new checkpoint are new ones."""
+    """The id of the query, which lasts as long as its checkpoint: a new checkpoint counts micro-batches anew."""
     metadata = spark.read.text(f"{checkpoint}/metadata").first()
     assert metadata is not None
     return str(json.loads(metadata.value)["id"])

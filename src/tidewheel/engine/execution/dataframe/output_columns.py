@@ -52,7 +52,8 @@ class OutputColumns:
 
     @classmethod
     def of(cls, schemas: Mapping[str, pa.Schema], outputs: str | Sequence[str] | None = None) -> OutputColumns:
-        """All outputs, with those of the results plain; one output alone; or some, each in a struct."""
+        """The columns of all outputs, with those of the results plain; of one output alone; or of some, each in a
+        struct."""
         known = list(schemas)
         if outputs is None:
             made = cls({name: _storable(schema) for name, schema in schemas.items()}, RESULTS)

@@ -34,7 +34,7 @@ _ENDS = {"FlatMapGroupsWithState", "FlatMapGroupsInPandasWithState"}
 
 
 def has_watermark(frame: DataFrame) -> bool:
-    """Whether Spark has a watermark for the rows of this DataFrame, whatever has become of its column."""
+    """Whether Spark has a watermark for the rows of this DataFrame, even if its column is gone."""
     return _knows(_plan(frame).splitlines())
 
 
@@ -81,15 +81,15 @@ def _knows(lines: Iterable[str]) -> bool:
 
 
 def behind(flow: Flow) -> Duration | None:
-    """How far results may be behind the watermark; None if their times may be anything."""
+    """How far results may be behind the watermark; None if there is no bound."""
     if not _keeps_time(flow.after):
         return None
     return flow.stages[-1].operation.results_behind
 
 
 def hold(behind: Duration) -> Duration:
-    """How far Spark's watermark stays behind ours so that no result is late for Spark's operators: a millisecond more,
-    since Spark counts whole ones, and takes for late what is just as old as its watermark."""
+    """How far Spark's watermark stays behind ours so that no result is late for Spark's operators: a millisecond more
+    than needed, since Spark counts whole milliseconds and treats rows at the watermark as late."""
     return (-(-behind // _MILLISECOND) + 1) * _MILLISECOND
 
 

@@ -1,4 +1,4 @@
-"""How far Spark's watermark will be at most in the next batch, made known where rows are read.
+"""An upper bound of Spark's watermark in the next batch, shared with the tasks that read rows.
 
 Spark tells its watermark to state operators only, so a row has to travel to one if it may be late, and if nothing is
 known of the watermark that is every row. But a state operator hears the marks of all tasks, from which the watermark of
@@ -44,7 +44,7 @@ def expected() -> Instant | None:
 
 
 def _place() -> tuple[Path, int] | None:
-    """The file of this run (a run that begins anew may come to other watermarks), and the number of the batch."""
+    """The file of this run (another run may reach other watermarks), and the number of the batch."""
     context = TaskContext.get()
     run = None if context is None else context.getLocalProperty("spark.jobGroup.id")
     batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")

@@ -79,7 +79,7 @@ class DynamicPatterns(Recognizer):
 
     @property
     def columns(self) -> Sequence[str]:
-        """All columns: what the next pattern will need is not known."""
+        """All columns: the next pattern may need any of them."""
         return [name for name in self.schema if not name.startswith("__")]
 
     def schemas(self) -> dict[str, Schema]:
@@ -108,7 +108,7 @@ class DynamicPatterns(Recognizer):
     # Where definitions are read ------------------------------------------------------------------------------
 
     def refusal(self, row: Mapping[str, Any]) -> str | None:
-        """Return why a definition makes no sense here, if so. It depends on nothing but the row and the stream's
+        """The reason why a definition is invalid here, if it is. It depends only on the row and the stream's
         columns."""
         name, version, text = row["name"] or "", row["version"] or 0, row["definition"] or ""
         if (fault := name_fault(name)) is not None:
@@ -174,7 +174,8 @@ class DynamicPatterns(Recognizer):
         return self._together({DROPPED: dropped}), _written(after, entries)
 
     def step(self, state: Frames, events: pl.DataFrame, watermark: Instant | None) -> tuple[Frames, Frames]:
-        """One step of each pattern's matcher. A pattern that breaks is out until it is replaced; the rest goes on."""
+        """Run one step of each pattern's matcher. A pattern that fails is disabled until it is replaced; the others go
+        on."""
         entries = _read(state)
         after = dict(state)
         found: dict[str, list[pl.DataFrame]] = {}
@@ -267,7 +268,7 @@ def _in_force(entries: Mapping[str, _Entry]) -> Iterator[_Entry]:
 
 
 def _prefix(entry: _Entry) -> str:
-    """What the names of the frames of one pattern's matcher begin with."""
+    """The prefix of the frames of one pattern's matcher."""
     return f"open/{entry.name}/"
 
 

@@ -62,7 +62,7 @@ class MatchRecognize(Recognizer):
 
     @property
     def columns(self) -> Sequence[str]:
-        """What conditions and measures ask for, and what the rows are ordered by."""
+        """The columns of conditions, measures and the order."""
         return self.matcher.columns
 
     @property
@@ -106,7 +106,7 @@ class MatchRecognize(Recognizer):
 
 
 def time_of(clause: Clause, schema: Mapping[str, pl.DataType], *, endless: bool = True) -> str:
-    """The column that a clause's rows have their event time in; one that makes no sense on a stream is refused.
+    """The event-time column of a clause's rows; one that cannot be used on a stream is refused.
 
     endless: whether the stream has no end that could be waited for.
     """

@@ -20,7 +20,7 @@ _PREFIX = "match/"
 
 
 class EventRecognizer(Protocol):
-    """What the operator asks of a `Recognizer`."""
+    """The part of a `Recognizer` that the operator uses."""
 
     @property
     def schema(self) -> Mapping[str, pl.DataType]:
@@ -46,7 +46,7 @@ class DynamicRecognizer(EventRecognizer, Protocol):
 
 
 class PatternOperator(StageOperator):
-    """Recognizes what it is given in the events of a key group.
+    """Finds matches in the events of a key group.
 
     The store holds the events that wait (`events/...`), what open matches need (`match/...`) and `queue`. A batch calls
     it a number of times that depends on the slices of event time it touches.

@@ -1,4 +1,4 @@
-"""What a stage recognizes in each key's events, in the order of event time: a pattern, or a MATCH_RECOGNIZE clause.
+"""Recognizers: what a stage finds in each key's events, in event-time order: a pattern, or a MATCH_RECOGNIZE clause.
 
 Both are driven the same way: events that the watermark has passed go in, in order, and rows by the name of their stream
 come out; in between stay frames.
@@ -51,14 +51,14 @@ _INSTANT = pl.Datetime("us", "UTC")
 
 
 class Recognizer(Operation):
-    """What is recognized in events of a schema."""
+    """A pattern or clause over events of a schema."""
 
     schema: Mapping[str, pl.DataType]
     noun: ClassVar[str] = "a pattern"
 
     @property
     def others(self) -> tuple[str, ...]:
-        """What ran out of time, and what was dropped at the limit."""
+        """The outputs for timed-out and dropped matches."""
         return (TIMED_OUT, DROPPED)
 
     @property

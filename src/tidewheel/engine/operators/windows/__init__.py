@@ -1,1 +1,1 @@
-"""What window operators share: assignment to slices, partial aggregates, triggers and panes in columns."""
+"""Shared parts of window operators: assignment to slices, partial aggregates, triggers and panes in columns."""

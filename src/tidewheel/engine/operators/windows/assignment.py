@@ -39,7 +39,7 @@ _SINCE_1972: Instant = 63_072_000_000_000
 
 
 def slice_length(windows: Sliding) -> Duration:
-    """The longest stretch of time whose events share all their windows."""
+    """The longest length of slices whose events share all their windows."""
     return math.gcd(windows.size, windows.every)
 
 

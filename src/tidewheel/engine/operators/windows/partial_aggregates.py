@@ -38,12 +38,12 @@ LATEST = "__latest"
 
 
 def aggregates(windowing: Windowing) -> dict[str, Aggregate]:
-    """The aggregates, which here must know columns."""
+    """The aggregates, which must be resolved against columns here."""
     return cast("dict[str, Aggregate]", windowing.aggregates)
 
 
 def prefix(name: str) -> str:
-    """What the partial columns of an aggregate begin with."""
+    """The prefix of the partial columns of an aggregate."""
     return f"__agg.{name}"
 
 

@@ -38,7 +38,7 @@ def segments(windows: Windows, frame: pl.DataFrame, keys: Sequence[str], *, spre
 
 
 def is_spread(windows: Windows, numbers: Sequence[int], height: int) -> bool:
-    """Whether keys are in frames of their own, where these frames are there and one of them has so many windows."""
+    """Whether keys are in frames of their own, given the existing frames: one of them has very many windows."""
     if isinstance(windows, Sliding | Calendar):
         return False
     return height > FEW or any(number != _ALL_IN_ONE for number in numbers)

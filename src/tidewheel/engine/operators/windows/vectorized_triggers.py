@@ -299,7 +299,7 @@ class _OrFinally(VectorizedTrigger):
 
 
 def expected_column(name: str) -> str:
-    """Where an operator keeps the highest expected count that it has seen."""
+    """The column with the highest expected count that an operator has seen."""
     return f"trigger.expected.{name}"
 
 

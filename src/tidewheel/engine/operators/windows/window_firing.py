@@ -1,4 +1,4 @@
-"""Firing windows: which come out in a batch, as which panes, and what the state then says of them."""
+"""Firing: which windows fire in a batch, with which panes, and their state afterwards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PANE_GIVEN = "__told"
 
 @dataclass(slots=True)
 class _Progress:
-    """How far windows are: what the state notes of them beside partial aggregates, a place for each window."""
+    """The progress of windows: their state besides partial aggregates, one entry for each window."""
 
     index: np.ndarray
     """Of the next pane."""
@@ -81,7 +81,7 @@ class WindowFiring:
     def fire(
         self, rows: pl.DataFrame, pending: pl.DataFrame | None, batch_time: BatchTime
     ) -> tuple[pl.DataFrame, pl.DataFrame | None, pl.DataFrame | None]:
-        """Fire what is due: the new state, the panes, and the retractions that still wait."""
+        """Fire the windows that are due: returns the new state, the panes, and the retractions that still wait."""
         passed = _Passed.of(rows[END].to_numpy(), batch_time, self._windowing.lateness)
         progress = self._progress(rows)
         at = self._take_elements(rows, progress, passed, batch_time.clock)
@@ -106,7 +106,7 @@ class WindowFiring:
         return rows.filter(pl.Series(~passed.over & ~unseen)).drop(N, "__old"), panes, pending
 
     def _progress(self, rows: pl.DataFrame) -> _Progress:
-        """How far windows are according to the state."""
+        """The progress of windows according to the state."""
         new = rows["__old"].to_numpy() == 0
         trigger: Arrays = {
             column.name: rows[column.name].fill_null(column.initial).to_numpy().copy()
@@ -128,7 +128,7 @@ class WindowFiring:
     def _take_elements(
         self, rows: pl.DataFrame, progress: _Progress, passed: _Passed, clock: Instant
     ) -> TriggerContext:
-        """Tell the trigger of the batch's elements; gives the moment at which it is then asked."""
+        """Pass the batch's elements to the trigger; returns the context in which it is then asked."""
         counts = rows[N].to_numpy()
         if self._merging:
             self._trigger.on_merge(progress.trigger, rows["__old"].to_numpy() > 0, passed.before)
@@ -195,7 +195,7 @@ class WindowFiring:
         return result
 
     def _owes(self, rows: pl.DataFrame, pending: pl.DataFrame | None) -> np.ndarray:
-        """For each window whether panes of others, merged into it, are to be retracted."""
+        """For each window whether panes of others that were merged into it must be retracted."""
         if pending is None:
             return np.zeros(rows.height, np.bool_)
         owners = pending.select(*self._keys, pl.col("__mstart").alias(START), pl.col("__mend").alias(END)).unique()
@@ -232,7 +232,7 @@ def _pane_rows(
     void: np.ndarray,
     ended: np.ndarray,
 ) -> pl.DataFrame:
-    """The windows that come out, each with what its pane says of itself."""
+    """The windows that fire, each with the fields of its pane."""
     firm = np.where(progress.past, Timing.LATE.value, Timing.ON_TIME.value)
     timing = np.where(passed.now, firm, Timing.EARLY.value)
     return rows.filter(pl.Series(shown)).with_columns(

@@ -1,1 +1,1 @@
-"""A query in words, as a graph, and in notebooks."""
+"""Explain a query as text, as a graph, and in notebooks."""

@@ -1,4 +1,4 @@
-"""A query in plain words."""
+"""Explain a query in plain words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCHES = (
 
 
 def explain(source: LogInput | DataFrameInput, flow: Flow, outputs: Sequence[str]) -> str:
-    """What will come out when, what is kept for how long, and how it will run."""
+    """Describe what comes out when, what is kept for how long, and how it runs."""
     stages = flow.stages
     lines = [f"Reads {source_text(source)}.", f"Time: {source.time}; watermark {source.watermark!r}."]
     for number, stage in enumerate(stages, start=1):
@@ -45,8 +45,7 @@ def source_text(source: LogInput | DataFrameInput) -> str:
 
 
 def output_names(flow: Flow, depth: int) -> dict[str, str]:
-    """What the outputs of a stage besides its results are called in the DataFrame and in `start`, by their own
-    names."""
+    """The names of a stage's side outputs in the DataFrame and in `start`, by their own names."""
     stage = flow.stages[depth]
     late = {LATE: late_output(depth)} if stage.operation.rejects_rows else {}
     return late | {name: flow.output(depth, name) for name in stage.others}

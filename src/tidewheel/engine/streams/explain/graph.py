@@ -25,7 +25,7 @@ _SHOWN = {**{word: word for word in ("What", "Measures", "Where", "When", "How")
 
 @dataclass(frozen=True)
 class Step:
-    """A step of the query. outputs: those that leave it besides its results."""
+    """A step of the query. outputs: its side outputs."""
 
     title: str
     lines: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Operator:
-    """What Spark runs as one, and how parallel it is."""
+    """An operator that Spark runs, and its parallelism."""
 
     title: str
     parallelism: str

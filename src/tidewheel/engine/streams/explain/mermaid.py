@@ -48,5 +48,5 @@ def _label(title: str, lines: Iterable[str]) -> str:
 
 
 def _text(text: str) -> str:
-    """Text as it may stand between quotes: what means something to Mermaid is given by its number."""
+    """Text for use between quotes: characters with a meaning in Mermaid are replaced by their codes."""
     return _SPECIAL.sub(lambda found: f"#{ord(found[0])};", " ".join(text.split()))

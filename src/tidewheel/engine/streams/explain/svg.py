@@ -40,7 +40,7 @@ def svg(graph: Graph) -> str:
 
 
 class _Drawing:
-    """What has been drawn, and how far down it goes."""
+    """The elements drawn so far, and the current height."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -73,7 +73,7 @@ class _Drawing:
         self._fed = True
 
     def end(self, outputs: tuple[str, ...]) -> None:
-        """What comes out of the last operator, side by side."""
+        """Draw the outputs of the last operator, side by side."""
         if not outputs:
             return
         self._arrow(self.y, self.y + _GAP)
@@ -166,7 +166,7 @@ def _head(x: float, y: float, *, down: bool) -> str:
 
 
 def _wrapped(text: str, width: float, *, bold: bool = False, most: int | None = None) -> list[str]:
-    """The text in lines that are not wider, at most so many."""
+    """Wrap text to a width and a number of lines."""
     lines = list(_lines(" ".join(text.split()), width, bold=bold)) or [""]
     if most is not None and len(lines) > most:
         lines = [*lines[: most - 1], lines[most - 1][:-1] + "…"]
