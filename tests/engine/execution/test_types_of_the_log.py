@@ -7,8 +7,8 @@ import textwrap
 import pytest
 
 import tidewheel as tw
-from tests.cli.cli_support import tidewheel
 from tests.engine.topic_frames import order_type
+from tests.support.command import tidewheel
 from tidewheel.engine.execution.targets import Target, prepared_targets
 from tidewheel.engine.jobs.run import default_targets
 from tidewheel.errors import DefinitionError
