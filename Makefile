@@ -87,7 +87,7 @@ check: setup ## ruff and mypy; tsc and eslint for the page
 	@$(BIN)/mypy
 	@$(BIN)/python web/build.py check
 
-format: setup ## let ruff format and mend
+format: setup ## format, and fix what ruff can
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format --quiet .
 

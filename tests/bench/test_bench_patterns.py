@@ -66,7 +66,7 @@ def test_the_work_is_timed_without_spark_too(data):
     assert all(figure.value > 0 for figure in figures)
 
 
-def test_most_events_can_start_and_the_room_of_partial_matches_is_told(data):
+def test_most_events_can_start_and_the_room_of_partial_matches_is_reported(data):
     held = room(data, most_can_start(data))
     assert held.open > VEHICLES  # several for each vehicle that moves
     assert held.stored > 0
@@ -74,7 +74,7 @@ def test_most_events_can_start_and_the_room_of_partial_matches_is_told(data):
     assert 0 < room(data, emergency_stop(data), batches=BATCHES).open < held.open
 
 
-def test_a_part_that_is_not_there_is_told(capsys):
+def test_a_part_that_is_not_there_is_reported(capsys):
     with pytest.raises(SystemExit):
         main(["patterns", "--only", "z"])
     assert "there is no part 'z'; there are a, b, c, d" in capsys.readouterr().err

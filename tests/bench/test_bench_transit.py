@@ -157,7 +157,7 @@ def test_all_ten_jobs_in_real_time_do_every_event_once(tmp_path):
     assert {"lag grows by", "all grow by", "a batch, p50"} <= {figure["name"] for figure in written}
 
 
-def test_a_length_that_makes_no_sense_is_told(capsys):
+def test_a_length_that_makes_no_sense_is_reported(capsys):
     with pytest.raises(SystemExit):
         main(["transit", "--minutes", "0"])
     assert "--minutes must be above 0, got 0" in capsys.readouterr().err

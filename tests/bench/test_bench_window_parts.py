@@ -26,11 +26,11 @@ class Timed(Bench):
 
     def __init__(self, spark, folder, *, ours, others):
         super().__init__(spark, EVENTS, folder, self.noted)
-        self.told, self.runs = [], []
+        self.reported, self.runs = [], []
         self._ours, self._others = ours, others
 
     def noted(self, text):
-        self.told.append(text)
+        self.reported.append(text)
 
     def _took(self, what, data, seconds):
         self.runs.append((what, data.keys, data.events))
@@ -102,7 +102,7 @@ def test_where_all_aims_are_met_there_is_no_profile(faster):
         assert not [group for group, _ in figures_of(faster, part) if "a batch of" in group]
 
 
-def test_sizes_on_disk_are_told_for_few_keys_and_for_many(faster):
+def test_sizes_on_disk_are_reported_for_few_keys_and_for_many(faster):
     assert [(name, figure.value) for (_, name), figure in figures_of(faster, "e").items()] == [
         ("ours, 2,000 keys", 1.0),
         ("Spark's own, 2,000 keys", 4.0),
@@ -120,7 +120,7 @@ def test_a_batch_is_timed_up_to_two_million_keys(faster):
     assert all(figure.unit == "ms/batch" and figure.value > 0 for figure in found.values())
 
 
-def test_small_batches_are_fed_one_by_one_and_told_by_percentiles(spark, tmp_path, monkeypatch):
+def test_small_batches_are_fed_one_by_one_and_reported_by_percentiles(spark, tmp_path, monkeypatch):
     bench = Bench(spark, EVENTS, tmp_path, lambda text: None)
     reports = small_batches._batches(bench, watermarks.bounded("1 s"), "two", 2, feed=True, key_groups=1)
     assert [(report["batchId"], report["durable"]) for report in reports] == [(0, True), (1, False)]

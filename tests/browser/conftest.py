@@ -33,7 +33,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def start(log: Log) -> Iterator[Callable[..., Server]]:
-    """Starts servers of the log, which end with the test. Results expire slowly, unless told: a browser that draws in
+    """Starts servers of the log, which end with the test. By default results expire slowly: a browser that draws in
     software on a busy machine takes its time."""
     with servers(log, speed=0.1) as start:
         yield start

@@ -168,9 +168,15 @@ def tree(shown: Screen) -> list[Node]:
 
 
 def _plain(node: Node) -> Node:
-    told = {each["name"]: each["value"].get("value") for each in node.get("properties", [])}
+    reported = {each["name"]: each["value"].get("value") for each in node.get("properties", [])}
     name = node.get("name", {}).get("value", "").strip()
-    return {**told, "id": node["nodeId"], "parent": node.get("parentId"), "role": node["role"]["value"], "name": name}
+    return {
+        **reported,
+        "id": node["nodeId"],
+        "parent": node.get("parentId"),
+        "role": node["role"]["value"],
+        "name": name,
+    }
 
 
 def named(nodes: list[Node], role: str) -> list[str]:

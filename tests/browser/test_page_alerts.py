@@ -46,7 +46,7 @@ def test_an_emergency_stop_is_in_the_list_at_once_and_a_click_flies_there(log, s
 
 
 @pytest.mark.parametrize("where", ["near", "far away"])
-def test_an_emergency_stop_is_marked_on_the_map_and_told_of_wherever_it_is(log, start, screen, where):
+def test_an_emergency_stop_is_marked_on_the_map_and_reported_of_wherever_it_is(log, start, screen, where):
     vehicles(log, (1, 24.0, 60.0))
     place = STOP if where == "near" else (25.4, 60.4)
     shown = screen(start()).look_at(*place)
@@ -74,8 +74,8 @@ def test_an_old_alert_opens_with_its_own_figures_though_its_vehicle_stopped_agai
         shown.alerts.nth(row).get_by_role("button").click()
         expect(shown.test("details-value")).to_have_text(value)
         expect(shown.test("details").locator("[data-test=plot]")).to_be_visible()
-    told = f"&of={old // 1_000}&tab=details"
-    shown.until("told => location.hash.includes(told)", told)
+    reported = f"&of={old // 1_000}&tab=details"
+    shown.until("reported => location.hash.includes(reported)", reported)
     shown.page.reload()
     expect(shown.test("details-value")).to_have_text("9")
 

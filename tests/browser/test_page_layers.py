@@ -19,13 +19,13 @@ THERE = neighbour(HERE)
 PLACE = centre(HERE)
 PACED = """
     const now = performance.now.bind(performance);
-    let [last, told] = [now(), now()];
+    let [last, reported] = [now(), now()];
     window.pace = 1;
     performance.now = () => {
         const at = now();
-        told += (at - last) * window.pace;
+        reported += (at - last) * window.pace;
         last = at;
-        return told;
+        return reported;
     };
 """
 """The time by which the page moves and fades things, as slow as a test wants to look at them."""

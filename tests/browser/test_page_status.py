@@ -11,7 +11,7 @@ from tidewheel.transport.topics.held_watermarks import HeldWatermarks
 from tidewheel.transport.topics.run_states import FIRST_BATCH, RUNNING, STARTING, RunState, RunStates
 
 
-def test_a_watermark_that_is_held_is_told_with_who_holds_it_until_it_moves(log, start, screen):
+def test_a_watermark_that_is_held_is_reported_with_who_holds_it_until_it_moves(log, start, screen):
     vehicles(log, (1, 24.94, 60.17))
     at = now()
     job = HeldWatermarks(log)

@@ -27,13 +27,13 @@ def test_rewinding_shows_the_past_and_live_is_a_click_away(log, start, screen):
     end = now() // SECOND * SECOND
     counts(log, {HERE: 3}, end=end)
     shown.shows("vehicle-distribution", {KEY: 3})
-    told = shown.tell("() => window.tidewheel.app.clock.now()")
-    shown.until("since => window.tidewheel.app.clock.now() > since + 3000", told)
+    reported = shown.tell("() => window.tidewheel.app.clock.now()")
+    shown.until("since => window.tidewheel.app.clock.now() > since + 3000", reported)
     counts(log, {HERE: 9}, end=end + 5 * SECOND)
     shown.shows("vehicle-distribution", {KEY: 9})
 
     shown.test("slider").focus()
-    back = shown.tell("told => Math.ceil((window.tidewheel.app.clock.now() - told - 1500) / 1000)", told)
+    back = shown.tell("reported => Math.ceil((window.tidewheel.app.clock.now() - reported - 1500) / 1000)", reported)
     for _ in range(back):
         shown.page.keyboard.press("ArrowLeft")
     shown.shows("vehicle-distribution", {KEY: 3})
@@ -61,8 +61,8 @@ def test_a_past_that_plays_moves_on_and_becomes_live_when_it_has_caught_up(log, 
     end = now() // SECOND * SECOND
     counts(log, {HERE: 3}, end=end)
     shown.shows("vehicle-distribution", {KEY: 3})
-    told = shown.tell("() => window.tidewheel.app.clock.now()")
-    shown.until("since => window.tidewheel.app.clock.now() > since + 4000", told)
+    reported = shown.tell("() => window.tidewheel.app.clock.now()")
+    shown.until("since => window.tidewheel.app.clock.now() > since + 4000", reported)
     counts(log, {HERE: 9}, end=end + 5 * SECOND)
     shown.shows("vehicle-distribution", {KEY: 9})
     since = shown.tell("() => window.tidewheel.app.clock.now()")
@@ -73,7 +73,7 @@ def test_a_past_that_plays_moves_on_and_becomes_live_when_it_has_caught_up(log, 
     shown.shows("vehicle-distribution", {KEY: 5})
 
     shown.test("slider").focus()
-    back = shown.tell("told => Math.ceil((window.tidewheel.app.clock.now() - told - 1500) / 1000)", told)
+    back = shown.tell("reported => Math.ceil((window.tidewheel.app.clock.now() - reported - 1500) / 1000)", reported)
     for _ in range(back):
         shown.page.keyboard.press("ArrowLeft")
     shown.shows("vehicle-distribution", {KEY: 3})

@@ -10,10 +10,10 @@ from tidewheel.cli.broker import make_broker
 from tidewheel.errors import DefinitionError
 
 
-def test_an_address_that_makes_no_sense_is_told_without_its_password() -> None:
-    with pytest.raises(DefinitionError, match=r"got 'http://anna:\*\*\*@host:1883'") as told:
+def test_an_address_that_makes_no_sense_is_reported_without_its_password() -> None:
+    with pytest.raises(DefinitionError, match=r"got 'http://anna:\*\*\*@host:1883'") as reported:
         make_broker("http://anna:secret@host:1883")
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(reported.value)
 
 
 def test_a_password_file_is_read_to_the_end_of_its_first_line(tmp_path: Path) -> None:

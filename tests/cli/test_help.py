@@ -66,7 +66,7 @@ def test_the_parameters_of_a_job_are_options_with_its_defaults(inside):
     assert "Reads input.vehicle-position, writes analytics.vehicle-cell" in text
 
 
-def test_the_version_is_told():
+def test_the_version_is_reported():
     assert tidewheel("--version").stdout == f"tidewheel {__version__}\n"
 
 

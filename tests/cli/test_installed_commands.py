@@ -108,7 +108,7 @@ def test_one_runs_with_its_options_and_its_errors_as_one_of_ours(packages, tmp_p
         ("twice", "the packages other-shop and third-shop both offer a command 'twice'; remove one of them"),
     ],
 )
-def test_a_broken_one_is_told_with_its_package_and_breaks_no_other(packages, command, said):
+def test_a_broken_one_is_reported_with_its_package_and_breaks_no_other(packages, command, said):
     assert said in flat(tidewheel(command, "--any", "option", code=3, **packages).stderr)
     listed = flat(tidewheel("--help", **packages).stdout)
     assert said[:60] in listed

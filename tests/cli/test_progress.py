@@ -35,11 +35,11 @@ def test_a_status_that_fails_does_not_end_the_work(as_json, capfd):
         return "done"
 
     assert run_with_progress(work, stop=Stop(), status=status, line=str, as_json=as_json) == "done"
-    told = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    assert told == ([{"asked": 1}, {"asked": 3}] if as_json else [])
+    reported = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert reported == ([{"asked": 1}, {"asked": 3}] if as_json else [])
 
 
-def test_a_status_that_fails_is_told(capfd, monkeypatch):
+def test_a_status_that_fails_is_reported(capfd, monkeypatch):
     monkeypatch.setattr("tidewheel.cli.progress._PLAIN_REFRESH", 0.0)
     asked = threading.Event()
 
@@ -73,14 +73,14 @@ def test_on_a_terminal_one_line_is_kept_up_to_date(monkeypatch):
     monkeypatch.setattr("tidewheel.cli.progress.out", lambda *, stderr: console)
     monkeypatch.setattr("tidewheel.cli.progress._REFRESH", 0.01)
     monkeypatch.setenv("TERM", "xterm")
-    stop, told = Stop(), {"done": 1}
+    stop, reported = Stop(), {"done": 1}
 
     def seen(text: str) -> None:
         eventually(lambda: text in screen.getvalue(), f"the line says {text}", timeout=60)
 
     def work():
         seen("1 done")
-        told["done"] = 2
+        reported["done"] = 2
         seen("2 done")
         stop.set()
         seen("stopping ... 2 done")
@@ -89,7 +89,7 @@ def test_on_a_terminal_one_line_is_kept_up_to_date(monkeypatch):
     def line(now):
         return f"{now['done']} done " + "and so on " * 10
 
-    assert run_with_progress(work, stop=stop, status=lambda: told, line=line) == "done"
+    assert run_with_progress(work, stop=stop, status=lambda: reported, line=line) == "done"
     drawn = screen.getvalue()
     assert drawn.count("\n") == 1, "another line only in the end"
     assert drawn.endswith("\r\x1b[1A\x1b[2K"), "and then it is wiped away"

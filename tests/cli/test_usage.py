@@ -1,4 +1,4 @@
-"""What is asked for in vain is told in one line, with an exit code that a script can use."""
+"""A request that cannot be met is reported in one line, with an exit code that a script can use."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ HFP = ["ingest", "--mqtt", "localhost", "--processor", "hfp"]
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_a_mistake_is_told_in_one_line(arguments, code, text, tmp_path, inside, monkeypatch):
+def test_a_mistake_is_reported_in_one_line(arguments, code, text, tmp_path, inside, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("milk, bread, and a second line\n" * 10)
     done = inside(*arguments, code=code)

@@ -299,10 +299,10 @@ def _timeline(file: str, given: dict[str, Any]) -> Case:
     wanted = [_bounds_as_text(pane) for pane in given["expect"]]
 
     def check(panes: Panes) -> list[str]:
-        return _match("the run", wanted, _told(panes))
+        return _match("the run", wanted, _reported(panes))
 
     def lenient(panes: Panes) -> list[str]:
-        got = _told(panes)
+        got = _reported(panes)
         missing = [pane for pane in wanted if pane["timing"] == "EARLY" and pane not in got]
         results = [(pane["window"], pane["sum"]) for pane in wanted]
         wrong = [pane for pane in got if (pane["window"], pane["sum"]) not in results]
@@ -318,14 +318,14 @@ def _timeline(file: str, given: dict[str, Any]) -> Case:
     return Case(file, given["name"], windowing, steps, check, otherwise=otherwise)
 
 
-def _told(panes: Panes) -> list[dict[str, Any]]:
+def _reported(panes: Panes) -> list[dict[str, Any]]:
     """The panes of a run in the words of the timelines."""
     on_time: Counter[Any] = Counter()
-    told = []
+    reported = []
     for pane in (pane for came in panes for pane in came):
         early = pane.timing == Timing.EARLY
         on_time[pane.key, pane.window] += not early
-        told.append(
+        reported.append(
             {
                 "window": f"{_instant(pane.window.start)} {_instant(pane.window.end)}",
                 "key": pane.key[0],
@@ -338,7 +338,7 @@ def _told(panes: Panes) -> list[dict[str, Any]]:
                 "last": pane.last,
             }
         )
-    return told
+    return reported
 
 
 def _instant(time: int) -> str:

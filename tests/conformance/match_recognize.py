@@ -82,7 +82,7 @@ def check_queries(cases: Sequence[Query], runner: QueryRunner | None = None) -> 
 
 def _complaints(case: Query, answer: Answer) -> list[str]:
     if isinstance(answer, Exception):
-        if case.rows is None and _told(answer) and _same_error(case.error, str(answer)):
+        if case.rows is None and _reported(answer) and _same_error(case.error, str(answer)):
             return []
         return [f"expected {case.error or case.rows}, got {type(answer).__name__}: {answer}"]
     if case.rows is None:
@@ -91,13 +91,13 @@ def _complaints(case: Query, answer: Answer) -> list[str]:
     return [] if wanted == got else [f"expected {case.rows}, got {answer}"]
 
 
-def _told(error: Exception) -> bool:
+def _reported(error: Exception) -> bool:
     """Whether it is ours; Spark wraps those of its workers."""
     return isinstance(error, TidewheelError) or (isinstance(error, PySparkException) and _OURS in str(error))
 
 
 def _same_error(wanted: str, got: str) -> bool:
-    """Errors are told in other words: those that matter must be the same."""
+    """Errors have other words: those that matter must be the same."""
     words = {"AFTER MATCH SKIP", "first row of", "not present in"}
     return all(word in got for word in words if word in wanted)
 

@@ -55,7 +55,7 @@ def _on_automaton(case: PatternCase) -> Outcome:
         harnesses: dict[Any, Harness] = {}
         names: defaultdict[Any, list[str]] = defaultdict(list)
         for step in case.steps:
-            told = {key: (len(one.matches), len(one.timed_out)) for key, one in harnesses.items()}
+            reported = {key: (len(one.matches), len(one.timed_out)) for key, one in harnesses.items()}
             for time, row in step.events:
                 key = tuple(row[name] for name in case.keys)
                 harness = harnesses.setdefault(key, Harness(built, SCHEMA))
@@ -67,7 +67,7 @@ def _on_automaton(case: PatternCase) -> Outcome:
             matches: list[Stages] = []
             timed_out: list[tuple[Stages, int]] = []
             for key, harness in harnesses.items():
-                seen, over = told.get(key, (0, 0))
+                seen, over = reported.get(key, (0, 0))
                 matches += [_named(match, names[key]) for match in harness.matches[seen:]]
                 timed_out += [(_named(stages, names[key]), at) for stages, at in harness.timed_out[over:]]
             outcome.matches.append(matches)

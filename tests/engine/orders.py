@@ -11,7 +11,7 @@ import pyarrow as pa
 from tidewheel.transport.events import event_pb2
 from tidewheel.transport.events.codec import decode_columns, encode_columns
 from tidewheel.transport.events.registry import TypeRegistry
-from tidewheel.transport.events.schema_inference import define_message, made_name
+from tidewheel.transport.events.schema_inference import define_message, generated_type_name
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.topics.types import load_types, publish_types
@@ -46,7 +46,7 @@ def read(log: Log, topic: str) -> pl.DataFrame:
     info = log.topic_info(topic)
     for partition in range(info.partitions):
         for batch in log.read(topic, partition, info.first_offsets[partition]):
-            decoded = decode_columns(made_name(topic), batch.records.column("value"), registry=types)
+            decoded = decode_columns(generated_type_name(topic), batch.records.column("value"), registry=types)
             assert not decoded.errors
             frames.append(pl.from_arrow(decoded.columns))
     assert all(isinstance(frame, pl.DataFrame) for frame in frames)

@@ -86,7 +86,7 @@ def plain(outputs: Mapping[str, pl.DataFrame]) -> dict[str, list[str]]:
         found[name] = [] if frame is None else _text(frame.with_columns(pl.col(times).cast(pl.Int64)).to_dicts())
     late = outputs.get(LATE)
     found[LATE] = [] if late is None else _text(late.select("number", "late_reason").to_dicts())
-    return {name: told if name == RESULTS else sorted(told) for name, told in found.items()}
+    return {name: reported if name == RESULTS else sorted(reported) for name, reported in found.items()}
 
 
 def expected(outputs: Mapping[str, Sequence[Row]]) -> dict[str, list[str]]:

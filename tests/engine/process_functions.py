@@ -58,7 +58,7 @@ def alarms(events, state, clock):
 
 
 def sessions(events, state, clock):
-    """The sum of events less than 5 µs apart, told at the end of it; the state is then given up."""
+    """The sum of events less than 5 µs apart, reported at the end of it; the state is then given up."""
     news = by_key(events, pl.col("value").sum().alias("more"), pl.col("event_time").last())
     ended = state.filter("ends_at_due").select("key", event_time="ends_at", total="total")
     joined = beside(news, state.drop("ends_at"))

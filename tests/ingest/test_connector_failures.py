@@ -1,4 +1,4 @@
-"""Whatever ends a connector is told, and ends the command with an exit code that says so."""
+"""Whatever ends a connector is reported, and ends the command with an exit code that says so."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def post(port: int, *payloads: bytes) -> dict[str, object]:
     headers = {"Content-Type": "application/x-protobuf"}
     request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/messages", body, headers)
     with urllib.request.urlopen(request, timeout=60) as answer:
-        told: dict[str, object] = json.load(answer)
-        return told
+        reported: dict[str, object] = json.load(answer)
+        return reported
 
 
 def _varint(size: int) -> bytes:
@@ -78,8 +78,8 @@ def test_events_that_the_decoder_does_not_bear_are_dead_letters_and_ingestion_go
     with Running("ingest", *arguments) as running:
         eventually(lambda: is_listening(port), "it listens")
         for hostile in (PANICKING, DEEP):
-            told = post(port, good, hostile, good)
-            assert (told["topics"], told["dead"]) == ({"input.fuzz": 2}, {"bad-event": 1})
+            reported = post(port, good, hostile, good)
+            assert (reported["topics"], reported["dead"]) == ({"input.fuzz": 2}, {"bad-event": 1})
         running.end(signal.SIGTERM)
     letters = dead_letters(log, "events")
     assert [letter.raw for letter in letters] == [PANICKING, DEEP]
@@ -127,17 +127,17 @@ class Failing:
         (SystemExit(0), True, [1]),  # it asked for it
     ],
 )
-def test_a_connector_that_dies_is_told_and_started_again_if_it_resumes(
+def test_a_connector_that_dies_is_reported_and_started_again_if_it_resumes(
     log: Log, how: object, resumes: bool, brought: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidewheel.ingest.connector._FIRST_WAIT", 0.01)
-    told: list[Exception] = []
+    reported: list[Exception] = []
     connector = Failing(1, 2, how=how, resumes=resumes)
     pairs = [(connector, Pipeline(log, NumberProcessor()))]
-    ((failed, failure),) = run_all(pairs, threading.Event(), on_failure=lambda _, failure: told.append(failure))
+    ((failed, failure),) = run_all(pairs, threading.Event(), on_failure=lambda _, failure: reported.append(failure))
     assert failed is connector
     assert numbers_in(log) == brought
-    assert len(told) == len(brought)
+    assert len(reported) == len(brought)
     assert isinstance(failure, PanicError) == (how is panic)
 
 

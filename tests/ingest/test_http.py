@@ -260,13 +260,15 @@ def test_a_request_of_dead_letters_only_is_no_success_and_stays_none_when_it_is_
         with served(Pipeline(log, NumberProcessor())) as client:  # also by the next process
             answer = client.post(MESSAGES, content=bad, headers=numbered("bus", 1))
         assert answer.status_code == 422
-        told = answer.json()
+        reported = answer.json()
         assert (
-            told["counts"] == {"accepted": 0, "filtered": 0, "dead": told["received"]} == {**told["counts"], "dead": 7}
+            reported["counts"]
+            == {"accepted": 0, "filtered": 0, "dead": reported["received"]}
+            == {**reported["counts"], "dead": 7}
         )
-        assert "none of 7 messages was accepted" in told["error"]
-        assert told["duplicate"] is repeated
-        assert len(told["reasons"]) == (0 if repeated else 5), "the first ones"
+        assert "none of 7 messages was accepted" in reported["error"]
+        assert reported["duplicate"] is repeated
+        assert len(reported["reasons"]) == (0 if repeated else 5), "the first ones"
     assert len(dead_letters(log)) == 7
     with served(Pipeline(log, NumberProcessor())) as client:
         for more in (b'{"topic": "t", "payload": {"skip": "rule"}}', lines(1)):

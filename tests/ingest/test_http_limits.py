@@ -84,11 +84,11 @@ def test_health_tells_how_old_the_delivery_at_hand_is() -> None:
             return health.status_code == 503
 
         eventually(unhealthy, "it takes too long")
-        told = client.get("/healthz").json()
+        reported = client.get("/healthz").json()
         assert ages == sorted(ages)
-        assert told["delivering_seconds"] >= ages[-1] > 0.3
-        assert (told["healthy"], told["waiting"]) == (False, 1)
-        assert told["reasons"] == ["the delivery at hand has taken longer than 0.3 s"]
+        assert reported["delivering_seconds"] >= ages[-1] > 0.3
+        assert (reported["healthy"], reported["waiting"]) == (False, 1)
+        assert reported["reasons"] == ["the delivery at hand has taken longer than 0.3 s"]
         gate.go.set()
         posting.join(60)
         assert client.get("/healthz").json()["healthy"]
@@ -166,11 +166,11 @@ def test_headers_and_bodies_that_drip_are_given_up(log: Log) -> None:
                 dripping = threading.Thread(target=drip)
                 dripping.start()
                 try:
-                    status, told = answer(raw)
+                    status, reported = answer(raw)
                 finally:
                     stop.set()
                     dripping.join()
-                assert (status, word in told["error"]) == (408, True)
+                assert (status, word in reported["error"]) == (408, True)
         with connected(port_of(client)) as silent:
             assert silent.recv(1) == b""  # nothing was asked, so nothing is answered
         with connected(port_of(client)) as raw:  # a further request on a connection has its deadline, too
@@ -203,9 +203,9 @@ def test_a_request_that_others_might_read_otherwise_is_refused_and_the_connectio
     with served(Pipeline(log, NumberProcessor())) as client:
         head = b"POST /v1/messages HTTP/1.1\r\nContent-Type: application/x-ndjson\r\n"
         smuggled = b"GET /v1/report HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        told = send(port_of(client), head + rest + smuggled)
-        assert told[0] == status, told
-        assert told[1]["error"].startswith("Invalid HTTP request received: ")
+        reported = send(port_of(client), head + rest + smuggled)
+        assert reported[0] == status, reported
+        assert reported[1]["error"].startswith("Invalid HTTP request received: ")
     assert read_reports(log) == []
 
 

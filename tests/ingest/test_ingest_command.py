@@ -79,9 +79,9 @@ def test_mqtt_and_http_in_one_process_bring_every_message_once(broker: Mosquitto
             publish(broker.port, positions(range(first, first + 100), "bus"))
             post(port, positions(range(first + 100, first + 200), "tram"))
         eventually(lambda: len(vehicles_in(log)) >= COUNT, "all arrive")
-        told = lines(running.end(signal.SIGTERM))[-1]
+        reported = lines(running.end(signal.SIGTERM))[-1]
     assert vehicles_in(log) == list(range(COUNT))
-    assert told["received"] == told["topics"] == COUNT
+    assert reported["received"] == reported["topics"] == COUNT
     counts = {report.source: report.received for report in read_reports(log)}
     assert counts == {"hfp:main-mqtt": COUNT // 2, "hfp:main-http": COUNT // 2}
 
@@ -96,8 +96,8 @@ def test_json_comes_by_mqtt_and_by_http_into_one_topic(broker: Mosquitto, log: L
         publish(broker.port, [Message("tidewheel/input.order", row, ARRIVED) for row in (*rows[:3], b"?")])
         post(port, [Message("anywhere", row, ARRIVED) for row in rows[3:]])
         eventually(lambda: sum(report.received for report in read_reports(log)) >= 7, "all arrive")
-        told = lines(running.end(signal.SIGTERM))[-1]
-    assert (told["received"], told["topics"], told["dead"]) == (7, 6, 1)
+        reported = lines(running.end(signal.SIGTERM))[-1]
+    assert (reported["received"], reported["topics"], reported["dead"]) == (7, 6, 1)
     keys = [key for batch in log.read("input.order", 0, 0) for key in batch.records["key"].to_pylist()]
     assert sorted(keys) == [b"u%d" % n for n in range(6)]
 
@@ -124,8 +124,8 @@ def test_events_come_by_mqtt_and_by_http_and_each_is_accounted_for(broker: Mosqu
         publish(broker.port, [Message("tidewheel/input.door", payload, ARRIVED) for payload in by_mqtt])
         post(port, [Message("input.door", payload, ARRIVED) for payload in by_http])
         eventually(lambda: sum(report.received for report in read_reports(log)) >= 6, "all arrive")
-        told = lines(running.end(signal.SIGTERM))[-1]
-    assert {count: told[count] for count in ("received", "topics", "filtered", "dead")} == {
+        reported = lines(running.end(signal.SIGTERM))[-1]
+    assert {count: reported[count] for count in ("received", "topics", "filtered", "dead")} == {
         "received": 6,
         "topics": 4,
         "filtered": 0,

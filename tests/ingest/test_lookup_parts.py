@@ -36,7 +36,7 @@ class Time:
 
 
 class Scripted:
-    """A provider that does, one after the other, what it was told: give an answer, or raise."""
+    """A provider with a script: it gives an answer or raises, as each step says."""
 
     def __init__(self, *does, time=None, takes=0.0):
         self.does = list(does)
@@ -71,33 +71,33 @@ def test_an_outcome_is_remembered_for_as_long_as_its_kind_says():
     cache = Cache(Limits(cache_age="1 h", retry_unknown="10 min", retry_failed="30 s"))
     for key, kind, age in ((("a",), "answer", 3_600), (("u",), "unknown", 600), (("f",), "failed", 30)):
         cache.put(key, kind, now=0, seen=0)
-        assert cache.is_settled(key, now=age * S - 1, seen=0)
-        assert not cache.is_settled(key, now=age * S, seen=0), kind
-        assert not cache.is_settled(key, now=0, seen=0), "what was too old is forgotten"
+        assert cache.is_known(key, now=age * S - 1, seen=0)
+        assert not cache.is_known(key, now=age * S, seen=0), kind
+        assert not cache.is_known(key, now=0, seen=0), "what was too old is forgotten"
 
 
 def test_event_time_ages_it_too():
     cache = Cache(Limits(cache_age="1 h"))
     cache.put(A, "answer", now=0, seen=100 * S)
-    assert cache.is_settled(A, now=1, seen=3_699 * S)
-    assert not cache.is_settled(A, now=1, seen=3_700 * S)
+    assert cache.is_known(A, now=1, seen=3_699 * S)
+    assert not cache.is_known(A, now=1, seen=3_700 * S)
 
 
 def test_beyond_its_size_what_was_not_asked_for_the_longest_goes():
     cache = Cache(Limits(cache_size=3))
     for name in "abc":
         cache.put((name,), "answer", now=0, seen=0)
-    assert cache.is_settled(("a",), now=1, seen=0)
+    assert cache.is_known(("a",), now=1, seen=0)
     cache.put(("d",), "answer", now=2, seen=0)
     assert len(cache) == 3
-    assert [name for name in "abcd" if cache.is_settled((name,), now=3, seen=0)] == ["a", "c", "d"]
+    assert [name for name in "abcd" if cache.is_known((name,), now=3, seen=0)] == ["a", "c", "d"]
 
 
 def test_a_newer_outcome_takes_the_place_of_the_older():
     cache = Cache(Limits(retry_failed="30 s", cache_age="1 h"))
     cache.put(A, "failed", now=0, seen=0)
     cache.put(A, "answer", now=20 * S, seen=0)
-    assert cache.is_settled(A, now=100 * S, seen=0)
+    assert cache.is_known(A, now=100 * S, seen=0)
 
 
 # Breaker --------------------------------------------------------------------------------------------------------

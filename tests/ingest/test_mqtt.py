@@ -182,7 +182,7 @@ def test_a_broker_that_is_not_there_is_waited_for(tmp_path: Path, log: Log, capl
     late = Mosquitto(tmp_path / "broker")
     pipeline = Pipeline(log, NumberProcessor())
     with running(connector(late.port), pipeline):
-        eventually(lambda: "cannot connect" in caplog.text, "the trouble is told")
+        eventually(lambda: "cannot connect" in caplog.text, "the trouble is reported")
         late.start()
         eventually(lambda: pipeline.state != b"", "connected at last")
         publish(late.port, [number(1)])
@@ -211,7 +211,7 @@ def test_a_line_that_is_cut_again_and_again_costs_nothing(broker: Mosquitto, log
     assert pipeline.report().repeated > 0, "no packet was ever sent again: the test shows nothing"
 
 
-def test_a_broker_that_lost_the_session_is_told_and_new_messages_come(
+def test_a_broker_that_lost_the_session_is_reported_and_new_messages_come(
     tmp_path: Path, log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="tidewheel")
@@ -466,7 +466,7 @@ def test_a_client_shows_its_certificate(tmp_path: Path, log: Log, certificates: 
             eventually(lambda: pipeline.state != b"", "connected")
 
 
-def test_a_file_of_certificates_that_is_missing_is_told_at_once(tmp_path: Path) -> None:
+def test_a_file_of_certificates_that_is_missing_is_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match=r"no-such-file\.crt"):
         MqttConnector(Broker("localhost", tls=Tls(ca=tmp_path / "no-such-file.crt")), ["a"], client_id="reader")
 
@@ -545,7 +545,7 @@ def test_a_message_that_the_broker_refuses_is_not_published(guarded: Mosquitto) 
         publisher.publish([number(1, topic="letters/x")])
 
 
-def test_a_broker_that_promises_less_than_it_was_asked_for_is_told(
+def test_a_broker_that_promises_less_than_it_was_asked_for_is_reported(
     tmp_path: Path, log: Log, caplog: pytest.LogCaptureFixture
 ) -> None:
     with mosquitto(tmp_path / "broker", "max_qos 0") as broker:
@@ -650,7 +650,7 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     ("module", "missing", "extra"),
     [("tidewheel.ingest.mqtt.connector", "paho", "mqtt"), ("tidewheel.ingest.http.connector", "uvicorn", "serve")],
 )
-def test_a_missing_package_is_told_with_how_to_get_it(module: str, missing: str, extra: str) -> None:
+def test_a_missing_package_is_reported_with_how_to_get_it(module: str, missing: str, extra: str) -> None:
     program = f"import sys; sys.modules[{missing!r}] = None; import {module}"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert run.returncode != 0

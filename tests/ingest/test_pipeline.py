@@ -239,11 +239,11 @@ def test_after_an_append_that_failed_but_was_done_the_log_is_asked(
     pipeline = Pipeline(log, NumberProcessor(), patience=0)
     append = pipeline._producer.append
 
-    def done_but_not_told(*arguments: object, **options: object) -> None:
+    def done_but_not_acknowledged(*arguments: object, **options: object) -> None:
         append(*arguments, **options)  # type: ignore[arg-type]
         raise LogError("the line went dead")
 
-    monkeypatch.setattr(pipeline._producer, "append", done_but_not_told)
+    monkeypatch.setattr(pipeline._producer, "append", done_but_not_acknowledged)
     with pytest.raises(LogError, match="line went dead"):
         pipeline([number(1)], state=b"one")
     monkeypatch.setattr(pipeline._producer, "append", append)
@@ -258,14 +258,14 @@ def test_retries_of_one_delivery_are_one_append(log: Log, monkeypatch: pytest.Mo
     append = pipeline._producer.append
     attempts = []
 
-    def told_the_third_time(*arguments: object, **options: object) -> object:
+    def acknowledged_the_third_time(*arguments: object, **options: object) -> object:
         receipt = append(*arguments, **options)  # type: ignore[arg-type]
         attempts.append(receipt.duplicate)
         if len(attempts) < 3:
             raise LogError("the line went dead")
         return receipt
 
-    monkeypatch.setattr(pipeline._producer, "append", told_the_third_time)
+    monkeypatch.setattr(pipeline._producer, "append", acknowledged_the_third_time)
     pipeline([number(1)])
     assert attempts == [False, True, True]
     assert numbers_in(log) == [1]
@@ -343,7 +343,7 @@ class Listed:
             deliver(self.messages)
 
 
-def test_connectors_run_side_by_side_and_one_failure_is_told(log: Log) -> None:
+def test_connectors_run_side_by_side_and_one_failure_is_reported(log: Log) -> None:
     stop = threading.Event()
     lasting = Listed("lasting", [number(1)], then="wait")
     failing = Listed("failing", [number(2)], then="fail")

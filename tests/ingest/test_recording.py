@@ -95,7 +95,7 @@ def test_recordings_of_others_are_read(tmp_path):
     ]
 
 
-def test_the_compression_is_told_by_the_contents(tmp_path):
+def test_the_compression_is_reported_by_the_contents(tmp_path):
     content = encode_line(numbered(1)) + b"\n"
     (tmp_path / "gzip").write_bytes(gzip.compress(content) + gzip.compress(content))
     (tmp_path / "zstd").write_bytes(zstandard.compress(content) + zstandard.compress(content))
@@ -119,13 +119,13 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize("bad", BAD_LINES, ids=range(len(BAD_LINES)))
-def test_a_bad_line_is_told_with_its_place_and_the_others_are_read(tmp_path, bad):
+def test_a_bad_line_is_reported_with_its_place_and_the_others_are_read(tmp_path, bad):
     path = lines(tmp_path / "a.jsonl", encode_line(numbered(1)), bad, encode_line(numbered(2)))
-    first, told, last = read_recording(path)
+    first, reported, last = read_recording(path)
     assert [first, last] == as_recorded([numbered(1), numbered(2)])
-    assert isinstance(told, BadLine)
-    assert (told.place, told.raw) == ("a.jsonl:2", bad)
-    assert told.reason.startswith("not a line of a recording: ")
+    assert isinstance(reported, BadLine)
+    assert (reported.place, reported.raw) == ("a.jsonl:2", bad)
+    assert reported.reason.startswith("not a line of a recording: ")
 
 
 def test_an_empty_recording_has_no_messages(tmp_path):
@@ -134,7 +134,7 @@ def test_an_empty_recording_has_no_messages(tmp_path):
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_wherever_a_recording_is_cut_off_all_whole_pieces_are_read_and_the_rest_is_told(tmp_path, ending):
+def test_wherever_a_recording_is_cut_off_all_whole_pieces_are_read_and_the_rest_is_reported(tmp_path, ending):
     batches = [[numbered(3 * batch + each) for each in range(3)] for batch in range(4)]
     path = tmp_path / f"a.{ending}"
     sizes = [0]
@@ -152,25 +152,25 @@ def test_wherever_a_recording_is_cut_off_all_whole_pieces_are_read_and_the_rest_
         acknowledged = 3 * sum(size >= end for end in sizes[1:])
         assert good == everything[: len(good)]
         assert len(good) >= acknowledged
-        told = [item for item in items if isinstance(item, BadLine)]
-        assert len(told) <= 1
+        reported = [item for item in items if isinstance(item, BadLine)]
+        assert len(reported) <= 1
         if ending == "jsonl":
-            assert bool(told) == (whole[:size][-1:] not in (b"", b"\n") and whole[size : size + 1] != b"\n")
+            assert bool(reported) == (whole[:size][-1:] not in (b"", b"\n") and whole[size : size + 1] != b"\n")
         else:
-            assert bool(told) == (size not in sizes)
+            assert bool(reported) == (size not in sizes)
 
 
 @pytest.mark.parametrize("ending", ENDINGS[1:])
-def test_damage_in_the_middle_is_told_and_what_was_before_it_is_read(tmp_path, ending):
+def test_damage_in_the_middle_is_reported_and_what_was_before_it_is_read(tmp_path, ending):
     path = written(tmp_path / f"a.{ending}", [numbered(1)], [numbered(2)])
     first_size = written(tmp_path / f"b.{ending}", [numbered(1)]).stat().st_size
     content = bytearray(path.read_bytes())
     content[first_size + 1] ^= 0xFF
     path.write_bytes(content)
-    first, told = read_recording(path)
+    first, reported = read_recording(path)
     assert first == as_recorded([numbered(1)])[0]
-    assert isinstance(told, BadLine)
-    assert f"damaged {'gzip' if ending.endswith('gz') else 'zstd'} data after byte {first_size}" in told.reason
+    assert isinstance(reported, BadLine)
+    assert f"damaged {'gzip' if ending.endswith('gz') else 'zstd'} data after byte {first_size}" in reported.reason
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -234,9 +234,9 @@ def _acknowledged_before_kill(path: Path, *, acks: int) -> int:
 def test_a_write_that_fails_halfway_leaves_nothing_and_can_be_tried_again(tmp_path, ending):
     path = tmp_path / f"a.{ending}"
     command = [*WORKERS, "until-full", str(path), "5000"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert told.startswith("failed once,")
-    assert list(read_recording(path)) == as_recorded([numbered(number) for number in range(int(told.split()[-1]))])
+    reported = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert reported.startswith("failed once,")
+    assert list(read_recording(path)) == as_recorded([numbered(number) for number in range(int(reported.split()[-1]))])
 
 
 def test_files_are_rotated_by_size(tmp_path):

@@ -1,4 +1,4 @@
-"""Recordings that stand for far more than they are: read within bounds of memory, and told."""
+"""Recordings that stand for far more than they are: read within bounds of memory, and reported."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ READ = """
 import json, resource, sys
 from tidewheel.ingest.replay.recording import BadLine, read_recording
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-told = [[type(item).__name__, getattr(item, "reason", ""), len(getattr(item, "raw", b""))]
+reported = [[type(item).__name__, getattr(item, "reason", ""), len(getattr(item, "raw", b""))]
         for item in read_recording(sys.argv[1])]
-print(json.dumps([told, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before]))
+print(json.dumps([reported, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before]))
 """
 
 
@@ -41,8 +41,8 @@ def gzip_of_zeros(size: int) -> bytes:
 def read_elsewhere(path: Path) -> tuple[list[list[object]], int]:
     """What a process of its own reads there, and by how many bytes its memory grew at most."""
     done = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True, check=True)
-    told, kilobytes = json.loads(done.stdout)
-    return told, kilobytes * 1024
+    reported, kilobytes = json.loads(done.stdout)
+    return reported, kilobytes * 1024
 
 
 @pytest.mark.parametrize(
@@ -53,23 +53,23 @@ def test_a_bomb_takes_little_memory_and_what_follows_it_is_read(tmp_path, name, 
     path = tmp_path / name
     path.write_bytes(compress(GOOD) + zeros(256 * MEGABYTE) + compress(b"\n" + GOOD))
     assert path.stat().st_size < MEGABYTE
-    told, grew = read_elsewhere(path)
-    assert [kind for kind, *_ in told] == ["RecordedMessage", "BadLine", "RecordedMessage"]
-    assert "a line of 268,435,456 bytes" in str(told[1][1])
-    assert told[1][2] <= 65_536
+    reported, grew = read_elsewhere(path)
+    assert [kind for kind, *_ in reported] == ["RecordedMessage", "BadLine", "RecordedMessage"]
+    assert "a line of 268,435,456 bytes" in str(reported[1][1])
+    assert reported[1][2] <= 65_536
     assert grew < 150 * MEGABYTE
 
 
 def test_a_line_without_end_ends_the_recording(tmp_path):
     path = tmp_path / "a.jsonl.zst"
     path.write_bytes(zstandard.compress(GOOD) + zstd_of_zeros(4096 * MEGABYTE) + zstandard.compress(b"\n" + GOOD))
-    told, grew = read_elsewhere(path)
-    assert [kind for kind, *_ in told] == ["RecordedMessage", "BadLine"]
-    assert told[1][1] == "the recording ends here: a line is longer than 1 GiB"
+    reported, grew = read_elsewhere(path)
+    assert [kind for kind, *_ in reported] == ["RecordedMessage", "BadLine"]
+    assert reported[1][1] == "the recording ends here: a line is longer than 1 GiB"
     assert grew < 200 * MEGABYTE
 
 
-def test_a_plain_line_that_is_too_long_is_told_and_the_next_is_read(tmp_path):
+def test_a_plain_line_that_is_too_long_is_reported_and_the_next_is_read(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(GOOD + b"x" * (40 * MEGABYTE) + b"\n" + GOOD)
     first, bad, last = read_recording(path)

@@ -70,7 +70,7 @@ class Sink:
 
 
 def at(seconds: float, *, arrives: float | None = None, event: str = "vp", vehicle: int = 817) -> Message:
-    """A message of so many seconds after the start, arriving half a second later or as told."""
+    """A message of so many seconds after the start, arriving half a second later or as given."""
     event_time = START + round(seconds * SECOND)
     arrival = event_time + SECOND // 2 if arrives is None else START + round(arrives * SECOND)
     name = topic(event, vehicle=f"{vehicle:05d}")

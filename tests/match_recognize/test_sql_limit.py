@@ -50,7 +50,7 @@ def test_it_does_not_matter_in_which_batches_the_rows_come(pattern, condition, w
     assert stepped(one, frame, cuts, limit) == stepped(one, frame, [], limit)
 
 
-def test_what_is_given_up_is_told_and_the_search_goes_on_after_it():
+def test_what_is_given_up_is_reported_and_the_search_goes_on_after_it():
     one = made(ENDLESS.format("A+ B", 2))
     frame = events(*(("a", second, 1) for second in range(5)), ("a", 5, 3), ("b", 1, 1), ("b", 2, 3))
     rows, given_up = stepped(one, frame, [3, 6], 3)

@@ -1,4 +1,4 @@
-"""What a process function is, and what it means: told by the reference, which takes one event at a time."""
+"""The meaning of process functions, shown by the reference, which takes one event at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def diary(wait, kind=Timer, **options):
     """A process that tells what it was called for; each event sets the timer `wait` after itself, or the clock."""
 
     def tell(events, state, clock):
-        told = events.select("key", "event_time", what=pl.lit("event"), seen=pl.lit(state["seen"].sum(), pl.Int64))
+        reported = events.select("key", "event_time", what=pl.lit("event"), seen=pl.lit(state["seen"].sum(), pl.Int64))
         rung = state.filter("wake_at_due").select(
             "key", event_time="wake_at", what=pl.lit("timer"), seen=pl.col("seen").cast(pl.Int64)
         )
@@ -38,12 +38,12 @@ def diary(wait, kind=Timer, **options):
         new = state.with_columns(pl.col("seen").fill_null(0) + events.height)
         if events.height:
             new = new.with_columns((set_to + wait).cast(DATETIME).alias("wake_at"))
-        return pl.concat([told, rung]), new
+        return pl.concat([reported, rung]), new
 
     return Process(tell, keys="key", state={"seen": pl.Int64, "wake_at": kind}, **options)
 
 
-def told(outputs):
+def reported(outputs):
     return [(row["what"], row["event_time"].microsecond, row["seen"]) for row in outputs["results"]]
 
 
@@ -58,30 +58,30 @@ def test_events_are_released_in_order_of_time_when_the_watermark_has_passed_them
 def test_a_timer_comes_after_the_events_before_it_and_ahead_of_those_at_its_time():
     reference = ProcessReference(diary(3), SCHEMA)
     outputs = reference.step(frame(("a", 0, 13), ("a", 0, 10), ("a", 0, 12)), watermark=50, clock=0)
-    assert told(outputs) == [("event", 10, 0), ("event", 12, 1), ("event", 13, 2), ("timer", 16, 3)]
+    assert reported(outputs) == [("event", 10, 0), ("event", 12, 1), ("event", 13, 2), ("timer", 16, 3)]
     outputs = reference.step(frame(("a", 0, 60), ("a", 0, 63)), watermark=65, clock=0)
-    assert told(outputs) == [("event", 60, 3), ("timer", 63, 4), ("event", 63, 4)]
+    assert reported(outputs) == [("event", 60, 3), ("timer", 63, 4), ("event", 63, 4)]
 
 
 def test_a_timer_is_due_when_the_watermark_reaches_it():
     reference = ProcessReference(diary(3), SCHEMA)
-    assert told(reference.step(frame(("a", 0, 10)), watermark=12, clock=0)) == [("event", 10, 0)]
-    assert told(reference.step(None, watermark=13, clock=0)) == [("timer", 13, 1)]
-    assert told(reference.step(None, watermark=99, clock=0)) == []
+    assert reported(reference.step(frame(("a", 0, 10)), watermark=12, clock=0)) == [("event", 10, 0)]
+    assert reported(reference.step(None, watermark=13, clock=0)) == [("timer", 13, 1)]
+    assert reported(reference.step(None, watermark=99, clock=0)) == []
 
 
 def test_a_timer_that_does_not_lie_ahead_is_cleared():
     reference = ProcessReference(diary(0), SCHEMA)
-    assert told(reference.step(frame(("a", 0, 10)), watermark=50, clock=0)) == [("event", 10, 0)]
+    assert reported(reference.step(frame(("a", 0, 10)), watermark=50, clock=0)) == [("event", 10, 0)]
     assert reference.state[("a",)]["wake_at"] is None
 
 
 def test_a_processing_timer_is_due_when_the_clock_reaches_it():
     reference = ProcessReference(diary(5, ProcessingTimer), SCHEMA)
-    assert told(reference.step(frame(("a", 0, 10)), watermark=20, clock=100)) == [("event", 10, 0)]
-    assert told(reference.step(None, watermark=30, clock=104)) == []
-    assert told(reference.step(None, watermark=30, clock=105)) == [("timer", 105, 1)]
-    assert told(reference.step(None, watermark=30, clock=200)) == []
+    assert reported(reference.step(frame(("a", 0, 10)), watermark=20, clock=100)) == [("event", 10, 0)]
+    assert reported(reference.step(None, watermark=30, clock=104)) == []
+    assert reported(reference.step(None, watermark=30, clock=105)) == [("timer", 105, 1)]
+    assert reported(reference.step(None, watermark=30, clock=200)) == []
 
 
 @pytest.mark.parametrize("gap", [10, 11])
@@ -90,17 +90,17 @@ def test_state_is_forgotten_when_the_next_event_is_more_than_the_ttl_away(gap, a
     reference = ProcessReference(diary(100, ttl=10), SCHEMA)
     first, second = frame(("a", 0, 5)), frame(("a", 0, 5 + gap))
     if at_once:
-        outputs = told(reference.step(pl.concat([second, first]), watermark=50, clock=0))
+        outputs = reported(reference.step(pl.concat([second, first]), watermark=50, clock=0))
     else:
-        outputs = told(reference.step(first, watermark=5 + gap, clock=0))
-        outputs += told(reference.step(second, watermark=50, clock=0))
+        outputs = reported(reference.step(first, watermark=5 + gap, clock=0))
+        outputs += reported(reference.step(second, watermark=50, clock=0))
     assert outputs == [("event", 5, 0), ("event", 5 + gap, 1 if gap == 10 else 0)]
 
 
 def test_state_is_forgotten_when_the_watermark_is_more_than_the_ttl_past_the_last_event():
     reference = ProcessReference(diary(10, ttl=10), SCHEMA)
     reference.step(frame(("a", 0, 5)), watermark=6, clock=0)
-    assert told(reference.step(None, watermark=15, clock=0)) == [("timer", 15, 1)]
+    assert reported(reference.step(None, watermark=15, clock=0)) == [("timer", 15, 1)]
     assert list(reference.state) == [("a",)]
     reference.step(None, watermark=16, clock=0)
     assert reference.state == {}
@@ -108,7 +108,7 @@ def test_state_is_forgotten_when_the_watermark_is_more_than_the_ttl_past_the_las
 
 def test_a_timer_beyond_the_ttl_goes_with_the_state():
     reference = ProcessReference(diary(11, ttl=10), SCHEMA)
-    assert told(reference.step(frame(("a", 0, 5)), watermark=END_OF_TIME, clock=0)) == [("event", 5, 0)]
+    assert reported(reference.step(frame(("a", 0, 5)), watermark=END_OF_TIME, clock=0)) == [("event", 5, 0)]
 
 
 def test_late_rows_come_out_with_their_reason():
@@ -194,7 +194,7 @@ def test_with_a_schema_the_function_is_not_called_to_find_it():
         (lambda e, s, c: (e.with_columns(event_time=pl.lit(None)), s), "results without event_time"),
     ],
 )
-def test_what_a_function_must_not_return_is_told(function, message):
+def test_what_a_function_must_not_return_is_reported(function, message):
     output = {"key": pl.String, "event_time": DATETIME}
     reference = ProcessReference(Process(function, keys="key", state={"x": pl.Int64}, schema=output), SCHEMA)
     with pytest.raises(DefinitionError, match=message):

@@ -89,9 +89,9 @@ def test_people_are_told_about_how_long(micros, text):
 
 @given(st.integers(0, 10**15))
 def test_about_how_long_is_never_more_and_little_less(micros):
-    told = duration(approximate_duration(micros))
-    assert told <= micros
-    assert micros - told <= micros * 0.1
+    reported = duration(approximate_duration(micros))
+    assert reported <= micros
+    assert micros - reported <= micros * 0.1
 
 
 @given(st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1), timezones=st.just(timezone.utc)))

@@ -224,8 +224,8 @@ FACTS = {  # fires early, can finish early, can finish at all, fires after the p
 @pytest.mark.parametrize(("text", "facts"), FACTS.items())
 def test_what_is_known_of_a_trigger_before_it_runs(text, facts):
     trigger = eval(text, vars(t))
-    told = (trigger.fires_early, trigger.may_finish, trigger.finishes, trigger.fires_late)
-    assert "".join(letter if fact else "." for letter, fact in zip("emfl", told, strict=True)) == facts
+    reported = (trigger.fires_early, trigger.may_finish, trigger.finishes, trigger.fires_late)
+    assert "".join(letter if fact else "." for letter, fact in zip("emfl", reported, strict=True)) == facts
 
 
 @pytest.mark.parametrize("text", [*FACTS, "after_processing_time(period='1 min', offset='5 s', unchanged=True)"])

@@ -40,7 +40,7 @@ def test_an_input_that_falls_silent_holds_the_watermark_since_its_last_event() -
     assert hold_text([holder], now=20 * SECOND) == "held by b/0 for 16 s: no event since"
 
 
-def test_an_input_whose_events_do_not_move_it_is_told_as_such() -> None:
+def test_an_input_whose_events_do_not_move_it_is_reported_as_such() -> None:
     state = after(*({("a", 0): second, ("b", 0): min(second, 4)} for second in range(1, 21)))
     (holder,) = holders(state, now=20 * SECOND)
     assert hold_text([holder], now=20 * SECOND) == "held by b/0 for 16 s: events, but none whose time moves it"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidewheel.errors import DefinitionError
 from tidewheel.model import windows
 from tidewheel.model.calendars import UNITS
-from tidewheel.model.hashing import hash_of
+from tidewheel.model.key_hash import hash_of
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Window
 from tidewheel.model.time import instant
 

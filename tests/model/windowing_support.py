@@ -26,7 +26,7 @@ def at(time: int | None, value: Any = 1, key: Any = "k", **more: Any) -> Element
 
 
 class Run:
-    """The reference with one aggregate, `v`; watermark and clock stay where they are unless told."""
+    """The reference with one aggregate, `v`; watermark and clock stay where they are unless told otherwise."""
 
     def __init__(self, windows: Any, trigger: Any = None, **options: Any) -> None:
         if trigger is not None:

@@ -26,13 +26,13 @@ from tidewheel.patterns.define.stages import Group, Part
 class Partial:
     """A beginning of a match, with when it was over: the time and the event, -1 if time did it; None if it is not.
 
-    told: its time ran out.
+    reported: its time ran out.
     """
 
     stages: tuple[str, ...]
     events: tuple[int, ...]
     over: tuple[int, int] | None
-    told: bool
+    reported: bool
 
     def is_open(self, event: int, time: int) -> bool:
         """Whether it has begun, and is not over, when this event has come."""

@@ -29,8 +29,8 @@ def found_by_automaton(pattern: Any, given: list[Any]) -> Counter[Any]:
     harness = Harness(pattern, SCHEMA)
     harness.add_all([(event["time"], {name: event[name] for name in SCHEMA}) for event in given])
     harness.advance(END)
-    told = zip(harness.matches, harness.completed_at, strict=True)
-    return Counter(shown(match, at) for match, at in told)
+    reported = zip(harness.matches, harness.completed_at, strict=True)
+    return Counter(shown(match, at) for match, at in reported)
 
 
 def shown(stages: dict[str, list[int]], at: int) -> Any:
@@ -69,7 +69,7 @@ def test_time_runs_out_for_partial_matches_whose_last_way_on_it_closes(made, giv
     harness = Harness(pattern, SCHEMA)
     harness.add_all([(event["time"], {name: event[name] for name in SCHEMA}) for event in given])
     harness.advance(END)
-    expected = {(tuple(zip(one.events, one.stages, strict=True)), one.over[0]) for one in begun if one.told}
+    expected = {(tuple(zip(one.events, one.stages, strict=True)), one.over[0]) for one in begun if one.reported}
     assert {shown(stages, at) for stages, at in harness.timed_out} == expected
     still_open = {tuple(zip(one.events, one.stages, strict=True)) for one in begun if one.over is None}
     assert {shown(stages, END)[0] for stages in harness.partial} == still_open
@@ -95,12 +95,12 @@ def test_beyond_the_limit_those_that_began_first_are_dropped_and_nothing_else_ch
         harness.advance(END)
     expected = Counter((tuple(zip(*path, strict=True)), given[number]["time"]) for path, number in gone.items())
     assert Counter(shown(*one) for one in harness.dropped) == expected
-    told = Counter(
+    reported = Counter(
         (tuple(zip(one.events, one.stages, strict=True)), one.over[0])
         for one in begun
-        if one.told and not lost(one.events, one.stages, gone) and (one.events, one.stages) not in gone
+        if one.reported and not lost(one.events, one.stages, gone) and (one.events, one.stages) not in gone
     )
-    assert Counter(shown(*one) for one in harness.timed_out) == told
+    assert Counter(shown(*one) for one in harness.timed_out) == reported
 
 
 def ordered(found: list[Found]) -> list[Found]:

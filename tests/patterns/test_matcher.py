@@ -70,17 +70,17 @@ def expected(built: Pattern, rows: list[dict[str, Any]], limit: int) -> dict[str
             harness.add({name: row[name] for name in SCHEMA}, time=row["__time"])
         harness.advance(END)
 
-        def told(stages: dict[str, list[int]], at: int, own: Any = own, key: Any = key) -> Any:
+        def reported(stages: dict[str, list[int]], at: int, own: Any = own, key: Any = key) -> Any:
             numbers = sorted(number for numbers in stages.values() for number in numbers)
             taken = tuple((stage, tuple(own[one]["event"] for one in numbers)) for stage, numbers in stages.items())
             return key, own[numbers[0]]["__time"], own[numbers[-1]]["__time"], at, tuple(sorted(taken))
 
         for match, at in zip(harness.matches, harness.completed_at, strict=True):
-            found["matches"][told(match, at)] += 1
+            found["matches"][reported(match, at)] += 1
         for name in ("timed_out", "dropped"):
             for stages, at in getattr(harness, name):
                 reached = max(stages, key=lambda stage: stages[stage][-1])
-                key, start, end, at, taken = told(stages, at)
+                key, start, end, at, taken = reported(stages, at)
                 found[name][key, start, end, at, taken if name == "timed_out" else reached] += 1
     return found
 
@@ -93,12 +93,12 @@ def shown(name: str, output: pl.DataFrame, stages: tuple[str, ...]) -> Counter[A
     found: Counter[Any] = Counter()
     for row in output.iter_rows(named=True):
         at = row[{"matches": "completed_at", "timed_out": "timed_out_at", "dropped": "dropped_at"}[name]]
-        told = (row["key"], row["match_start"], row["match_end"], at)
+        reported = (row["key"], row["match_start"], row["match_end"], at)
         if name == "dropped":
-            found[(*told, row["stage"])] += 1
+            found[(*reported, row["stage"])] += 1
         else:
             taken = ((stage, tuple(row[f"of {stage}"])) for stage in stages if row[f"of {stage}"])
-            found[(*told, tuple(sorted(taken)))] += 1
+            found[(*reported, tuple(sorted(taken)))] += 1
     return found
 
 
@@ -177,11 +177,11 @@ def test_time_runs_out_for_keys_without_events():
 def test_an_event_that_closes_the_last_way_on_is_no_timeout_however_long_ago_others_closed(x, cuts):
     loop = pattern("a", pl.col("x") == 1).times(1, 2).consecutive()
     matcher = Matcher(loop.followed_by("b", pl.col("x") == 2, within="1 us"), keys="k")
-    rows, state, told = [("k", 0, 1), ("k", 5, x)], {}, []
+    rows, state, reported = [("k", 0, 1), ("k", 5, x)], {}, []
     for begin, end in itertools.pairwise([0, *cuts, 10]):
         outputs, state = matcher.step(state, batch(*[row for row in rows if begin <= row[1] < end]), end)
-        told += outputs["timed_out"].rows()
-    assert told == []  # another `a` could still have come at 5
+        reported += outputs["timed_out"].rows()
+    assert reported == []  # another `a` could still have come at 5
     assert state == {}
     reference = PatternReference(matcher, {"k": pl.String(), "x": pl.Int64()})
     assert reference.step(batch(*rows), watermark=10)["timed_out"] == []
@@ -218,7 +218,7 @@ def test_measures_are_columns_of_their_types_also_when_nothing_matched():
     assert dict(outputs["matches"].schema) == types
 
 
-def test_partial_matches_beyond_the_limit_are_dropped_and_told_and_other_keys_go_on():
+def test_partial_matches_beyond_the_limit_are_dropped_and_reported_and_other_keys_go_on():
     built = pattern("a", pl.col("x") > 0).followed_by_any("b", pl.col("x") == 0)
     rows = [("a", time, 1) for time in range(5)] + [("b", time, 1) for time in range(2)]
     matcher = Matcher(built, keys="k", limit=3)
@@ -299,8 +299,8 @@ def test_many_long_partial_matches_hold_a_bounded_number_of_events():
     assert open_ones.sum() <= 100 * 300
     assert outputs["dropped"].height + len(open_ones) == 400
     reference = PatternReference(matcher, {"k": pl.String(), "x": pl.Int64()})
-    told = reference.step(rows, watermark=400)["dropped"]
-    assert [(one["match_start"], one["event_time"]) for one in told] == outputs["dropped"].select(
+    reported = reference.step(rows, watermark=400)["dropped"]
+    assert [(one["match_start"], one["event_time"]) for one in reported] == outputs["dropped"].select(
         "match_start", "dropped_at"
     ).rows()
 

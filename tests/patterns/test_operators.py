@@ -342,7 +342,7 @@ def test_a_stage_may_have_a_limit_of_its_own():
     assert found(built, "abc", times=[0, 50, 53]) == []
 
 
-def test_a_partial_match_whose_time_ran_out_is_told_once_with_what_it_took():
+def test_a_partial_match_whose_time_ran_out_is_reported_once_with_what_it_took():
     built = A.followed_by_any("b", is_("b")).followed_by("c", is_("c")).within("10 s")
     harness = harness_of(built, "ab", times=[0, 4])
     harness.advance(10 * SECOND - 1)
@@ -352,7 +352,7 @@ def test_a_partial_match_whose_time_ran_out_is_told_once_with_what_it_took():
     assert harness.partial == []
 
 
-def test_a_match_by_time_is_not_told_as_timed_out_for_a_way_on_that_closed_before():
+def test_a_match_by_time_is_not_reported_as_timed_out_for_a_way_on_that_closed_before():
     loop = A.times(1, 2, within="2 s")
     harness = harness_of(loop.not_followed_by("c", is_("c"), within="5 s"), "a")
     harness.advance(20 * SECOND)
@@ -360,7 +360,7 @@ def test_a_match_by_time_is_not_told_as_timed_out_for_a_way_on_that_closed_befor
     assert harness.timed_out == []
 
 
-def test_a_match_that_could_have_gone_on_is_not_told_as_timed_out():
+def test_a_match_that_could_have_gone_on_is_not_reported_as_timed_out():
     harness = harness_of(A.one_or_more().within("10 s"), "aa")
     harness.advance(20 * SECOND)
     assert harness.timed_out == []
@@ -429,7 +429,7 @@ def test_a_condition_that_only_polars_understands_is_asked_of_polars():
     assert found(built, "axb") == ["0 2"]
 
 
-def test_partial_matches_beyond_the_limit_are_dropped_oldest_first_and_told():
+def test_partial_matches_beyond_the_limit_are_dropped_oldest_first_and_reported():
     harness = harness_of(A.followed_by("b", is_("b")), "aaaa", limit=2)
     assert harness.dropped == [({"a": [0]}, 2 * SECOND), ({"a": [1]}, 3 * SECOND)]
     assert harness.partial == [{"a": [2]}, {"a": [3]}]

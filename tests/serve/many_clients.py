@@ -81,15 +81,15 @@ def assert_at_most_ten_a_second(figures: Mapping[str, Sequence[Mapping[str, int]
 
 
 class Follower(LiveClient):
-    """A client that keeps what it was told."""
+    """A client that counts what it was sent."""
 
     def __init__(self, filters: Mapping[str, Sequence[str]]) -> None:
         super().__init__({"id": 1, "layers": [LAYER], "filters": filters})
         self.shown: Items = {}
         self.as_of = 0
         """The server's time (ms) up to which all that happened is shown."""
-        self.told = {"frames": 0, "bytes": 0, "snapshots": 0, "updates": 0, "update_bytes": 0}
-        self.told |= {"first": 0, "last": 0, "most": 0}
+        self.reported = {"frames": 0, "bytes": 0, "snapshots": 0, "updates": 0, "update_bytes": 0}
+        self.reported |= {"first": 0, "last": 0, "most": 0}
         self._second: deque[int] = deque()
         self._status_at = 0
         self._resumed = 0
@@ -100,35 +100,35 @@ class Follower(LiveClient):
     def resume(self) -> None:
         """From here on it counts what had been waiting for it, until the snapshot that brings it up to date."""
         self._resumed = time.time_ns() // 1_000_000
-        self.told |= {"stale_updates": 0, "stale_bytes": 0, "fresh_id": 0}
+        self.reported |= {"stale_updates": 0, "stale_bytes": 0, "fresh_id": 0}
         self.transport.resume_reading()
 
     def received(self, content: bytes) -> None:
         kind, now, id, shown, gone = decoded(content)
-        self.told["frames"] += 1
-        self.told["bytes"] += len(content)
+        self.reported["frames"] += 1
+        self.reported["bytes"] += len(content)
         if kind == "status":  # what had changed by the last one came right behind that
             self.as_of, self._status_at = max(self.as_of, self._status_at), now
         if self._resumed:
             if kind == "snapshot" and now >= self._resumed:
-                self.told["fresh_id"] = id
+                self.reported["fresh_id"] = id
                 self._resumed = 0
             else:
-                self.told["stale_bytes"] += len(content)
-                self.told["stale_updates"] += kind == "update"
+                self.reported["stale_bytes"] += len(content)
+                self.reported["stale_updates"] += kind == "update"
         if kind not in ("snapshot", "update"):
             return
-        self.told[f"{kind}s"] += 1
-        self.told["first"] = self.told["first"] or now
-        self.told["last"] = self.as_of = now
+        self.reported[f"{kind}s"] += 1
+        self.reported["first"] = self.reported["first"] or now
+        self.reported["last"] = self.as_of = now
         self._second.append(now)
         while self._second[0] <= now - 1_000:
             self._second.popleft()
-        self.told["most"] = max(self.told["most"], len(self._second))
+        self.reported["most"] = max(self.reported["most"], len(self._second))
         if kind == "snapshot":
             self.shown = dict(shown)
         else:
-            self.told["update_bytes"] += len(content)
+            self.reported["update_bytes"] += len(content)
             self.shown |= shown
             for key in gone:
                 del self.shown[key]  # a key that is not shown cannot go
@@ -177,7 +177,7 @@ async def main(url: str, fast: int, slow: int, filters: Mapping[str, Sequence[st
             for each in idle:
                 each.resume()
         elif command == "figures":
-            answer = {"fast": [each.told for each in quick], "slow": [each.told for each in idle]}
+            answer = {"fast": [each.reported for each in quick], "slow": [each.reported for each in idle]}
         elif command == "views":
             while min(each.as_of for each in everybody) <= int(words[0]):
                 assert not any(each.gone.done() for each in everybody), "a client has lost its connection"

@@ -47,7 +47,7 @@ def test_what_came_in_counts_as_no_result(log, start):
     status = server.feed.status.latest
     assert (status["topics"], status["watermark"], status["latency"]) == ({}, None, None)
     counts(log, {CELLS["here"]: 3}, end=at, watermark=at)
-    eventually(lambda: server.feed.status.latest["watermark"] == at // 1_000, "the result's watermark is told")
+    eventually(lambda: server.feed.status.latest["watermark"] == at // 1_000, "the result's watermark is reported")
     assert set(server.feed.status.latest["topics"]) == {"analytics.vehicle-distribution"}
 
 
@@ -55,9 +55,9 @@ def test_the_status_tells_of_a_run_that_is_starting_until_it_runs(log, start):
     run, since = RunStates(log), now() - 8 * SECOND
     run.tell("demo", RunState(STARTING, since))
     server = start()
-    (told,) = server.feed.status.latest["starting"]
-    assert (told["run"], told["since"]) == ("demo", since // 1_000)
-    assert told["text"].startswith("Spark is starting: ")
-    assert "15 to 40 s" in told["text"], "however long that test takes"
+    (reported,) = server.feed.status.latest["starting"]
+    assert (reported["run"], reported["since"]) == ("demo", since // 1_000)
+    assert reported["text"].startswith("Spark is starting: ")
+    assert "15 to 40 s" in reported["text"], "however long that test takes"
     run.tell("demo", RunState(RUNNING, since))
     eventually(lambda: server.feed.status.latest["starting"] == [], "it runs")

@@ -203,7 +203,7 @@ def test_sessions_on_the_map_stay_as_long_as_the_longest_of_them(log):
     assert (layer.period, layer.expiry) == (None, 125_000)
 
 
-def test_times_and_durations_of_own_results_are_told_as_such(log):
+def test_times_and_durations_of_own_results_are_reported_as_such(log):
     stamp, span = pa.timestamp("us", "UTC"), pa.duration("us")
     at = pl.Series([now()]).cast(pl.Datetime("us", "UTC"))
     columns = {"user": ["ada"], "seen": at, "away": pl.Series([90 * SECOND]).cast(pl.Duration("us")), "n": [3]}

@@ -210,12 +210,12 @@ def test_what_cannot_be_decoded_is_counted_and_the_rest_is_shown(log, start):
         log.append("analytics.vehicle-cell", records([b"\xff\xff", b"{not json", b""]))
         vehicles(log, (8, 24.9, 60.2))
         page.until(lambda: "1/8" in page.layers["vehicles"], "the one behind them")
-        page.until(lambda: page.status.get("bad"), "they are told")
+        page.until(lambda: page.status.get("bad"), "they are reported")
         assert page.status["bad"] == 3
     assert httpx.get(f"{server.url}/api/health").json()["healthy"]
 
 
-def test_a_type_that_cannot_be_loaded_is_told_and_holds_up_nothing_until_it_is_mended(log, start):
+def test_a_type_that_cannot_be_loaded_is_reported_and_holds_up_nothing_until_it_is_fixed(log, start):
     registry = TypeRegistry()
     name = define_message(registry, "sales", pa.schema({"shop": pa.string(), "total": pa.float64()}))
     kind = registry.message_class(name)
@@ -241,12 +241,12 @@ def test_a_type_that_cannot_be_loaded_is_told_and_holds_up_nothing_until_it_is_m
         assert [f"message type {name!r} cannot be loaded" in text for text in health["warnings"]] == [True]
         assert "tidewheel_serve_broken_types 1\n" in httpx.get(f"{server.url}/metrics").text
         publish_types(log, registry, [name])
-        eventually(lambda: server.status()["warnings"] == [], "it is mended")
+        eventually(lambda: server.status()["warnings"] == [], "it is fixed")
         sale("late")
         page.until(lambda: "late" in page.layers["sales"], "what comes from there on is shown")
 
 
-def test_a_damaged_block_is_told_and_the_rest_is_shown(log, start):
+def test_a_damaged_block_is_reported_and_the_rest_is_shown(log, start):
     vehicles(log, (7, 24.9, 60.2))
     vehicles(log, (8, 24.9, 60.2))
     connection = sqlite3.connect(log.address)
@@ -271,7 +271,7 @@ def test_health_warns_of_a_watermark_that_is_held(log, start):
     job = HeldWatermarks(log)
     job.tell("final-stops", [Holder("input.door", 2, at - duration("5 min"), None, at - duration("5 min"))], now=at)
     server = start()
-    eventually(lambda: server.status()["warnings"], "it is told")
+    eventually(lambda: server.status()["warnings"], "it is reported")
     health = httpx.get(f"{server.url}/api/health").json()
     assert health["healthy"], "the map itself is well"
     assert [text.partition(" for ")[0] for text in health["warnings"]] == ["job final-stops: held by input.door/2"]
@@ -284,12 +284,12 @@ def test_a_topic_that_appears_gets_its_layer_without_a_restart(log, start):
         assert "there is no layer vehicles yet" in page.errors[0]
         vehicles(log, (7, 24.9, 60.2))
         page.until(lambda: "1/7" in page.layers.get("vehicles", {}), "the layer that was asked for is there")
-        page.until(lambda: page.hello["layers"], "the layers are told anew")
+        page.until(lambda: page.hello["layers"], "the layers are sent again")
         assert [layer["name"] for layer in page.hello["layers"]] == ["vehicles"]
 
 
 @pytest.mark.parametrize("way", ["socket", "events"])
-def test_a_layer_that_appears_while_a_client_is_greeted_is_told_too(log, start, monkeypatch, way):
+def test_a_layer_that_appears_while_a_client_is_greeted_is_reported_too(log, start, monkeypatch, way):
     server = start()
     hello = server.hub.hello
 
@@ -313,17 +313,17 @@ def test_a_layer_that_appears_while_a_client_is_greeted_is_told_too(log, start, 
             assert [layer["name"] for layer in next(hellos)["layers"]] == ["vehicles"]
 
 
-def test_how_it_is_doing_is_told_between_two_steps_of_the_reader_not_during_one(log, start):
+def test_how_it_is_doing_is_reported_between_two_steps_of_the_reader_not_during_one(log, start):
     vehicles(log, (7, 24.9, 60.2))
     server = start()
-    told = []
-    asking = threading.Thread(target=lambda: told.append(server.status()))
+    reported = []
+    asking = threading.Thread(target=lambda: reported.append(server.status()))
     with server.feed.lock:  # as the reader does while it adds a layer
         asking.start()
         asking.join(0.3)
-        assert not told
+        assert not reported
     asking.join(20)
-    assert told[0]["shown"] == 1
+    assert reported[0]["shown"] == 1
 
 
 def test_a_switched_name_is_followed(log, start):
@@ -550,7 +550,7 @@ def test_events_that_the_decoder_does_not_bear_are_counted_and_the_others_shown(
     assert server.running
 
 
-def test_a_reader_that_died_is_told_and_ends_the_server(log, start, monkeypatch):
+def test_a_reader_that_died_is_reported_and_ends_the_server(log, start, monkeypatch):
     server = start()
     assert server.running
 

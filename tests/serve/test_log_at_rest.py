@@ -1,4 +1,4 @@
-"""A log to which nothing comes: what it showed last stays, and how long it has been at rest is told."""
+"""A log to which nothing comes: what it showed last stays, and how long it has been at rest is reported."""
 
 from __future__ import annotations
 
@@ -78,10 +78,10 @@ def test_markers_of_a_job_that_waits_do_not_make_results_old_and_an_event_does(p
         assert shown(server) == {"vehicles": {"1/1"}}
         orders(log, ("ada", "FI", 12.0), time=at)
         eventually(lambda: shown(server) == {"vehicles": set()}, "the log went on without it")
-        eventually(lambda: server.feed.status.latest["last"] >= clock[0] // 1_000, "and that is told")
+        eventually(lambda: server.feed.status.latest["last"] >= clock[0] // 1_000, "and that is reported")
 
 
-def test_clients_are_told_when_something_came_last(log, start):
+def test_clients_are_reported_when_something_came_last(log, start):
     with viewer(start()) as page:
         assert page.next("status")["last"] is None
         before = now() // 1_000

@@ -81,8 +81,8 @@ def assert_between(client: dict[str, Any], earlier: dict[str, Any], later: dict[
 
 def view(url: str) -> dict[str, Any]:
     """What the server shows over HTTP; nothing as long as there is no layer."""
-    told = httpx.get(f"{url}/api/view", timeout=60).json()
-    return {"now": told["now"], "shown": {item["k"]: item for item in told["layers"].get("vehicles", ())}}
+    reported = httpx.get(f"{url}/api/view", timeout=60).json()
+    return {"now": reported["now"], "shown": {item["k"]: item for item in reported["layers"].get("vehicles", ())}}
 
 
 def metric(url: str, name: str) -> float:
@@ -98,12 +98,12 @@ def least(name: str, *kinds: Sequence[dict[str, int]]) -> int:
 
 def summed_up(clients: Sequence[dict[str, int]]) -> str:
     """Frames and bytes a client: the least, the median and the most."""
-    told = []
+    reported = []
     for name in ("frames", "updates", "snapshots", "bytes"):
         numbers = [each[name] for each in clients]
-        told.append(f"{name} {min(numbers):,} – {median(numbers):,.0f} – {max(numbers):,}")
+        reported.append(f"{name} {min(numbers):,} – {median(numbers):,.0f} – {max(numbers):,}")
     seconds = [(each["last"] - each["first"]) / 1_000 for each in clients]
     frames = median(each["frames"] / length for each, length in zip(clients, seconds, strict=True))
     size = median(each["bytes"] / length for each, length in zip(clients, seconds, strict=True))
-    told.append(f"{frames:.1f} frames/s and {size / 1e3:.0f} kB/s over {median(seconds):.0f} s")
-    return ", ".join(told) + f", never more than {max(each['most'] for each in clients)} with news in a second"
+    reported.append(f"{frames:.1f} frames/s and {size / 1e3:.0f} kB/s over {median(seconds):.0f} s")
+    return ", ".join(reported) + f", never more than {max(each['most'] for each in clients)} with news in a second"

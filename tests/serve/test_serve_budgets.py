@@ -59,7 +59,7 @@ def test_a_layer_shows_so_many_keys_and_says_how_many_there_are(log, start):
         page.subscribe("vehicles")
         shown = set(page.layers["vehicles"])
         assert len(shown) == 3
-        page.until(lambda: page.status.get("partial") == {"vehicles": {"shown": 3, "keys": 5}}, "it is told")
+        page.until(lambda: page.status.get("partial") == {"vehicles": {"shown": 3, "keys": 5}}, "it is reported")
         fleet(log, 7, lon=25.0)
         page.until(lambda: all(item["p"] == [25.0, 60.0] for item in page.layers["vehicles"].values()), "those move on")
         assert set(page.layers["vehicles"]) == shown

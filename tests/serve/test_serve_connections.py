@@ -52,9 +52,9 @@ def test_those_who_look_on_are_never_asked_to_leave(log, start):
         assert send(server.port, get("/api/health"))[0] == 200
         refused = send(server.port, get("/api/view"))
         assert (refused[0], "connections from your address" in refused[1]["error"]) == (429, True)
-        with pytest.raises(InvalidStatus) as told:
+        with pytest.raises(InvalidStatus) as reported:
             connect(f"{server.url.replace('http', 'ws')}/api/live")
-        assert told.value.response.status_code == 429
+        assert reported.value.response.status_code == 429
         for page in (first, second):
             page.subscribe("vehicles")
             assert set(page.layers["vehicles"]) == {"1/7"}
@@ -72,10 +72,10 @@ def test_a_handshake_may_bring_many_cookies_and_is_answered_whatever_it_brings(s
         (b"Cookie: " + b"y" * 40_000 + b"\r\n", 431, "the headers have more than 32768 bytes"),
         (b"X: y\r\n" * 120, 431, "more than 100 headers"),
     ):
-        told = send(shared_server.port, HANDSHAKE % header)
-        assert (told[0], word in told[1]["error"]) == (status, True), told
-    told = send(shared_server.port, HANDSHAKE.replace(b"/live ", b"/live?x=" + b"y" * 9_000 + b" ") % b"")
-    assert (told[0], "has at most" in told[1]["error"]) == (414, True)
+        reported = send(shared_server.port, HANDSHAKE % header)
+        assert (reported[0], word in reported[1]["error"]) == (status, True), reported
+    reported = send(shared_server.port, HANDSHAKE.replace(b"/live ", b"/live?x=" + b"y" * 9_000 + b" ") % b"")
+    assert (reported[0], "has at most" in reported[1]["error"]) == (414, True)
     with connected(shared_server.port) as raw:
         raw.sendall(HANDSHAKE.replace(b"Version: 13", b"Version: 7") % b"")
         assert raw.recv(65_536).startswith(b"HTTP/1.1 400 ")
@@ -84,14 +84,14 @@ def test_a_handshake_may_bring_many_cookies_and_is_answered_whatever_it_brings(s
 @pytest.mark.parametrize("case", AMBIGUOUS)
 def test_a_request_that_others_might_read_otherwise_is_refused_and_the_connection_ended(shared_server, case):
     status, rest = AMBIGUOUS[case]
-    told = send(shared_server.port, b"GET /api/layers HTTP/1.1\r\n" + rest + get("/api/view"))
-    assert told[0] == status, told
-    assert told[1]["error"].startswith("Invalid HTTP request received: ")
+    reported = send(shared_server.port, b"GET /api/layers HTTP/1.1\r\n" + rest + get("/api/view"))
+    assert reported[0] == status, reported
+    assert reported[1]["error"].startswith("Invalid HTTP request received: ")
 
 
 def test_another_version_of_http_is_refused_in_words(shared_server):
-    told = send(shared_server.port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-    assert (told[0], "HTTP/1.1" in told[1]["error"]) == (505, True)
+    reported = send(shared_server.port, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    assert (reported[0], "HTTP/1.1" in reported[1]["error"]) == (505, True)
 
 
 def test_a_body_that_nobody_wants_does_not_hold_the_connection(log, start, monkeypatch):
@@ -120,7 +120,7 @@ def test_who_takes_a_little_of_an_answer_and_no_more_does_not_keep_the_connectio
     connections = Connections(ConnectionLimits(stall_seconds=0.3))
     options = {"ws_ping_interval": 0.1} if way == "closing socket" else {}
     server = HttpServer(lavish, connections=connections, health="/health", websockets=True, lifespan="off", **options)
-    listening = listen("127.0.0.1", 0, mend="")
+    listening = listen("127.0.0.1", 0, fix="")
     thread = threading.Thread(target=lambda: server.run(sockets=[listening]))
     thread.start()
     try:

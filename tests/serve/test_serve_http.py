@@ -154,8 +154,8 @@ def test_a_history_is_asked_for_by_event_time_whatever_the_clocks_tell(log, star
     query = f"/api/layers/vehicles/history?key=1/7&since={item['t'] - 60_000}&until={item['t']}"
     assert [point["f"]["speed"] for point in get(server, query).json()["points"]] == [1.0, 2.0]
     parameters = get(server, "/api/openapi.json").json()["paths"]["/api/layers/{name}/history"]["get"]["parameters"]
-    told = {each["name"]: each.get("description", "") for each in parameters}
-    assert all("event time" in told[name] for name in ("since", "until"))
+    reported = {each["name"]: each.get("description", "") for each in parameters}
+    assert all("event time" in reported[name] for name in ("since", "until"))
 
 
 def test_the_view_can_be_rewound_to_a_moment_of_the_last_hour(tmp_path):
@@ -235,11 +235,11 @@ def get_status(server, path):
         return answer.status_code
 
 
-def test_a_log_that_cannot_be_read_is_told_and_the_view_stays(log, start):
+def test_a_log_that_cannot_be_read_is_reported_and_the_view_stays(log, start):
     vehicles(log, (7, 24.9, 60.2))
     server = start()
     log.close()
-    answer = eventually(lambda: (found := get(server, "/api/health")).status_code == 503 and found, "it is told")
+    answer = eventually(lambda: (found := get(server, "/api/health")).status_code == 503 and found, "it is reported")
     assert answer.json()["healthy"] is False
     assert answer.json()["reasons"][0]
     assert get(server, "/api/view").status_code == 200
@@ -362,7 +362,7 @@ def test_another_name_for_this_machine_is_refused_while_only_this_machine_is_ser
     assert get(open_to_all, "/api/layers", headers={"Host": "map.example.org"}).status_code == 200
 
 
-def test_a_port_that_is_taken_is_told(log, start):
+def test_a_port_that_is_taken_is_reported(log, start):
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(SetupError, match="choose another with --port"):
         serve(log, port=taken.getsockname()[1])
     with pytest.raises(DefinitionError, match="port must be"):

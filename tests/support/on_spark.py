@@ -78,8 +78,8 @@ class Found:
 
     @property
     def error(self) -> str | None:
-        told = self.outputs.get(ERROR)
-        return None if told is None else str(told.item(0, 0))
+        reported = self.outputs.get(ERROR)
+        return None if reported is None else str(reported.item(0, 0))
 
 
 def run_cases(
@@ -195,9 +195,9 @@ class _CaseProcessor(_KeyGroupProcessor):
         except FlowError as error:
             if not self._may_fail:
                 raise
-            told = ExchangeBatch()
-            told.add(Output(FLOW, ERROR), pl.DataFrame({"error": [str(error)]}))
-            yield Row(key_group=key[0], step=held[0].step, batch_bytes=told.to_bytes())
+            reported = ExchangeBatch()
+            reported.add(Output(FLOW, ERROR), pl.DataFrame({"error": [str(error)]}))
+            yield Row(key_group=key[0], step=held[0].step, batch_bytes=reported.to_bytes())
 
 
 def panes_of(frame: pl.DataFrame | None, keys: Sequence[str], names: Sequence[str]) -> list[Pane]:

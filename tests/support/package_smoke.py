@@ -20,7 +20,7 @@ import zstandard
 
 import tidewheel as tw
 from tests.support.expression_corpus import differing
-from tests.transit.pure_run import run_pure
+from tests.transit.jobs.pure_run import run_pure
 from tidewheel.ingest.replay.recording import read_recording
 from tidewheel.testing import Script
 from tidewheel.transport.events import codec

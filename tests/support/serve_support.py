@@ -111,13 +111,13 @@ def eventually(condition: Callable[[], Any], what: str) -> Any:
 
 @contextmanager
 def servers(log: Log, **usual: Any) -> Iterator[Callable[..., Server]]:
-    """What starts servers of a log, which end with its `with`: with the usual options, unless told."""
+    """What starts servers of a log, which end with its `with`: with the usual options, unless told otherwise."""
     with ExitStack() as stack:
         yield lambda **options: stack.enter_context(serve(log, **{"port": 0, **usual, **options}))
 
 
 class Viewer:
-    """A client that keeps what it was told, as the page does."""
+    """A client that keeps what it was sent, as the page does."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket

@@ -87,7 +87,7 @@ def test_a_script_is_never_changed():
         (lambda: SCRIPT.run(lambda events: totals(events).filter(pl.col("n") > 1)), "no steps after the last stage"),
     ],
 )
-def test_what_cannot_be_is_told(broken, message):
+def test_what_cannot_be_is_reported(broken, message):
     with pytest.raises(DefinitionError, match=message):
         broken()
 
@@ -148,7 +148,7 @@ def test_aggregates_may_be_called_like_the_fields_of_a_pane():
     assert repr(eval(repr(found))) == repr(found)
 
 
-def test_a_column_that_is_called_like_the_time_of_a_row_is_told():
+def test_a_column_that_is_called_like_the_time_of_a_row_is_reported():
     script = Script().add(at="12:00:01", value=5).end()
     with pytest.raises(DefinitionError, match=r"a column 'at'.*give it another name"):
         script.run(lambda events: events.with_columns(at=pl.col("value")).deduplicate("value", horizon="1 min"))
@@ -280,7 +280,7 @@ def test_a_pattern_runs_on_the_reference():
     assert "match_end='12:00:06'" in repr(outcome.outputs["timed_out"][0])
 
 
-def test_a_key_that_opens_partial_matches_without_end_is_told_and_the_others_go_on():
+def test_a_key_that_opens_partial_matches_without_end_is_reported_and_the_others_go_on():
     outcome = ENDLESS.run(starts)
     dropped = outcome.outputs["dropped"]
     assert [(found["vehicle"], found["stage"]) for found in dropped] == [("a", "row")] * len(dropped)

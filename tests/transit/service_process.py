@@ -50,7 +50,8 @@ def service(*options: str) -> Iterator[Service]:
 ASKER = """
 import sys
 import tidewheel as tw
-from tidewheel_transit.final_stop import FINAL_STOP, RoutingService
+from tidewheel_transit.final_stop import FINAL_STOP
+from tidewheel_transit.final_stop.routing_service import RoutingService
 from tidewheel_transit.transit_pb2 import VehiclePosition
 from tidewheel.ingest.lookup import LookupWorker, Limits
 

@@ -81,7 +81,7 @@ def test_arrivals_without_a_scheduled_time_are_kept(recording):
     assert together["scheduled_arrival"].null_count() == 34
 
 
-def test_two_operators_are_told_apart(recording):
+def test_two_operators_are_distinguished(recording):
     _, events = recording("bus520_2024")
     reported = events.filter(pl.col("reported_operator").is_not_null())
     pairs = reported.group_by("operator", "reported_operator").len().rows()

@@ -16,7 +16,7 @@ import pytest
 
 from tests.support.ingest_support import dead_letters, eventually
 from tidewheel.engine.datasource.batch_planner import OffsetRange
-from tidewheel.engine.datasource.batch_reader import read_pieces
+from tidewheel.engine.datasource.batch_reader import read_ranges
 from tidewheel.engine.datasource.options import ReadOptions
 from tidewheel.engine.datasource.reader_function import ReadInfo
 from tidewheel.engine.spark.arrow_schema import arrow_schema
@@ -126,7 +126,7 @@ def test_a_job_s_reader_accounts_for_every_mutated_event(log: Log, count: int, t
     rows = 0
     for first in range(0, count, 10 * BATCH):
         piece = OffsetRange("a", 0, first, min(first + 10 * BATCH, count))
-        for batch in read_pieces(log, options, [piece], ReadInfo(None, None, 0, 0, 1), schema):
+        for batch in read_ranges(log, options, [piece], ReadInfo(None, None, 0, 0, 1), schema):
             batch.validate(full=True)
             rows += batch.num_rows
     letters = dead_letters(log, "g")

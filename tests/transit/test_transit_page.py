@@ -51,31 +51,31 @@ def key_of(job: Job, log: Log) -> tuple[str, ...]:
     return job.key or job.on(log).stages[-1].keys
 
 
-def test_every_job_is_told():
+def test_every_job_is_reported():
     assert first_column("What each gives") == {job.name for job in JOBS}
 
 
-def test_every_parameter_is_told_and_no_other():
+def test_every_parameter_is_reported_and_no_other():
     assert first_column("Parameters") == {parameter.name for job in JOBS for parameter in job.parameters}
 
 
-def test_every_job_is_told_with_what_it_reads_its_message_and_its_key(log):
-    told = {
+def test_every_job_is_reported_with_what_it_reads_its_message_and_its_key(log):
+    reported = {
         code(name)[0]: (TOPICS[reads], *code(message), WORDS[key])
         for name, reads, message, key, _ in table("What each gives")
     }
-    assert told == {job.name: (*job.reads, job.writes.DESCRIPTOR.name, key_of(job, log)) for job in JOBS}
+    assert reported == {job.name: (*job.reads, job.writes.DESCRIPTOR.name, key_of(job, log)) for job in JOBS}
 
 
-def test_every_message_is_told_with_its_key_and_all_its_fields(log):
+def test_every_message_is_reported_with_its_key_and_all_its_fields(log):
     pane = [name for field, _ in table("Fields", 1) for name in code(field)]
-    told = {}
+    reported = {}
     for message, key, fields in table("Fields"):
         named = [*code(key), *code(fields), *(pane if "window and pane" in fields else [])]
         assert len(named) == len(set(named)), message
-        told[code(message)[0]] = (tuple(code(key)), set(named))
+        reported[code(message)[0]] = (tuple(code(key)), set(named))
     expected = {job.writes.DESCRIPTOR: key_of(job, log) for job in JOBS}
-    assert told == {of.name: (key, {field.name for field in of.fields}) for of, key in expected.items()}
+    assert reported == {of.name: (key, {field.name for field in of.fields}) for of, key in expected.items()}
 
 
 @pytest.mark.parametrize("job", [pytest.param(job, id=job.name) for job in JOBS])

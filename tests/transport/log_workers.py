@@ -138,7 +138,7 @@ def read_flipped(path: Path, flips: list[int], folder: Path) -> None:
         try:
             outcome = "right" if everything(broken) == right else "wrong"
         except LogError as error:
-            outcome = f"told: {type(error).__name__}"
+            outcome = f"reported: {type(error).__name__}"
         except BaseException as error:
             outcome = f"raw: {error!r}"
         with open(folder / "outcomes", "a", encoding="utf-8") as file:

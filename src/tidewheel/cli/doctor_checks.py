@@ -1,4 +1,4 @@
-"""The checks of `tidewheel doctor`: each says what it found, and how to mend it."""
+"""The checks of `tidewheel doctor`: each says what it found, and how to fix it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Finding:
     level: Literal["ok", "warning", "problem"]
     what: str
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 _JOB = '''
@@ -77,8 +77,8 @@ def _other_python(name: str, chosen: str, ours: str) -> Finding:
         output = subprocess.run([chosen, "-c", program], capture_output=True, text=True, timeout=60, check=True).stdout
     except (OSError, subprocess.SubprocessError) as error:
         said = (getattr(error, "stderr", None) or str(error)).strip().splitlines()[-1]
-        mend = f"unset {name}, or set it to {sys.executable}: Spark's workers run Tidewheel, too"
-        return Finding("problem", what, f"{chosen} does not run Tidewheel: {said}", mend)
+        fix = f"unset {name}, or set it to {sys.executable}: Spark's workers run Tidewheel, too"
+        return Finding("problem", what, f"{chosen} does not run Tidewheel: {said}", fix)
     python, package = output.split()
     found = f"{python} ({chosen}), tidewheel {package}"
     if (python.split(".")[:2], package) == (sys.version.split()[0].split(".")[:2], __version__):
@@ -91,17 +91,17 @@ def check_installation(_: Path) -> list[Finding]:
     findings = []
     for group in ("jobs", "processors", "types", "layers", "commands"):
         points = entry_points(group=f"tidewheel.{group}")
-        mend = ""
+        fix = ""
         broken = []
         for point in points:
             try:
                 point.load()
             except Exception as error:
                 broken.append(f"{point.name} ({error})")
-                mend = f"mend or remove the package that offers it: {point.value}"
+                fix = f"fix or remove the package that offers it: {point.value}"
         found = ", ".join(sorted(points.names)) or "none"
         found += f"; cannot be loaded: {', '.join(broken)}" if broken else ""
-        findings.append(Finding("problem" if mend else "ok", f"Installed {group}", found, mend))
+        findings.append(Finding("problem" if fix else "ok", f"Installed {group}", found, fix))
     return findings
 
 
@@ -121,8 +121,8 @@ def check_java(_: Path) -> list[Finding]:
     try:
         subprocess.run([launcher, "-version"], capture_output=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        mend = "programs must be allowed in the temporary folder: set TMPDIR to another one"
-        return [Finding("problem", "Java", f"{found}, but {launcher} does not run: {error}", mend)]
+        fix = "programs must be allowed in the temporary folder: set TMPDIR to another one"
+        return [Finding("problem", "Java", f"{found}, but {launcher} does not run: {error}", fix)]
     return [Finding("ok", "Java", found)]
 
 
@@ -147,8 +147,8 @@ def check_memory(_: Path) -> list[Finding]:
     except (OSError, StopIteration):
         return [Finding("ok", "Memory", f"unknown here; {cores}")]
     if free < 2 * _GIGABYTE:
-        mend = "a job takes about 2 GiB: close other programs, or run it where there is more"
-        return [Finding("warning", "Memory", f"{size(free)} free, {cores}", mend)]
+        fix = "a job takes about 2 GiB: close other programs, or run it where there is more"
+        return [Finding("warning", "Memory", f"{size(free)} free, {cores}", fix)]
     return [Finding("ok", "Memory", f"{size(free)} free, {cores}")]
 
 
@@ -179,16 +179,16 @@ def check_ports(_: Path) -> list[Finding]:
         with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname(), 5):
             pass
     except OSError as error:
-        mend = "Spark talks over it: allow connections on 127.0.0.1"
-        return [Finding("problem", "Loopback", f"no connection to 127.0.0.1: {error}", mend)]
+        fix = "Spark talks over it: allow connections on 127.0.0.1"
+        return [Finding("problem", "Loopback", f"no connection to 127.0.0.1: {error}", fix)]
     findings = [Finding("ok", "Loopback", "connections on 127.0.0.1 work")]
     for port, (use, another) in _PORTS.items():
         try:
             with socket.create_server(("127.0.0.1", port)):
                 findings.append(Finding("ok", f"Port {port}", f"free for {use}"))
         except OSError as error:
-            mend = f"give another one: {another}"
-            findings.append(Finding("warning", f"Port {port}", f"cannot be had for {use}: {error}", mend))
+            fix = f"give another one: {another}"
+            findings.append(Finding("warning", f"Port {port}", f"cannot be had for {use}: {error}", fix))
     return findings
 
 
@@ -197,12 +197,13 @@ def check_packages(_: Path) -> list[Finding]:
     findings = []
     for extra, modules, use in (
         ("mqtt", ["paho.mqtt"], "MQTT: ingest --mqtt, record"),
+        ("lookup", ["httpx"], "lookups over HTTP: ask"),
         ("serve", ["starlette", "uvicorn", "websockets"], "HTTP: ingest --http, and the live map: serve"),
     ):
         missing = [module for module in modules if not _installed(module)]
         if missing:
-            mend = f"pip install 'tidewheel[{extra}]'"
-            findings.append(Finding("warning", use, f"{', '.join(missing)} not installed", mend))
+            fix = f"pip install 'tidewheel[{extra}]'"
+            findings.append(Finding("warning", use, f"{', '.join(missing)} not installed", fix))
         else:
             findings.append(Finding("ok", use, f"{', '.join(modules)} installed"))
     return findings
@@ -219,8 +220,8 @@ def check_spark_starts(_: Path) -> list[Finding]:
             _fill(log)
             output = _command("run", str(job), "--log", log, "--available-now")
         except subprocess.TimeoutExpired:
-            mend = "look at what the machine is doing; then: tidewheel --debug doctor"
-            return [Finding("problem", "Spark", f"no answer within {_SPARK_SECONDS} s", mend)]
+            fix = "look at what the machine is doing; then: tidewheel --debug doctor"
+            return [Finding("problem", "Spark", f"no answer within {_SPARK_SECONDS} s", fix)]
         except subprocess.CalledProcessError as error:
             said = str(error.stderr).strip().splitlines() or [str(error)]
             return [Finding("problem", "Spark", f"the job failed: {said[-1]}", "all of it: tidewheel --debug run JOB")]

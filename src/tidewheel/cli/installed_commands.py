@@ -67,7 +67,7 @@ def _loaded(name: str, points: Sequence[EntryPoint]) -> Any:
         return _broken(name, f"the packages {packages} both offer a command {name!r}; remove one of them")
     point = points[0]
     package = _package(point)
-    mend = f"mend or remove the package {package}"
+    fix = f"fix or remove the package {package}"
     try:
         found = point.load()
         app = found if isinstance(found, typer.Typer) else _app_of(name, found, package) if callable(found) else None
@@ -77,8 +77,8 @@ def _loaded(name: str, points: Sequence[EntryPoint]) -> Any:
             return made
     except Exception as error:  # whatever is in there: the other commands must work
         said = str(error) or type(error).__name__
-        return _broken(name, f"the command {name!r} of the package {package} cannot be loaded: {said}; {mend}")
-    return _broken(name, f"the command {name!r} of the package {package} is no function and no typer app; {mend}")
+        return _broken(name, f"the command {name!r} of the package {package} cannot be loaded: {said}; {fix}")
+    return _broken(name, f"the command {name!r} of the package {package} is no function and no typer app; {fix}")
 
 
 def _app_of(name: str, function: Callable[..., None], package: str) -> typer.Typer:

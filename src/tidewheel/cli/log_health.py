@@ -50,7 +50,7 @@ def disk_fields(log: Log) -> dict[str, Any] | None:
 
 
 def _disk(log: Log) -> list[Finding]:
-    from tidewheel.transport.sqlite.reserve import way_out
+    from tidewheel.transport.sqlite.reserve import full_disk_remedy
 
     fields = disk_fields(log)
     if fields is None or not fields["low"]:
@@ -58,7 +58,7 @@ def _disk(log: Log) -> list[Finding]:
     found = f"the disk is almost full: {size(fields['free_bytes'])} of {size(fields['total_bytes'])} free"
     if not fields["reserve"]:
         found += ", and there is no reserve for maintenance"
-    return [Finding("warning", "Room for the log", found, way_out(Path(log.address)))]
+    return [Finding("warning", "Room for the log", found, full_disk_remedy(Path(log.address)))]
 
 
 def _clocks(log: Log) -> list[Finding]:
@@ -73,8 +73,8 @@ def _clocks(log: Log) -> list[Finding]:
     last = max(ahead.values())
     when = f"{format_instant(last)}, {format_duration(last - present)} from now"
     found = f"{', '.join(sorted(ahead))}: appended up to {when}"
-    mend = "if this machine's clock is right, the next append puts these times right; otherwise set it right"
-    return [Finding("warning", "Clock of the log", found, mend)]
+    fix = "if this machine's clock is right, the next append puts these times right; otherwise set it right"
+    return [Finding("warning", "Clock of the log", found, fix)]
 
 
 def _watermarks(log: Log) -> list[Finding]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidewheel.transport.log.log import Log
     from tidewheel.transport.log.log_types import Retention, TopicInfo
 
-__all__ = ["as_fields", "chosen", "delete", "forget", "keep", "kept", "parse_limits"]
+__all__ = ["as_fields", "chosen", "delete", "forget", "keep", "limits_text", "parse_limits"]
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)(i?)B")
 
@@ -67,7 +67,7 @@ def _bytes(number: str, power: str, binary: str) -> int:
     return int(float(number) * (1024 if binary else 1000) ** " KMGT".index(power.upper() or " "))
 
 
-def kept(retention: Retention) -> str:
+def limits_text(retention: Retention) -> str:
     """Say the limits of a topic in words."""
     age = None if retention.age is None else format_duration(retention.age)
     return ", ".join(part for part in (age, None if retention.size is None else size(retention.size)) if part)
@@ -84,7 +84,7 @@ def keep(log: Log, topics: Sequence[TopicInfo], retention: Retention, *, as_json
         if as_json:
             print_json({"topic": info.name, **as_fields(retention), "records": left})
         else:
-            limit = kept(retention) or "all"
+            limit = limits_text(retention) or "all"
             out().print(f"{info.name} keeps {limit}: {left:,} of {info.count:,} records left", markup=False)
 
 

@@ -20,12 +20,12 @@ from tidewheel.transport.events.event_pb2 import IngestReport
 if TYPE_CHECKING:
     from tidewheel.ingest.http.connector import HttpConnector
     from tidewheel.ingest.http.limits import HttpLimits
-    from tidewheel.ingest.http.request import HttpResponse, check_url, post
     from tidewheel.ingest.lookup import Limits, LookupWorker, Provider, ProviderError
     from tidewheel.ingest.lookup import Report as LookupReport
+    from tidewheel.ingest.lookup.http_client import HttpResponse, check_url, post
     from tidewheel.ingest.mqtt.client import Broker
     from tidewheel.ingest.mqtt.publisher import MqttPublisher
-    from tidewheel.ingest.replay.pacing import Pacer
+    from tidewheel.ingest.replay.pacer import Pacer
     from tidewheel.model.process.lookup import Key
 
 __all__ = [
@@ -69,17 +69,17 @@ _HOMES = {
     "Broker": "ingest.mqtt.client",
     "HttpConnector": "ingest.http.connector",
     "HttpLimits": "ingest.http.limits",
-    "HttpResponse": "ingest.http.request",
+    "HttpResponse": "ingest.lookup.http_client",
     "Key": "model.process.lookup",
     "Limits": "ingest.lookup",
     "LookupReport": "ingest.lookup",
     "LookupWorker": "ingest.lookup",
     "MqttPublisher": "ingest.mqtt.publisher",
-    "Pacer": "ingest.replay.pacing",
+    "Pacer": "ingest.replay.pacer",
     "Provider": "ingest.lookup",
     "ProviderError": "ingest.lookup",
-    "check_url": "ingest.http.request",
-    "post": "ingest.http.request",
+    "check_url": "ingest.lookup.http_client",
+    "post": "ingest.lookup.http_client",
 }
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from datetime import timedelta
 from typing import Any, ClassVar
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.block_stats import BlockStats, skew_bounds
 from tidewheel.model.panes import END_OF_TIME
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = [
@@ -51,6 +52,7 @@ class Strategy(ABC):
     """
 
     kind: ClassVar[str]
+    stored: ClassVar[StoredFields] = StoredFields("idle", "future")
     takes_part: ClassVar[bool] = True
     """Whether the input has a say in the common watermark."""
     reads_ahead: ClassVar[bool] = False
@@ -70,8 +72,12 @@ class Strategy(ABC):
         """The watermark after records with this summary; may keep what it needs in `state`."""
 
     def to_json(self) -> dict[str, Any]:
-        """The strategy as JSON, for `from_json`."""
-        return {"kind": self.kind, **asdict(self)}
+        """The strategy as JSON, for `from_json`: its kind, and the options that do not have their default. Checkpoints
+        hold it: so an option that comes to be later changes nothing."""
+        defaults = {field.name: field.default for field in fields(self)}
+        given = {name: getattr(self, attribute) for name, attribute in self.stored.attributes.items()}
+        changed = {name: value for name, value in given.items() if value != defaults[self.stored.attributes[name]]}
+        return {"kind": self.kind, **changed}
 
     def __repr__(self) -> str:
         given = [self._argument] if self._argument else []
@@ -100,17 +106,22 @@ class Strategy(ABC):
         return max(summary.min_event_time, *believed) if believed else None
 
 
+def _check_delay(delay: Duration) -> None:
+    if delay < 0:
+        raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(delay)}")
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Bounded(Strategy):
     """No event comes more than `delay` behind the highest event time."""
 
     kind: ClassVar[str] = "bounded"
+    stored: ClassVar[StoredFields] = StoredFields("idle", "future", "delay")
     delay: Duration = 0
 
     def __post_init__(self) -> None:
         Strategy.__post_init__(self)
-        if self.delay < 0:
-            raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(self.delay)}")
+        _check_delay(self.delay)
 
     @property
     def _argument(self) -> str:
@@ -128,6 +139,7 @@ class Percentile(Strategy):
     cent of what was seen so far are late."""
 
     kind: ClassVar[str] = "percentile"
+    stored: ClassVar[StoredFields] = StoredFields("idle", "future", "percent")
     percent: float = 99.0
 
     def __post_init__(self) -> None:
@@ -177,12 +189,12 @@ class Arrival(Strategy):
     """Time is when events reach the log, or shortly before: it follows the log's clock."""
 
     kind: ClassVar[str] = "arrival"
+    stored: ClassVar[StoredFields] = StoredFields("idle", "future", "delay")
     delay: Duration = 0
 
     def __post_init__(self) -> None:
         Strategy.__post_init__(self)
-        if self.delay < 0:
-            raise DefinitionError(f"watermark: the delay must not be negative, got {format_duration(self.delay)}")
+        _check_delay(self.delay)
 
     @property
     def _argument(self) -> str:
@@ -292,20 +304,21 @@ def punctuated(*, idle: str | timedelta | None = None, future: str | timedelta |
     return Punctuated(**_common(idle, future))
 
 
-def from_json(fields: Mapping[str, Any]) -> Strategy:
+def from_json(form: Mapping[str, Any]) -> Strategy:
     """The strategy that `to_json` wrote.
 
     >>> from_json(bounded("1 s").to_json()) == bounded("1 s")
     True
     """
-    options = dict(fields)
+    options = dict(form)
     kind = options.pop("kind", None)
     if kind not in KINDS:
         raise DefinitionError(f"watermark: unknown kind {kind!r}, use one of {', '.join(KINDS)}")
-    try:
-        return KINDS[kind](**options)
-    except TypeError as error:
-        raise DefinitionError(f"watermark: {error}") from None
+    attributes = KINDS[kind].stored.attributes
+    strange = [name for name in options if name not in attributes]
+    if strange:
+        raise DefinitionError(f"watermark: {kind} has no option {strange[0]!r}; it has {', '.join(attributes)}")
+    return KINDS[kind](**{attributes[name]: value for name, value in options.items()})
 
 
 def advance(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME, Window
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 from tidewheel.model.triggers import Trigger, default
 from tidewheel.model.windows import Count, Windows, typed_back
@@ -50,7 +50,7 @@ class Windowing:
     which all was retracted is as if it had never been.
     """
 
-    stored: ClassVar[Stored] = Stored(
+    stored: ClassVar[StoredFields] = StoredFields(
         "windows",
         "aggregates",
         "trigger",

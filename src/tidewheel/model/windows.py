@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.calendars import UNITS, boundaries, time_zone
-from tidewheel.model.hashing import hash_of
+from tidewheel.model.key_hash import hash_of
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Window
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = [
@@ -82,7 +82,9 @@ class Sliding(Windows):
     """Windows of one size that begin at regular times; `stagger`: each key's grid is shifted by its hash."""
 
     stable_name: ClassVar[str] = "windows.sliding/1"
-    stored: ClassVar[Stored] = Stored("size", "every", "offset", "stagger", micros=("size", "every", "offset"))
+    stored: ClassVar[StoredFields] = StoredFields(
+        "size", "every", "offset", "stagger", micros=("size", "every", "offset")
+    )
 
     size: Duration
     every: Duration
@@ -129,7 +131,7 @@ class Session(Windows):
     """A key's elements that follow each other by less than the gap; the window ends a gap after the last."""
 
     stable_name: ClassVar[str] = "windows.session/1"
-    stored: ClassVar[Stored] = Stored("gap", micros=("gap",))
+    stored: ClassVar[StoredFields] = StoredFields("gap", micros=("gap",))
 
     gap: Duration
 
@@ -178,7 +180,7 @@ class Count(Windows):
     """So many elements of a key in event-time order; a window begins every `every` elements."""
 
     stable_name: ClassVar[str] = "windows.count/1"
-    stored: ClassVar[Stored] = Stored("size", "every")
+    stored: ClassVar[StoredFields] = StoredFields("size", "every")
 
     size: int
     every: int
@@ -202,7 +204,7 @@ class Calendar(Windows):
     """The hours, days, weeks (from Monday), months or years of a time zone; a day may have 23 or 25 hours."""
 
     stable_name: ClassVar[str] = "windows.calendar/1"
-    stored: ClassVar[Stored] = Stored("unit", "zone")
+    stored: ClassVar[StoredFields] = StoredFields("unit", "zone")
 
     unit: str
     zone: str = "UTC"
@@ -230,7 +232,7 @@ class Custom(Windows):
     """Windows by functions of the user's."""
 
     stable_name: ClassVar[str] = "windows.custom/1"
-    stored: ClassVar[Stored] = Stored("assigner", "merger", "stamper", "name")
+    stored: ClassVar[StoredFields] = StoredFields("assigner", "merger", "stamper", "name")
 
     assigner: Assign
     merger: Merge | None = None

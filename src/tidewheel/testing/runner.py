@@ -113,7 +113,7 @@ def columns_of(script: Bundles) -> dict[str, pl.DataType]:
             kind = pl.Series(name, [values.get(name) for values in given], strict=True).dtype
         except (TypeError, pl.exceptions.PolarsError) as error:
             raise DefinitionError(
-                f"Script: the values of the column {name!r} are not of one type ({error}); mend them, or say the type: "
+                f"Script: the values of the column {name!r} are not of one type ({error}); fix them, or say the type: "
                 f"Script(columns={{{name!r}: pl.Float64}})"
             ) from None
         if kind == pl.Null:

@@ -1,4 +1,4 @@
-"""`tidewheel ask`: look things up outside the stream, for the jobs that need it."""
+"""`tidewheel ask`: the lookup worker of final stops, for the jobs that need them."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class AskOptions:
 @command(panel="Into the log")
 @with_options(AskOptions)
 def ask(options: AskOptions) -> None:
-    """Look up what events raise, and write the answers down for the jobs.
+    """Run a lookup worker, which asks about what events name, and writes the answers down for the jobs.
 
     It follows the events in the log, asks for what is new, and writes what became of each question into the topic
     lookups.LOOKUP, where jobs read it. It may be stopped, killed and started again at any time: jobs go on without
@@ -166,11 +166,15 @@ def _limits(options: AskOptions) -> Limits:
 
 
 def _provider(source: str, *, feed: str, key: str | None) -> Provider:
-    from tidewheel_transit.final_stop import GtfsFinalStops, RoutingService, SimulatedFinalStops
+    from tidewheel_transit.final_stop import GtfsFinalStops, SimulatedFinalStops
 
     if source == "simulator":
         return SimulatedFinalStops()
-    return RoutingService(source, feed=feed, key=key) if "://" in source else GtfsFinalStops(source)
+    if "://" not in source:
+        return GtfsFinalStops(source)
+    from tidewheel_transit.final_stop.routing_service import RoutingService
+
+    return RoutingService(source, feed=feed, key=key)
 
 
 def _status(report: LookupReport) -> dict[str, Any]:

@@ -35,14 +35,14 @@ from tidewheel_transit.commands.demo_parts import Parts
 if TYPE_CHECKING:
     from tidewheel_transit.commands.demo_watch import Positions
 
-__all__ = ["KEPT", "demo", "keep_an_hour"]
+__all__ = ["RETENTION_AGE", "demo", "keep_an_hour"]
 
 CELLS = "vehicle-cell"
 """The job that is always there: its results are checked."""
 GROUP = "demo"
 """The name under which the jobs note how far they have come."""
 
-KEPT: tw.time.Duration = 70 * 60 * 1_000_000
+RETENTION_AGE: tw.time.Duration = 70 * 60 * 1_000_000
 """How long the records of the demo's topics stay: the map rewinds an hour."""
 
 EARLY = "2 s"
@@ -274,7 +274,7 @@ def keep_an_hour(log: tw.Log, *, before: Positions) -> None:
     theirs = {topic for topic, _ in before}
     for info in log.topics():
         if info.name not in theirs and info.retention == tw.Retention() and not info.compact:
-            log.create_topic(info.name, retention=tw.Retention(age=KEPT))
+            log.create_topic(info.name, retention=tw.Retention(age=RETENTION_AGE))
 
 
 def _has_screen() -> bool:

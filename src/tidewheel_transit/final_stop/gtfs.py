@@ -125,14 +125,14 @@ def _read(path: Path, name: str, columns: tuple[str, ...], *, optional: bool = F
             return None
         raise tw.errors.DefinitionError(f"{path} is no GTFS feed: there is no {name} in it")
     if not data.strip():
-        mend = "give it a line with the names of its columns" + (", or take it out of the feed" if optional else "")
-        raise tw.errors.DefinitionError(f"{path}: {name} is empty; {mend}")
+        fix = "give it a line with the names of its columns" + (", or take it out of the feed" if optional else "")
+        raise tw.errors.DefinitionError(f"{path}: {name} is empty; {fix}")
     try:
         frame = pl.read_csv(io.BytesIO(data), infer_schema=False, encoding="utf8-lossy")
     except pl.exceptions.PolarsError as error:
         what = str(error).partition("\n")[0]
         raise tw.errors.DefinitionError(
-            f"{path}: {name} is no table of comma-separated values ({what}); mend its lines"
+            f"{path}: {name} is no table of comma-separated values ({what}); fix its lines"
         ) from None
     frame = frame.rename({column: column.strip().lstrip("\ufeff") for column in frame.columns})
     missing = [column for column in columns if column not in frame.columns]

@@ -22,12 +22,12 @@ def closing_in(positions: tw.Stream, *, every: str = "10 s", by: float = 100.0, 
     """Two vehicles of a route and direction that come closer: how far apart they are, and how fast they close in.
 
     On the samples of bunching: over three successive windows the distance shrinks from each to the next, by at least
-    `by` metres in all, and is below `nearer` metres in the last. Told once; again only after the distance has grown, or
-    after an hour without a sample of the two.
+    `by` metres in all, and is below `nearer` metres in the last. Reported once; again only after the distance has grown
+    or an hour has passed without a sample of the two.
     """
     period = timedelta(microseconds=tw.time.duration(every))
     apart = pairs(positions, every=every)
-    state = {"before": pl.Float64(), "last": pl.Float64(), "told": pl.Boolean(), "at": _TIME}
+    state = {"before": pl.Float64(), "last": pl.Float64(), "reported": pl.Boolean(), "at": _TIME}
     return apart.key_by(*PAIR).process(_Approaches(by, nearer, period), state=state, ttl="1 h")
 
 
@@ -60,9 +60,9 @@ class _Approaches:
         )
         # Between two growths only the first counts, and none if one was told before in the same stretch.
         stretch = [*PAIR, "stretch"]
-        already = pl.col("told").fill_null(False) & (pl.col("stretch") == 0)
+        already = pl.col("reported").fill_null(False) & (pl.col("stretch") == 0)
         hits = pl.col("found").cast(pl.Int64).cum_sum().over(stretch)
-        seen = seen.with_columns(tell=pl.col("found") & (hits == 1) & ~already, told=already | (hits > 0))
+        seen = seen.with_columns(tell=pl.col("found") & (hits == 1) & ~already, reported=already | (hits > 0))
         results = seen.filter("tell").select(
             *PAIR,
             "event_time",
@@ -72,7 +72,7 @@ class _Approaches:
         new = seen.group_by(PAIR, maintain_order=True).agg(
             before=pl.col("two").last(),
             last=distance.last(),
-            told=pl.col("told").last(),
+            reported=pl.col("reported").last(),
             at=pl.col("event_time").last(),
         )
         return results, new

@@ -86,8 +86,8 @@ def test_a_restore_that_was_cut_short_is_finished_by_the_next(small_log, inside,
     plan = restore_plan(small_log)
     plan.parent.mkdir()
     shutil.copy(tmp_path / "b" / "log.tw", plan.parent / "log.tw")
-    told = {"version": 1, "backup": str(tmp_path / "b"), "made": "2026", "records": 5, "checkpoints": {}}
-    plan.write_text(json.dumps(told))
+    reported = {"version": 1, "backup": str(tmp_path / "b"), "made": "2026", "records": 5, "checkpoints": {}}
+    plan.write_text(json.dumps(reported))
     for command in ("topics", "tail input.arrival", "backup x"):
         refused = inside(*command.split(), "--log", small_log, code=1)
         assert f"tidewheel restore --log {small_log}" in refused.stderr
@@ -106,7 +106,7 @@ def test_a_backup_that_is_stopped_is_cleared_away(tmp_path):
                 eventually(lambda: (tmp_path / "b").exists(), "it has begun, and waits for those who write")
                 command.process.send_signal(signal.SIGINT)
                 assert any(status["stopping"] for status in command.objects()), "it has noticed"
-            _, told = command.process.communicate(timeout=PATIENCE)
-            assert command.process.returncode == 130, told
-    assert "nothing of it is left" in told
+            _, reported = command.process.communicate(timeout=PATIENCE)
+            assert command.process.returncode == 130, reported
+    assert "nothing of it is left" in reported
     assert not (tmp_path / "b").exists()

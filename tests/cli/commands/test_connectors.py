@@ -90,19 +90,19 @@ def test_simulate_tells_what_it_did_and_goes_on_counting(tmp_path):
     log = tmp_path / "city.tw"
     for place in range(2):
         done = tidewheel("simulate", *SMALL, "--for", "10s", "--json", "--log", log)
-        told = lines(done)[-1]
-        assert told["received"] == told["topics"] + told["filtered"] + told["dead"] > 0
-        assert f"{told['received']:,} messages = {told['topics']:,} in topics" in done.stderr
+        reported = lines(done)[-1]
+        assert reported["received"] == reported["topics"] + reported["filtered"] + reported["dead"] > 0
+        assert f"{reported['received']:,} messages = {reported['topics']:,} in topics" in done.stderr
         if place == 0:
-            first = told["received"]
-    assert totals(log).received == first + told["received"]
+            first = reported["received"]
+    assert totals(log).received == first + reported["received"]
 
 
 def test_simulate_stops_on_sigterm_with_everything_in_the_log(tmp_path):
     log = tmp_path / "city.tw"
     with Running("simulate", "--rate", 50, "--steady", "--json", "--log", log) as running:
-        for told in running.objects():
-            if told["received"] > 0:
+        for reported in running.objects():
+            if reported["received"] > 0:
                 break
         done = running.end(signal.SIGTERM)
         assert lines(done)[-1]["received"] == totals(log).received
@@ -120,10 +120,12 @@ def test_replay_brings_recordings_into_the_log(tmp_path):
     recording = tmp_path / "city.jsonl.gz"
     recording.write_bytes(gzip.compress(b"\n".join([json.dumps(good).encode()] * 5 + [b"not JSON"])))
     log = tmp_path / "city.tw"
-    (told,) = lines(tidewheel("replay", recording, *HFP, "--speed", "max", "--volume", 2, "--log", log, "--json"))[-1:]
-    assert (told["received"], told["topics"], told["dead"]) == (11, 10, 1)
-    told = lines(tidewheel("replay", recording, *HFP, "--speed", "max", "--limit", 3, "--log", log, "--json"))[-1]
-    assert (told["received"], told["topics"], told["dead"]) == (3, 3, 0)
+    (reported,) = lines(tidewheel("replay", recording, *HFP, "--speed", "max", "--volume", 2, "--log", log, "--json"))[
+        -1:
+    ]
+    assert (reported["received"], reported["topics"], reported["dead"]) == (11, 10, 1)
+    reported = lines(tidewheel("replay", recording, *HFP, "--speed", "max", "--limit", 3, "--log", log, "--json"))[-1]
+    assert (reported["received"], reported["topics"], reported["dead"]) == (3, 3, 0)
     assert (totals(log).received, totals(log).source) == (14, "hfp:replay")
 
 
@@ -133,8 +135,8 @@ def test_a_replay_that_is_interrupted_says_so(tmp_path):
     ]
     (tmp_path / "slow.jsonl").write_text("\n".join(map(json.dumps, later)))
     with Running("replay", tmp_path / "slow.jsonl", *HFP, "--json", "--log", tmp_path / "city.tw") as running:
-        for told in running.objects():
-            if told["received"]:
+        for reported in running.objects():
+            if reported["received"]:
                 break
         running.end(signal.SIGTERM, code=143)
     assert totals(tmp_path / "city.tw").dead == {"bad-topic": 1}
@@ -149,8 +151,8 @@ def test_from_the_simulator_over_a_broker_into_log_and_recording(tmp_path, broke
     ):
 
         def publish() -> int:
-            told = lines(tidewheel("simulate", "--mqtt", address, *SMALL, "--for", "1s", "--json"))
-            return int(told[-1]["published"])
+            reported = lines(tidewheel("simulate", "--mqtt", address, *SMALL, "--for", "1s", "--json"))
+            return int(reported[-1]["published"])
 
         eventually(lambda: log.exists() and subscribed(log), "it has subscribed to be brought messages")
         statuses = recording_it.objects()
@@ -227,9 +229,9 @@ def test_json_lines_become_rows_that_a_program_finds_that_knows_only_the_log(tmp
         body = "\n".join([*rows, '{"user": "no time"}']).encode()
         request = urllib.request.Request(f"{url}/v1/lines", body, {"Content-Type": "application/x-ndjson"})
         with urllib.request.urlopen(request, timeout=60) as answer:
-            told = json.load(answer)
-        assert told["counts"] == {"accepted": 3, "filtered": 0, "dead": 1}
-        assert told["reasons"] == ["the time 'ts' is missing"]
+            reported = json.load(answer)
+        assert reported["counts"] == {"accepted": 3, "filtered": 0, "dead": 1}
+        assert reported["reasons"] == ["the time 'ts' is missing"]
         status = lines(running.end(signal.SIGTERM))[-1]
     assert (status["received"], status["topics"], status["dead"]) == (4, 3, 1)
     shown = lines(tidewheel("tail", "input.order", "--log", log, "--json"))

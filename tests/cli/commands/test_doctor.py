@@ -1,4 +1,4 @@
-"""The doctor finds what is wrong, and says how to mend it."""
+"""The doctor finds what is wrong, and says how to fix it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_a_python_for_the_workers_that_lacks_tidewheel_is_a_problem_with_a_way_o
     found = findings(done)["Python of PYSPARK_PYTHON"]
     assert found["level"] == "problem"
     assert f"{chosen} does not run Tidewheel: ModuleNotFoundError" in found["found"]
-    assert found["mend"].startswith(f"unset PYSPARK_PYTHON, or set it to {sys.executable}")
+    assert found["fix"].startswith(f"unset PYSPARK_PYTHON, or set it to {sys.executable}")
 
 
 def test_a_python_for_the_workers_with_another_tidewheel_is_a_problem(tmp_path):
@@ -65,7 +65,7 @@ def test_a_python_for_the_workers_with_another_tidewheel_is_a_problem(tmp_path):
 def test_a_folder_that_is_not_there_is_a_problem(tmp_path):
     found = findings(tidewheel("doctor", "--quick", "--json", "--log", tmp_path / "no" / "city.tw", code=1))
     assert found["Disk"]["level"] == "problem"
-    assert found["Disk"]["mend"] == f"make it: mkdir -p {tmp_path / 'no'}"
+    assert found["Disk"]["fix"] == f"make it: mkdir -p {tmp_path / 'no'}"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -80,18 +80,18 @@ def test_a_folder_that_nobody_can_write_is_a_problem():
     (found,) = check_disk(Path("/proc"))
     assert found.level == "problem"
     assert "a log cannot be written in /proc" in found.found
-    assert found.mend == "choose another: --log"
+    assert found.fix == "choose another: --log"
 
 
 @pytest.mark.parametrize(
-    ("free", "level", "told"), [(99 << 20, "problem", "99.0 MiB free"), (999 << 20, "warning", "999.0 MiB free")]
+    ("free", "level", "reported"), [(99 << 20, "problem", "99.0 MiB free"), (999 << 20, "warning", "999.0 MiB free")]
 )
-def test_a_disk_that_is_nearly_full_is_told(free, level, told, tmp_path, monkeypatch):
+def test_a_disk_that_is_nearly_full_is_reported(free, level, reported, tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
     (found,) = check_disk(tmp_path)
     assert (found.level, found.what) == (level, "Disk")
-    assert told in found.found
-    assert found.mend.endswith("free some, or put the log elsewhere")
+    assert reported in found.found
+    assert found.fix.endswith("free some, or put the log elsewhere")
 
 
 def test_a_slow_disk_is_a_warning(tmp_path, monkeypatch):
@@ -100,7 +100,7 @@ def test_a_slow_disk_is_a_warning(tmp_path, monkeypatch):
     (found,) = check_disk(tmp_path)
     assert (found.level, found.what) == ("warning", "Disk")
     assert "200.0 ms to write" in found.found
-    assert found.mend.endswith("put the log on a faster disk")
+    assert found.fix.endswith("put the log on a faster disk")
 
 
 @pytest.mark.parametrize("installed", ["3.5.6", "4.1.1", "5.0.0", None])
@@ -114,7 +114,7 @@ def test_a_pyspark_that_does_not_fit_is_a_problem_with_a_way_out(installed, tmp_
     monkeypatch.setattr("tidewheel.cli.doctor_checks.version", version)
     (found,) = check_spark(tmp_path)
     assert (found.level, found.what, found.found) == ("problem", "PySpark", installed or "not installed")
-    assert found.mend.endswith("pip install 'pyspark>=4.2,<5'")
+    assert found.fix.endswith("pip install 'pyspark>=4.2,<5'")
 
 
 @pytest.mark.parametrize("installed", ["4.2.0", "4.3.0.dev2", "4.10.1"])
@@ -134,8 +134,8 @@ def test_a_loopback_that_does_not_work_is_a_problem(inside, tmp_path, monkeypatc
     assert "→ Spark talks over it: allow connections on 127.0.0.1" in done.stdout
 
 
-@pytest.mark.parametrize(("port", "mend"), [(8090, "ingest --http 127.0.0.1:PORT"), (8080, "serve --port PORT")])
-def test_a_taken_port_is_a_warning(port, mend, tmp_path):
+@pytest.mark.parametrize(("port", "fix"), [(8090, "ingest --http 127.0.0.1:PORT"), (8080, "serve --port PORT")])
+def test_a_taken_port_is_a_warning(port, fix, tmp_path):
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -146,11 +146,11 @@ def test_a_taken_port_is_a_warning(port, mend, tmp_path):
             taken.listen()
         found = findings(tidewheel("doctor", "--quick", "--json", "--log", tmp_path / "city.tw"))
     assert found[f"Port {port}"]["level"] == "warning"
-    assert mend in found[f"Port {port}"]["mend"]
+    assert fix in found[f"Port {port}"]["fix"]
 
 
 def test_a_missing_package_is_a_warning(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    mqtt, http = check_packages(tmp_path)
-    assert mqtt.level == "ok"
-    assert (http.level, http.mend) == ("warning", "pip install 'tidewheel[serve]'")
+    mqtt, lookup, http = check_packages(tmp_path)
+    assert (mqtt.level, lookup.level) == ("ok", "ok")
+    assert (http.level, http.fix) == ("warning", "pip install 'tidewheel[serve]'")

@@ -61,7 +61,7 @@ def newcomers_job() -> str:
 
 
 class Story(NamedTuple):
-    """What the commands told."""
+    """What the commands reported."""
 
     log: Path
     job: Path
@@ -114,14 +114,14 @@ def test_parameters_come_from_the_file_and_before_them_from_the_command_line(sto
 
 def test_a_batch_over_the_archive_gives_the_table_of_the_stream(story):
     same = tidewheel("compare", "analytics.busy-routes", "analytics.busy-routes.batch", "--json", "--log", story.log)
-    (told,) = lines(same)
-    assert told["same"] > 20
+    (reported,) = lines(same)
+    assert reported["same"] > 20
 
 
 def test_another_version_stands_beside_the_first_until_readers_are_switched(story):
     first, second = "analytics.busy-routes", "analytics.busy-routes.v2"
-    (told,) = lines(tidewheel("compare", first, second, "--json", "--log", story.log, code=1))
-    assert told["only_first"] > 0
+    (reported,) = lines(tidewheel("compare", first, second, "--json", "--log", story.log, code=1))
+    assert reported["only_first"] > 0
     tidewheel("switch", first, second, "--log", story.log)
     (record, _) = lines(tidewheel("tail", first, "-n", 2, "--json", "--log", story.log))
     (same, _) = lines(tidewheel("tail", second, "--as-is", "-n", 2, "--json", "--log", story.log))

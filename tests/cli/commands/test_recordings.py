@@ -59,7 +59,7 @@ def test_a_recording_gives_what_replaying_it_and_running_over_the_log_gives(spar
     log = tmp_path / "monday.tw"
     files = [shared / "data" / "hfp" / f"{name}.jsonl.gz" for name in ("bus520_2024", "lightrail15")]
     jobs = ["vehicle-distribution", "delay-distribution", "journeys", "final-stop-distribution"]
-    told = lines(inside("replay", *files, "--processor", "hfp", "--speed", "max", "--json", "--log", log))[-1]
+    reported = lines(inside("replay", *files, "--processor", "hfp", "--speed", "max", "--json", "--log", log))[-1]
     with open_log(log) as opened:
         positions = {"topics": "input.vehicle-position", "type": VehiclePosition}
         LookupWorker(opened, FINAL_STOP, Terminus(), **positions).run(until_idle=True)
@@ -70,11 +70,11 @@ def test_a_recording_gives_what_replaying_it_and_running_over_the_log_gives(spar
     done = inside("run", *jobs, "--batch", *options, *once, "--json", "--log", log)
     final = lines(done)[-1]
     messages = final["messages"]
-    assert messages["received"] == told["received"] > 3_690
-    assert sum(messages["topics"].values()) == told["topics"]
-    assert sum(messages["filtered"].values()) == told["filtered"] > 0
+    assert messages["received"] == reported["received"] > 3_690
+    assert sum(messages["topics"].values()) == reported["topics"]
+    assert sum(messages["filtered"].values()) == reported["filtered"] > 0
     assert (messages["dead"], final["dead_letters"]) == ({}, None)
-    assert f"{told['received']:,} messages = {told['topics']:,} in topics" in done.stderr
+    assert f"{reported['received']:,} messages = {reported['topics']:,} in topics" in done.stderr
     with open_log(log) as opened:
         for job in jobs:
             found = compare(materialize(opened, f"analytics.{job}.batch"), materialize(opened, f"analytics.{job}.once"))

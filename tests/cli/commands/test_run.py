@@ -35,8 +35,8 @@ def story(tmp_path_factory) -> Story:
     tidewheel(*SIMULATE, "--rate", 500, "--for", "60s", "--log", log)
     job = ["run", "vehicle-cell", "--json", "--log", log]
     with Running(*job, "--max-events-per-batch", 1_000) as running:
-        for told in running.objects():
-            if told.get("results", 0) > 0:
+        for reported in running.objects():
+            if reported.get("results", 0) > 0:
                 break
         stopped = lines(running.end(signal.SIGTERM))[-1]
     with open_log(log) as opened:
@@ -65,8 +65,8 @@ def test_every_position_on_a_journey_has_its_result_once(story):
 
 
 def test_it_tells_what_it_processed(story):
-    told, said = story.finished, story.done.stderr
-    assert f"{told['events']:,} events processed, {told['results']:,} results in analytics.vehicle-cell" in said
+    reported, said = story.finished, story.done.stderr
+    assert f"{reported['events']:,} events processed, {reported['results']:,} results in analytics.vehicle-cell" in said
 
 
 def test_the_results_can_be_looked_at(story):

@@ -32,17 +32,17 @@ def test_it_tells_where_it_is_serves_what_it_was_given_and_ends_when_told(city, 
     (tmp_path / "layers.json").write_text('[{"topic": "analytics.later", "title": "Mine"}]')
     options = ["--lines", tmp_path / "lines.json", "--layers", tmp_path / "layers.json", "--token", "secret"]
     with Running("serve", "--log", city, "--port", 0, "--json", *options) as server:
-        told = next(server.objects())
+        reported = next(server.objects())
         headers = {"Authorization": "Bearer secret"}
-        assert httpx.get(f"{told['url']}/api/layers").status_code == 401
-        layers = httpx.get(f"{told['url']}/api/layers", headers=headers).json()["layers"]
+        assert httpx.get(f"{reported['url']}/api/layers").status_code == 401
+        layers = httpx.get(f"{reported['url']}/api/layers", headers=headers).json()["layers"]
         assert [layer["title"] for layer in layers] == ["Mine", "Vehicles"]
-        background = httpx.get(f"{told['url']}/api/background", headers=headers).json()
+        background = httpx.get(f"{reported['url']}/api/background", headers=headers).json()
         assert background["lines"] == {"type": "FeatureCollection", "features": []}
-        assert told["layers"] == ["later", "vehicles"]
-        assert told["trouble"] == []
+        assert reported["layers"] == ["later", "vehicles"]
+        assert reported["trouble"] == []
         said = server.end(signal.SIGTERM).stderr
-        assert told["url"] in said
+        assert reported["url"] in said
         assert server.processes() == []
 
 

@@ -33,13 +33,13 @@ def stops(done):
     return [record["details"]["stop"] for record in lines(done)]
 
 
-def test_what_differs_is_told_and_ends_with_a_code_for_scripts(versions, inside):
+def test_what_differs_is_reported_and_ends_with_a_code_for_scripts(versions, inside):
     same = lines(inside("compare", "analytics.x", "analytics.x.v2", "--json", "--log", versions))[0]
     assert (same["equal"], same["same"]) == (True, 3)
     done = inside("compare", "analytics.x", "analytics.x.v3", "--json", "--log", versions, code=1)
-    (told,) = lines(done)
-    assert (told["same"], told["only_first"], told["only_second"]) == (2, 1, 2)
-    assert [row["stop"] for row in told["examples"]["only_second"]] == ["B", "d"]
+    (reported,) = lines(done)
+    assert (reported["same"], reported["only_first"], reported["only_second"]) == (2, 1, 2)
+    assert [row["stop"] for row in reported["examples"]["only_second"]] == ["B", "d"]
     words = inside("compare", "analytics.x", "analytics.x.v3", "--log", versions, code=1).stdout
     assert "2 the same" in words
     assert "1 only in analytics.x:" in words
@@ -58,8 +58,8 @@ def test_a_version_that_is_behind_is_not_ready(tmp_path, inside):
     assert "analytics.x.v2 is behind: 3 results of analytics.x are final that it may still come to" in said
     assert "--partial" in said
     inside("compare", *pair, "--partial")
-    (told,) = lines(inside("compare", *pair, "--json", code=1))
-    assert (told["equal"], told["behind"]) == (True, 3)
+    (reported,) = lines(inside("compare", *pair, "--json", code=1))
+    assert (reported["equal"], reported["behind"]) == (True, 3)
     said = inside("compare", "analytics.x", "analytics.x.v3", "--partial", *pair[2:], code=1).stdout
     assert "nothing could be compared" in said
 
@@ -79,8 +79,8 @@ def test_windows_that_lie_within_each_other_have_grown_unless_told_otherwise(tmp
         log.append("analytics.x.batch", journeys((0, 20), (30, 40)))
     both = ("analytics.x", "analytics.x.batch", "--json", "--log", tmp_path / "city.tw")
     assert lines(inside("compare", *both))[0]["same"] == 2
-    (told,) = lines(inside("compare", *both, "--nested-windows", code=1))
-    assert (told["same"], told["only_first"], told["only_second"]) == (2, 1, 0)
+    (reported,) = lines(inside("compare", *both, "--nested-windows", code=1))
+    assert (reported["same"], reported["only_first"], reported["only_second"]) == (2, 1, 0)
 
 
 def test_readers_are_switched_and_switched_back(versions, inside):
@@ -97,18 +97,18 @@ def test_readers_are_switched_and_switched_back(versions, inside):
 
 def test_who_follows_a_name_follows_the_switch(versions):
     with open_log(versions) as log, Running("tail", "analytics.x", "--follow", "--json", "--log", versions) as tail:
-        told = tail.objects()
-        assert [next(told)["details"]["stop"] for _ in range(3)] == ["a", "b", "c"]
+        reported = tail.objects()
+        assert [next(reported)["details"]["stop"] for _ in range(3)] == ["a", "b", "c"]
         Aliases(log).switch("analytics.x", "analytics.x.v2")
         assert tail.process.stderr is not None
         assert "stands for analytics.x.v2 now" in tail.process.stderr.readline()
         log.append("analytics.x", arrivals(["old"]))
         log.append("analytics.x.v2", arrivals(["new"]))
-        assert next(told)["details"]["stop"] == "new"
+        assert next(reported)["details"]["stop"] == "new"
         tail.end(signal.SIGTERM)
 
 
-def test_a_topic_that_is_not_there_is_told(versions, inside):
+def test_a_topic_that_is_not_there_is_reported(versions, inside):
     said = inside("switch", "analytics.x", "analytics.x.v4", "--log", versions, code=2).stderr
     assert "no topic 'analytics.x.v4'; did you mean" in said
     said = inside("compare", "analytics.x", "analytics.y", "--log", versions, code=2).stderr

@@ -147,7 +147,7 @@ def test_what_a_name_stands_for_is_not_deleted(log_path, inside):
     assert "tidewheel switch analytics.x" in said
 
 
-def test_a_group_that_is_not_there_is_told(log_path, inside):
+def test_a_group_that_is_not_there_is_reported(log_path, inside):
     with open_log(log_path) as log:
         log.commit("counting", {("input.a", 0): 1})
     said = inside("topics", "--forget", "countin", "--yes", "--log", log_path, code=2).stderr

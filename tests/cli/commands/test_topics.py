@@ -138,8 +138,10 @@ def test_verifying_finds_nothing_in_a_log_as_it_was_written(small_log, inside):
 
 
 def test_verifying_tells_what_is_damaged(damaged_log, inside):
-    told = inside("topics", "--verify", "--log", damaged_log, code=1).stdout
-    assert "input.arrival partition 0: offsets 5 to 7 (3 records) are damaged: the checksum of its payload is" in told
+    reported = inside("topics", "--verify", "--log", damaged_log, code=1).stdout
+    assert (
+        "input.arrival partition 0: offsets 5 to 7 (3 records) are damaged: the checksum of its payload is" in reported
+    )
     (found,) = lines(inside("topics", "--verify", "--json", "--log", damaged_log, code=1))
     assert found["topics"] == [{"topic": "input.arrival", "records": 5}]
     (damage,) = found["damaged"]

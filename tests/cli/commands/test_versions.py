@@ -64,13 +64,13 @@ def test_a_new_version_catches_up_beside_the_old_one_and_readers_are_switched_to
             eventually(lambda: lag("jobs") == lag("jobs.v2") == 0, "both have done all that came")
 
             # What was meant to stay the same is the same, what was to change has changed, and nothing else.
-            (told,) = lines(inside("compare", ROUTES, f"{ROUTES}.v2", "--json", *here))
-            assert (told["equal"], told["behind"]) == (True, 0)
-            assert told["same"] > 100
-            (told,) = lines(inside("compare", BUSY, f"{BUSY}.v2", "--examples", 10_000, "--json", *here, code=1))
-            assert (told["behind"], told["only_second"], told["changed"]) == (0, 0, 0)
-            assert min(told["same"], told["only_first"]) > 10
-            assert {row["vehicles"] for row in told["examples"]["only_first"]} == {1}
+            (reported,) = lines(inside("compare", ROUTES, f"{ROUTES}.v2", "--json", *here))
+            assert (reported["equal"], reported["behind"]) == (True, 0)
+            assert reported["same"] > 100
+            (reported,) = lines(inside("compare", BUSY, f"{BUSY}.v2", "--examples", 10_000, "--json", *here, code=1))
+            assert (reported["behind"], reported["only_second"], reported["changed"]) == (0, 0, 0)
+            assert min(reported["same"], reported["only_first"]) > 10
+            assert {row["vehicles"] for row in reported["examples"]["only_first"]} == {1}
 
             with Running("tail", BUSY, "--follow", "-n", 1, "--json", *here) as reader:
                 found = reader.objects()

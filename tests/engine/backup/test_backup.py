@@ -205,7 +205,7 @@ def test_a_plan_that_cannot_be_carried_out_says_what_to_do(city, tmp_path, monke
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", refused)
-        with pytest.raises(BackupError, match=r"busy.*mend it, then: tidewheel restore --log"):
+        with pytest.raises(BackupError, match=r"busy.*fix it, then: tidewheel restore --log"):
             restore(tmp_path / "b", city, replace=True)
     with pytest.raises(LogError, match="tidewheel restore --log"):
         open_log(city)
@@ -269,10 +269,10 @@ def test_a_damaged_backup_is_refused_and_changes_nothing(city, tmp_path, what):
             from tidewheel.engine.backup.manifest import _sum
 
             path.write_text(json.dumps({**fields, "sha256": _sum(fields)}))
-        told = {"version": "version 2", "outside": "outside of the backup", "manifest": "damaged"}.get(what, name)
-        with pytest.raises(BackupError, match=told):
+        reported = {"version": "version 2", "outside": "outside of the backup", "manifest": "damaged"}.get(what, name)
+        with pytest.raises(BackupError, match=reported):
             verify(tmp_path / "b")
-        with pytest.raises(BackupError, match=told):
+        with pytest.raises(BackupError, match=reported):
             restore(tmp_path / "b", city, replace=True)
         path.write_bytes(data)
     assert content(tmp_path / "city.tw.checkpoints") == before
@@ -378,8 +378,8 @@ def test_state_that_is_moved_names_its_own_schemas(city, tmp_path):
     schema.touch()
     metadata = operator / "_metadata" / "v2" / "0"
     metadata.parent.mkdir(parents=True)
-    told = {"stateStoreInfo": [{"storeName": "default", "stateSchemaFilePaths": [f"file:{schema}"]}]}
-    metadata.write_text(f"v2\n{json.dumps(told)}")
+    reported = {"stateStoreInfo": [{"storeName": "default", "stateSchemaFilePaths": [f"file:{schema}"]}]}
+    metadata.write_text(f"v2\n{json.dumps(reported)}")
     (metadata.parent / ".0.crc").write_bytes(b"crc\0\0\0\2\0\n)*Q\xd8\xdd")
     made(city, tmp_path / "b")
     (tmp_path / "a place").mkdir()

@@ -69,7 +69,7 @@ def begun(log, folder, *results, **options):
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "reported"),
     [
         (lambda rows: counted(rows, least=12), 'filter: col("speed") > 15 → col("speed") > 12'),
         (lambda rows: counted(rows, size="20 s"), "window: tumbling('10 s') → tumbling('20 s')"),
@@ -87,11 +87,11 @@ def begun(log, folder, *results, **options):
         ),
     ],
 )
-def test_what_differs_is_told_by_job_and_step_before_spark_is_started(log, tmp_path, changed, told):
+def test_what_differs_is_reported_by_job_and_step_before_spark_is_started(log, tmp_path, changed, reported):
     folder = made(tmp_path / "c", log, counted(positions(log)))
     assert begun(log, folder, counted(positions(log)))
     said = refusal(log, folder, changed(positions(log)))
-    assert f"does not fit this job: fast: {told}. State was made by these steps" in said
+    assert f"does not fit this job: fast: {reported}. State was made by these steps" in said
     assert "--version v2" in said
     assert 'result.named("NAME.v2") and a new checkpoint' in said
     assert refusal(log, folder, changed(positions(log)), accept_changes=True) == said

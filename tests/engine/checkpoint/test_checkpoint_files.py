@@ -1,4 +1,4 @@
-"""The files of a checkpoint: on the disk when the log counts on them, and told when they are damaged."""
+"""The files of a checkpoint: on the disk when the log counts on them, and reported when they are damaged."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_what_is_written_is_read_again_and_nothing_else_is(tmp_path):
         read_json(path, needs=())
 
 
-def test_files_of_earlier_versions_without_checksums_are_read_and_told_when_fields_are_missing(tmp_path):
+def test_files_of_earlier_versions_without_checksums_are_read_and_reported_when_fields_are_missing(tmp_path):
     path = tmp_path / "flows.json"
     path.write_text('{"suspended": {}, "catch_ups": {"l": {"flows": ["f"], "since": {}}}}')
     assert SuspendedFlows.read(path).catch_ups["l"]["flows"] == ["f"]

@@ -49,16 +49,16 @@ class Report(Exception):
     """What Spark says."""
 
 
-def test_what_may_pass_is_not_told_as_damage_of_a_checkpoint_that_is_whole(tmp_path: Path) -> None:
+def test_what_may_pass_is_not_reported_as_damage_of_a_checkpoint_that_is_whole(tmp_path: Path) -> None:
     for kind, expected in (
         ("UNRELEASED_THREAD_ERROR", JobError),
         ("UNCATEGORIZED", JobError),
         ("CANNOT_READ_DELTA_FILE_NOT_EXISTS", CheckpointError),
     ):
         report = Report(f"[CANNOT_LOAD_STATE_STORE.{kind}] An error occurred during loading state.")
-        told = translate_error("cells", report, Checkpoint(tmp_path))  # type: ignore[arg-type]
-        assert type(told) is expected, kind
-        assert ("delete the checkpoint" in str(told)) is (expected is CheckpointError)
+        reported = translate_error("cells", report, Checkpoint(tmp_path))  # type: ignore[arg-type]
+        assert type(reported) is expected, kind
+        assert ("delete the checkpoint" in str(reported)) is (expected is CheckpointError)
     (tmp_path / "spark" / "offsets").mkdir(parents=True)
     (tmp_path / "spark" / "offsets" / "0").write_bytes(b"v1")
     (tmp_path / "spark" / "offsets" / ".0.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + b"wrong")
@@ -71,6 +71,6 @@ def test_a_full_disk_is_found_in_sparks_report() -> None:
         "[STREAM_FAILED] Query terminated with exception: No space left on device SQLSTATE: XXKST\n"
         "=== Streaming Query ===\njava.io.IOException: No space left on device\n\tat java.base/java.io.FileOutputStream"
     )
-    told = translate_error("cells", report)  # type: ignore[arg-type]
-    assert isinstance(told, JobError)
-    assert "job cells: a disk is full, that of the checkpoint" in str(told)
+    reported = translate_error("cells", report)  # type: ignore[arg-type]
+    assert isinstance(reported, JobError)
+    assert "job cells: a disk is full, that of the checkpoint" in str(reported)

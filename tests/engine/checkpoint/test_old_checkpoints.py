@@ -1,4 +1,4 @@
-"""A checkpoint that is older than the results in the log is told, whatever it would write."""
+"""A checkpoint that is older than the results in the log is reported, whatever it would write."""
 
 from __future__ import annotations
 

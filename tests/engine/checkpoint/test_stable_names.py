@@ -33,7 +33,7 @@ from tidewheel.match_recognize.syntax import row_pattern
 from tidewheel.model.aggregates.aggregate import Aggregate
 from tidewheel.model.process.exact_duplicates import ExactDuplicates
 from tidewheel.model.process.process import Process
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.triggers.trigger import Trigger
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Windows
@@ -91,7 +91,7 @@ def test_every_kind_has_a_stable_name_of_its_own():
 
 
 def test_every_kind_declares_which_of_its_fields_are_stored():
-    """Checkpoints hold these names. A field that is renamed keeps its own: Stored(..., renamed={"stored": "now"})."""
+    """Checkpoints hold these names. A renamed field keeps its own: StoredFields(..., renamed={"stored": "now"})."""
     found = {}
     under_their_operations = {Process: "process/1", Windowing: "window/1", ExactDuplicates: "deduplicate.exact/1"}
     for kind in dataclasses_of_steps():
@@ -203,11 +203,11 @@ def test_without_one_by_its_class_of_which_it_is_warned_once():
     definition._warn_of_name.cache_clear()
     with pytest.warns(UserWarning, match=r'know Crossings by the name of its class: .* stable_name = "crossings/1"'):
         assert described(Crossings(("a",), SINCE)) == {"$is": "Crossings", **FIELDS}
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as reported:
         warnings.simplefilter("always")
         described(Crossings(("b",), SINCE))
         assert described([Plain(), Color.RED]) == [{"$function": "Plain"}, {"$is": "Color", "name": "RED"}]
-    assert [str(each.message).split()[2] for each in told] == ["Plain", "Color"]
+    assert [str(each.message).split()[2] for each in reported] == ["Plain", "Color"]
 
 
 def test_what_is_made_from_a_kind_of_ours_is_not_that_kind():
@@ -229,7 +229,7 @@ def test_a_class_of_ours_that_declares_nothing_is_a_bug():
     Nameless.stable_name = "nameless/1"
     with pytest.raises(DefinitionError, match="Nameless does not declare which of its fields are stored"):
         described(Nameless())
-    Nameless.stored = Stored("size", micros=("size",), renamed={"size": "x"})
+    Nameless.stored = StoredFields("size", micros=("size",), renamed={"size": "x"})
     assert described(Nameless(4)) == {"$is": "nameless/1", "size": {"$us": 4}}
     assert described(Nameless()) == {"$is": "nameless/1"}
 
@@ -244,7 +244,7 @@ STORED = {
     "agg.count_distinct/1": "column",
     "agg.custom/1": "parts merging finishing name",
     "agg.first/1": "column by",
-    "agg.kept_rows/1": "aggregate",
+    "agg.retractable_rows/1": "aggregate",
     "agg.last/1": "column by",
     "agg.max/1": "column",
     "agg.mean/1": "column",

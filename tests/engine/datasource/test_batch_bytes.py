@@ -17,7 +17,7 @@ from tidewheel.engine.datasource import batch_limit
 from tidewheel.engine.datasource.backfill import SuspendedFlows, plan_catch_up
 from tidewheel.engine.datasource.batch_limit import raw_size
 from tidewheel.engine.datasource.batch_planner import OffsetRange, first_offset, plan_batch
-from tidewheel.engine.datasource.batch_reader import read_pieces
+from tidewheel.engine.datasource.batch_reader import read_ranges
 from tidewheel.engine.datasource.options import ReadOptions
 from tidewheel.engine.datasource.reader_function import ReadInfo
 from tidewheel.engine.execution.map_side_reader import MapSideReader
@@ -127,13 +127,13 @@ def test_a_batch_that_was_planned_too_large_is_read_in_pieces(spark, log, monkey
     object.__setattr__(options, "transform", watched)
     info = ReadInfo(None, START, START, 0, 1)
     schema = arrow_schema(_parse_datatype_string(EXCHANGE))
-    found = list(read_pieces(log, options, [OffsetRange(INPUT, 0, 0, 20)], info, schema))
+    found = list(read_ranges(log, options, [OffsetRange(INPUT, 0, 0, 20)], info, schema))
     assert len(held) == 7
     assert max(held) < 400_000
     assert len(found) == 7
     places = [place for batch in found for place in batch.column("task").to_pylist()]
     assert places == sorted(places)
-    assert len(found[0]) == 2  # every key group is told the time, once
+    assert len(found[0]) == 2  # every key group gets the time, once
 
 
 def test_large_records_run_through_in_batches_of_bounded_size(spark, log, tmp_path):

@@ -81,7 +81,7 @@ def test_append_times_of_2099_move_neither_clock_nor_watermark_of_a_job_with_a_r
     assert (after.clock, after.watermark) == (PRESENT + SECOND, PRESENT + SECOND)
 
 
-def test_a_run_by_the_logs_clock_goes_on_after_the_log_was_mended(log: Log) -> None:
+def test_a_run_by_the_logs_clock_goes_on_after_the_log_was_corrected(log: Log) -> None:
     append(log, PRESENT)
     append(log, FUTURE)
     wrong = plan(log, first_offset(log, ["news"], "earliest", clock=0), FUTURE, by_log=True)

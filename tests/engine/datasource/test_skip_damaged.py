@@ -8,7 +8,7 @@ import pytest
 
 from tests.engine.engine_data import positions
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch, split
-from tidewheel.engine.datasource.batch_reader import read_pieces
+from tidewheel.engine.datasource.batch_reader import read_ranges
 from tidewheel.engine.datasource.options import ReadOptions
 from tidewheel.engine.datasource.reader_function import ReadInfo
 from tidewheel.engine.jobs.archive import Archive, Archiver
@@ -52,7 +52,7 @@ def offsets_read(log, chosen, before, after, *, tasks=1):
     return [
         offset
         for share in shares
-        for batch in read_pieces(log, chosen, share, info, schema)
+        for batch in read_ranges(log, chosen, share, info, schema)
         for offset in batch.column("_offset").to_pylist()
     ]
 
@@ -75,7 +75,7 @@ def test_a_batch_tells_it_or_goes_on_without(damaged, damage):
     after = plan_batch(log, STRATEGIES, before, limit=None, clock=7, tick=0, skip_damaged=True)
     assert after.positions == {("a", 0): 300}
     kept = [*range(100), *range(200, 300)]
-    for tasks in (1, 3, 1):  # repeated, and otherwise divided, it is told no more than once
+    for tasks in (1, 3, 1):  # repeated with another number of tasks, it is still reported once
         assert offsets_read(log, skipping, before, after, tasks=tasks) == kept
     (letter,) = letters(log, "dead.job")
     assert (letter.source, letter.topic, letter.count, letter.raw) == ("job", "a", 100, b"")

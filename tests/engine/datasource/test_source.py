@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from tests.engine.engine_data import START, positions
 from tests.engine.topic_frames import POSITION, reader
 from tidewheel.engine.datasource.batch_planner import OffsetRange
-from tidewheel.engine.datasource.batch_reader import read_pieces
+from tidewheel.engine.datasource.batch_reader import read_ranges
 from tidewheel.engine.datasource.options import ReadOptions
 from tidewheel.engine.datasource.reader_function import ReadInfo, reader_function
 from tidewheel.engine.spark.arrow_schema import arrow_schema
@@ -176,7 +176,7 @@ def test_dead_letters_do_not_depend_on_how_a_batch_is_shared_out(log):
         [OffsetRange("a", 0, 0, 12), OffsetRange("a", 0, 12, 24)],
         [OffsetRange("a", 0, 8, 24)],
     ):
-        rows = list(read_pieces(log, options, pieces, info, arrow_schema(options.schema())))
+        rows = list(read_ranges(log, options, pieces, info, arrow_schema(options.schema())))
         assert sum(batch.num_rows for batch in rows) == 2 * len(range(pieces[0].start, 24, 4))
     assert log.topic_info("dead.g").count == 12
 
@@ -189,7 +189,7 @@ def test_dead_letters_of_a_topic_that_was_made_anew_are_written(log, anew):
         if "a" not in {topic.name for topic in log.topics()}:
             log.append("a", records([raw]))
         for _ in range(2):  # as a task that runs again
-            list(read_pieces(log, options, [OffsetRange("a", 0, 0, 1)], ReadInfo(None, None, 0, 0, 1), schema))
+            list(read_ranges(log, options, [OffsetRange("a", 0, 0, 1)], ReadInfo(None, None, 0, 0, 1), schema))
         letters = [value for batch in log.read("dead.g", 0, 0) for value in batch.records["value"].to_pylist()]
         return [codec.unpack(codec.decode(value)).raw for value in letters]
 

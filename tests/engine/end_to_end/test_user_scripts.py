@@ -166,7 +166,7 @@ def test_a_fraud_pattern_by_builder_and_by_sql_gives_the_same(spark, tmp_path):
     built = tw.stream(stream, time="ordered_at", watermark="2 h").key_by("customer").match(probed, measures=measures)
     frames = {
         "built": built.df("results", key_groups=2),
-        "told": tw.sql(FRAUD, payments=stream, watermark=tw.watermarks.bounded("2 h")),
+        "reported": tw.sql(FRAUD, payments=stream, watermark=tw.watermarks.bounded("2 h")),
     }
     found = {}
     for name, frame in frames.items():
@@ -177,7 +177,7 @@ def test_a_fraud_pattern_by_builder_and_by_sql_gives_the_same(spark, tmp_path):
         spark.catalog.dropTempView(name)
     wanted = frauds(row for some in files for row in some)
     assert len(wanted) > 15
-    assert found == {"built": wanted, "told": wanted}
+    assert found == {"built": wanted, "reported": wanted}
 
 
 DELTA = {"4.2": "io.delta:delta-spark_2.13:4.4.0"}.get(pyspark.__version__[:3])
@@ -232,5 +232,5 @@ def test_delta_tables_have_every_row_once_when_a_micro_batch_is_repeated(tmp_pat
     write_orders(tmp_path / "orders", [*files, [(900_000, "z", 1)]])
     done = run_program(TO_DELTA, tmp_path, ",".join(map(str, jars("delta", DELTA))))
     assert done.returncode == 0, done.stdout + done.stderr
-    told = [line for line in done.stdout.splitlines() if line.startswith("amounts")]
-    assert told == [f"amounts {sum(amount for some in files for _, _, amount in some)}"]
+    reported = [line for line in done.stdout.splitlines() if line.startswith("amounts")]
+    assert reported == [f"amounts {sum(amount for some in files for _, _, amount in some)}"]

@@ -15,7 +15,7 @@ import tidewheel as tw
 from tests.engine.orders import INPUT, put_frame, read
 from tests.support.driver_process import kill, launch, until_written, written
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch
-from tidewheel.engine.operators.operator import BatchTime, MemoryStore
+from tidewheel.engine.operators.operator import REPORTS, BatchTime, MemoryStore
 from tidewheel.engine.operators.patterns.dynamic_patterns import DynamicPatterns
 from tidewheel.engine.operators.patterns.pattern import DynamicPatternsOperator
 from tidewheel.engine.spark.worker import registry_for
@@ -96,17 +96,19 @@ def undisturbed(log: Log) -> dict[str, list[tuple[Any, ...]]]:
     operator, store = DynamicPatternsOperator(patterns, ("country",)), MemoryStore()
     found: dict[str, list[pl.DataFrame]] = {}
     for frames, batch_time in batches(log, kind):
-        told = []
+        reported = []
         if CONTROL in frames:
-            told.append(
-                operator.on_control(store, patterns.accepted([frames[CONTROL]]).with_columns(tells=True), batch_time)
+            reported.append(
+                operator.on_control(
+                    store, patterns.accepted([frames[CONTROL]]).with_columns(pl.lit(True).alias(REPORTS)), batch_time
+                )
             )
         orders = frames.get(INPUT)
         if orders is not None:
             orders = orders.with_columns(pl.col("event_time").cast(pl.Int64).alias("__time"))
             orders, _ = operator.split_late(orders, batch_time.watermark_before)
-        told.append(operator.step(store, orders, batch_time))
-        for outputs in told:
+        reported.append(operator.step(store, orders, batch_time))
+        for outputs in reported:
             for name, frame in outputs.items():
                 found.setdefault(name, []).append(frame)
     return {name: rows(pl.concat(frames)) for name, frames in found.items()}

@@ -33,12 +33,12 @@ def test_an_empty_partition_that_holds_the_watermark_is_named(spark, log, tmp_pa
         assert (holder.topic, holder.partition, holder.mark) == (INPUT, empty, None)
         assert began <= holder.since <= now()
         command = [sys.executable, "-m", "tidewheel.cli", "topics", "--log", log.address, "--json"]
-        told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        (warning,) = told["warnings"]
+        reported = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        (warning,) = reported["warnings"]
         assert warning["what"] == "Watermark of sums"
         assert warning["found"].startswith(f"held by {INPUT}/{empty} for ")
         assert warning["found"].endswith(": never an event")
-        assert 'idle="1 min"' in warning["mend"]
+        assert 'idle="1 min"' in warning["fix"]
         (shown,) = Status(log).sum_up(log.topics(), now=now())["held"]
         assert shown["job"] == "sums"
         assert shown["by"] == [{"topic": INPUT, "partition": empty, "since": holder.since // 1_000}]

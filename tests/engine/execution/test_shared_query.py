@@ -107,13 +107,13 @@ def test_a_job_that_fails_is_taken_out_and_resumes_where_it_stopped(spark, log, 
 
     put(log, (60, "fi", 6), (61, "se", 8))
     still = finish(spark, log, tmp_path, *jobs)
-    assert still.failed == run.failed, "nothing was mended"
+    assert still.failed == run.failed, "nothing was repaired"
     assert rows(log, "analytics.watched", ["amount"]) == before
 
     broken.unlink()
     put(log, (75, "fi", 9), (90, "fi", 1))
-    mended = finish(spark, log, tmp_path, *jobs)
-    assert mended.failed == {}
+    fixed = finish(spark, log, tmp_path, *jobs)
+    assert fixed.failed == {}
     everything = [(5,), (7,), (1,), (100,), (1,), (2,), (3,), (4,), (6,), (8,), (9,)]
     assert sorted(rows(log, "analytics.watched", ["amount"])) == sorted(everything)
     assert read(log, "metrics.watched")["late"].sum() == 0

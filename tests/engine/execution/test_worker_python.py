@@ -1,4 +1,4 @@
-"""Spark's workers run another Python, or do not find what they need: told before the first batch."""
+"""Spark's workers run another Python, or do not find what they need: reported before the first batch."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ table = spark.sql("SELECT timestamp_seconds(id) AS at FROM range(3)")
 counts = tw.stream(table, time="at").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
 try:
     counts.df()
-    told = None
+    reported = None
 except tw.errors.SetupError as error:
-    told = str(error)
+    reported = str(error)
 stream = spark.readStream.format("rate").load()
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -41,7 +41,7 @@ with warnings.catch_warnings(record=True) as caught:
         result.df(key_groups=4)
     except tw.errors.SetupError:
         pass
-print(json.dumps([told, [str(each.message) for each in caught]]))
+print(json.dumps([reported, [str(each.message) for each in caught]]))
 """
 
 
@@ -74,9 +74,9 @@ def test_a_python_without_the_packages_is_refused(other_python, monkeypatch):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     with pytest.raises(SetupError) as refused:
         check_workers(session(other_python))
-    told = str(refused.value)
-    assert f"Spark's workers run {other_python}, which does not find the package tidewheel" in told
-    assert f"export PYSPARK_PYTHON={sys.executable}" in told
+    reported = str(refused.value)
+    assert f"Spark's workers run {other_python}, which does not find the package tidewheel" in reported
+    assert f"export PYSPARK_PYTHON={sys.executable}" in reported
 
 
 def test_a_python_of_another_version_is_refused(tmp_path):
@@ -106,12 +106,12 @@ def test_one_answer_is_enough_for_a_session(monkeypatch):
 
 
 def test_a_worker_itself_can_be_asked(spark):
-    worker_python._asked(spark, "python")
+    worker_python._check_on_worker(spark, "python")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("bare", [True, False])
-def test_a_session_of_ones_own_is_told_before_the_first_batch(tmp_path, other_python, bare):
+def test_a_session_of_ones_own_is_reported_before_the_first_batch(tmp_path, other_python, bare):
     """Also of 200 partitions, which are Spark's default."""
     own = {"PYSPARK_PYTHON": str(other_python if bare else sys.executable), "JAVA_HOME": str(find_java().home)}
     path = [os.path.dirname(os.path.dirname(sys.modules["tidewheel"].__file__ or "")), *sys.path] if bare else []
@@ -123,12 +123,12 @@ def test_a_session_of_ones_own_is_told_before_the_first_batch(tmp_path, other_py
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    told, warned = json.loads(done.stdout.splitlines()[-1])
+    reported, warned = json.loads(done.stdout.splitlines()[-1])
     if bare:
-        assert f"Spark's workers run {other_python}, which does not find the package" in told
+        assert f"Spark's workers run {other_python}, which does not find the package" in reported
         assert "Traceback" not in done.stderr
     else:
-        assert told is None
+        assert reported is None
         (message,) = warned
         assert "spark.sql.shuffle.partitions = 200, and the result 4 key groups" in message
         assert "196 of them empty" in message

@@ -168,7 +168,7 @@ def scripts(draw: Any) -> Script:
     return script.end()
 
 
-def told(outcome):
+def reported(outcome):
     """Panes and late rows, which have no order among keys and windows; and the panes of each of these in theirs."""
     outputs = {"results": outcome, "late": outcome.late, **outcome.outputs}
     ordered: dict[str, list[str]] = {}
@@ -198,13 +198,15 @@ def compared(spark):
 
 
 def test_every_flow_gives_what_its_interpreters_give(compared):
-    wrong = [case for case in compared if told(case[1]) != told(case[2])]
+    wrong = [case for case in compared if reported(case[1]) != reported(case[2])]
     assert not wrong, f"{len(wrong)} of {len(compared)} differ; the first: {wrong[0]}"
 
 
 def test_the_flows_are_worth_comparing(compared):
     for name in PROCESSES:
-        assert any(expected for told_name, expected, _ in compared if told_name == name), f"nothing comes of {name}"
+        assert any(expected for reported_name, expected, _ in compared if reported_name == name), (
+            f"nothing comes of {name}"
+        )
     panes = [pane for name, expected, _ in compared if name not in PROCESSES for pane in expected]
     assert len(panes) > 500
     assert {pane["timing"] for pane in panes} == {"EARLY", "ON_TIME", "LATE"}

@@ -109,7 +109,7 @@ def flows(source: Any, windowings: list[Windowing], *, watermark: Any = None) ->
     ]
 
 
-def told(windowing: Windowing, steps: list[tuple[list[Element], int | None]]) -> Outcome:
+def reported(windowing: Windowing, steps: list[tuple[list[Element], int | None]]) -> Outcome:
     """All that the reference gives."""
     reference = Reference(windowing)
     outputs = [reference.step(elements, watermark=watermark, clock=0) for elements, watermark in steps]
@@ -167,7 +167,7 @@ def expected(files: Files, asked: list[Windowing]) -> dict[str, Outcome]:
         watermark = max(times) - DELAY if times else None
         steps += [([], watermark), (rows, watermark)]
         times += [row.time for row in rows if row.time is not None]
-    return {f"w{number}": told(windowing, steps) for number, windowing in enumerate(asked)}
+    return {f"w{number}": reported(windowing, steps) for number, windowing in enumerate(asked)}
 
 
 def test_a_stream_gives_the_panes_of_the_reference(spark, disordered, asked, tmp_path):
@@ -195,5 +195,5 @@ def test_a_table_gives_the_panes_of_the_reference(spark, disordered, asked):
     got = by_flow(
         in_memory(dataframe_batches(frame, made, 2, clock=0, ended=True, marked=lambda rows: None), made, 2).collect()
     )
-    wanted = {f"w{number}": told(windowing, [(whole, END_OF_TIME)]) for number, windowing in enumerate(windowings)}
+    wanted = {f"w{number}": reported(windowing, [(whole, END_OF_TIME)]) for number, windowing in enumerate(windowings)}
     compare(wanted, got, windowings)

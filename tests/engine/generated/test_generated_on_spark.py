@@ -64,8 +64,8 @@ def plain(step: Found) -> tuple[list[Any], list[tuple[Any, ...]]]:
 
 def counted(step: Found) -> tuple[int, int, int]:
     """Rows that came, were accepted and were late, as the engine counts them."""
-    told = step.outputs.get(METRICS)
-    return (0, 0, 0) if told is None else told.select(pl.sum("events", "accepted", "late")).row(0)
+    reported = step.outputs.get(METRICS)
+    return (0, 0, 0) if reported is None else reported.select(pl.sum("events", "accepted", "late")).row(0)
 
 
 @pytest.fixture(scope="module")

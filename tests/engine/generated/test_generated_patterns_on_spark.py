@@ -59,12 +59,12 @@ def timed(some: list[Row]) -> pl.DataFrame:
 def from_the_log(spark):
     """Cases, what the reference gives in each batch, and what Spark gives."""
     cases = [(matcher, script) for matcher, script in drawn(st.tuples(matchers(), batches()), 300) if matcher]
-    told = []
+    reported = []
     for matcher, script in cases:
         reference = PatternReference(matcher, SCHEMA)
-        told.append([expected(reference.step(timed(some), watermark=mark)) for some, mark in script])
+        reported.append([expected(reference.step(timed(some), watermark=mark)) for some, mark in script])
     # Many patterns find nothing in their events; some examples of these are enough.
-    telling = [number for number, steps in enumerate(told) if any(step[RESULTS] for step in steps)]
+    telling = [number for number, steps in enumerate(reported) if any(step[RESULTS] for step in steps)]
     telling += [number for number in range(len(cases)) if number not in telling][:20]
     questions = [
         (
@@ -74,7 +74,7 @@ def from_the_log(spark):
         for matcher, script in (cases[number] for number in telling)
     ]
     found = run_cases(spark, questions)
-    return [(cases[number], told[number], steps) for number, steps in zip(telling, found, strict=True)]
+    return [(cases[number], reported[number], steps) for number, steps in zip(telling, found, strict=True)]
 
 
 def test_every_generated_case_gives_what_the_automaton_gives(from_the_log):
@@ -92,11 +92,11 @@ def test_what_comes_in_is_accepted_or_late(from_the_log):
         return 0 if metrics is None else int(metrics[name].sum())
 
     for (_, script), wanted, steps in from_the_log:
-        for (some, _), told, step in zip(script, wanted, steps, strict=True):
+        for (some, _), reported, step in zip(script, wanted, steps, strict=True):
             assert counted(step, "events") == len(some)
-            assert counted(step, "late") == len(told[LATE])
-            assert counted(step, "accepted") == len(some) - len(told[LATE])
-            assert counted(step, "results") == len(told[RESULTS])
+            assert counted(step, "late") == len(reported[LATE])
+            assert counted(step, "accepted") == len(some) - len(reported[LATE])
+            assert counted(step, "results") == len(reported[RESULTS])
 
 
 def test_the_generated_cases_are_worth_comparing(from_the_log):
@@ -206,7 +206,7 @@ def in_spark_time(matcher: Matcher, files: list[list[Row]]) -> dict[str, list[st
     for file in [*files, []]:
         mark = None if highest is None or highest <= DELAY else highest - DELAY
         for some in ([], file):
-            for name, told in expected(reference.step(timed(some), watermark=mark)).items():
-                found[name] += told
+            for name, reported in expected(reference.step(timed(some), watermark=mark)).items():
+                found[name] += reported
         highest = max([highest or 0, *(row["time"] for row in file)])
     return together(found)

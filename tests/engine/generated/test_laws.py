@@ -50,7 +50,7 @@ any_script = scripts(odd_times=False).map(lambda steps: [*steps, ([], END_OF_TIM
 """Bundles, and the end of the input."""
 
 
-TOLD = ("events", "accepted", "late", "results")
+REPORTED = ("events", "accepted", "late", "results")
 
 
 def windowing(windows: Any, **options: Any) -> Windowing:
@@ -203,10 +203,10 @@ def test_every_event_is_accepted_or_late(script, windows, trigger, lateness, wat
     for (elements, _, _), out in zip(
         script, through_stages(stage, script, watermark_known=watermark_known), strict=True
     ):
-        told, results = out.get(METRICS, pl.DataFrame()), out.get(RESULTS, pl.DataFrame())
+        reported, results = out.get(METRICS, pl.DataFrame()), out.get(RESULTS, pl.DataFrame())
         late = out.get(LATE, pl.DataFrame()).height
-        sums = told.sum().row(0, named=True) if told.height else dict.fromkeys(TOLD, 0)
-        assert {name: sums[name] for name in TOLD} == {
+        sums = reported.sum().row(0, named=True) if reported.height else dict.fromkeys(REPORTED, 0)
+        assert {name: sums[name] for name in REPORTED} == {
             "events": len(elements),
             "accepted": len(elements) - late,
             "late": late,
@@ -222,7 +222,7 @@ def test_every_event_is_accepted_or_late(script, windows, trigger, lateness, wat
     st.sampled_from([0, 3]),
     st.sampled_from(["end", "earliest", "latest"]),
 )
-def test_what_is_late_may_be_told_before_or_after_aggregating(script, windows, trigger, lateness, timestamp):
+def test_what_is_late_may_be_reported_before_or_after_aggregating(script, windows, trigger, lateness, timestamp):
     what = windowing(windows, trigger=trigger, lateness=lateness, timestamp=timestamp, allow_loss=True)
     stage = Stage((), ("key",), WindowOperation(what), SCHEMA)
     before, after = (

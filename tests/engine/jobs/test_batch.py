@@ -104,7 +104,7 @@ JOBS = (speeds, busiest, stops)
 
 
 @pytest.fixture(scope="module")
-def told(spark, tmp_path_factory):
+def reported(spark, tmp_path_factory):
     """A log on which the jobs have run as a stream in small batches, as a batch, and as a batch over its archive."""
     folder = tmp_path_factory.mktemp("batch")
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # Spark's workers cannot import this file
@@ -134,19 +134,19 @@ def told(spark, tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["speeds", "busiest", "stops", "risers"])
 @pytest.mark.parametrize("other", ["batch", "archive"])
-def test_a_batch_gives_the_tables_of_the_stream(told, name, other):
-    stream = materialize(told, f"analytics.{name}")
-    batch = materialize(told, f"analytics.{name}.{other}")
+def test_a_batch_gives_the_tables_of_the_stream(reported, name, other):
+    stream = materialize(reported, f"analytics.{name}")
+    batch = materialize(reported, f"analytics.{name}.{other}")
     found = compare(stream, batch)
     assert found.same > (2 if name == "busiest" else 10)
     assert found.equal, (found.only_first, found.only_second, found.changed)
 
 
-def test_the_table_is_that_of_all_events(told):
+def test_the_table_is_that_of_all_events(reported):
     """The oracle: plain polars over the whole input."""
     frames = [
         pl.from_arrow(codec.decode_columns(VehiclePosition, batch.records.column("value")).columns)
-        for batch in told.read(POSITIONS, 0, 0)
+        for batch in reported.read(POSITIONS, 0, 0)
     ]
     rows = pl.concat(frames).filter(pl.col("event_time") < datetime.fromtimestamp(START / 1e6 + 3_000, timezone.utc))
     expected = (
@@ -157,17 +157,17 @@ def test_the_table_is_that_of_all_events(told):
     wanted = {
         (row["operator"], row["event_time"]): (row["n"], pytest.approx(row["mean"])) for row in expected.to_dicts()
     }
-    table = materialize(told, "analytics.speeds.batch").rows.filter(pl.col("n") > 0)
+    table = materialize(reported, "analytics.speeds.batch").rows.filter(pl.col("n") > 0)
     table = table.filter(pl.col("window_end") < datetime.fromtimestamp(START / 1e6 + 3_000, timezone.utc))
     found = {(row["operator"], row["window_start"]): (row["n"], row["mean"]) for row in table.to_dicts()}
     assert found == wanted
 
 
-def test_nothing_is_late_in_a_batch_and_every_event_is_in_its_metrics(told):
-    metrics = read(told, "metrics.speeds.batch")
+def test_nothing_is_late_in_a_batch_and_every_event_is_in_its_metrics(reported):
+    metrics = read(reported, "metrics.speeds.batch")
     assert metrics["late"].sum() == 0
-    assert metrics["events"].sum() == told.topic_info(POSITIONS).count
-    assert read(told, "metrics.speeds.archive")["events"].sum() == told.topic_info(POSITIONS).count
+    assert metrics["events"].sum() == reported.topic_info(POSITIONS).count
+    assert read(reported, "metrics.speeds.archive")["events"].sum() == reported.topic_info(POSITIONS).count
 
 
 def test_what_cannot_be_a_batch_is_refused(spark, log, tmp_path):

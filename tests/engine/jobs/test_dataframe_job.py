@@ -137,7 +137,7 @@ with tw.open_log(sys.argv[1]) as log:
 
 
 @pytest.mark.long
-def test_that_java_is_gone_is_told(log, tmp_path):
+def test_that_java_is_gone_is_reported(log, tmp_path):
     log.append(INPUT, positions(range(10)))
     command = [sys.executable, "-c", JAVA_IS_KILLED, log.address, str(tmp_path / "c")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)

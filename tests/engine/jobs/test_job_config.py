@@ -71,11 +71,11 @@ def test_an_empty_file_sets_nothing(tmp_path):
         ("[cells]\n\nresolution 8", r"city.toml is no TOML: .*line 3"),
     ],
 )
-def test_mistakes_are_told_with_file_table_and_key(tmp_path, text, message):
+def test_mistakes_are_reported_with_file_table_and_key(tmp_path, text, message):
     with pytest.raises(DefinitionError, match=message):
         config(tmp_path, text)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path):
+def test_a_file_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(DefinitionError, match=r"none.toml cannot be read: No such file"):
         read_config(tmp_path / "none.toml", JOBS)

@@ -97,8 +97,8 @@ def test_a_pattern_counts_for_what_is_released_from_its_batch_on():
 def test_a_replaced_pattern_takes_its_partial_matches_with_it():
     key_group = KeyGroup()
     key_group.batch((1, "a", 1), (2, "b", 2), (2.5, "a", 2), tell=(put("up", 1, UP),), until=3)
-    told = key_group.batch((4, "a", 9), tell=(put("up", 2, DOWN),), until=5)
-    assert told == {
+    reported = key_group.batch((4, "a", 9), tell=(put("up", 2, DOWN),), until=5)
+    assert reported == {
         "dropped": [
             {"who": who, "pattern": "up", "version": 1, "match_start": at(second), "match_end": at(second),
              "stage": "low", "reason": "replaced by version 2", "event_time": at(2.999999)}
@@ -118,13 +118,13 @@ def test_a_removed_pattern_is_over_and_can_come_back():
     assert short(key_group.batch((8, "a", 9), until=9)["results"]) == [("up", 3, "a", at(6), at(8))]
 
 
-def test_matches_that_are_held_back_are_told_too():
+def test_matches_that_are_held_back_are_reported_too():
     later_only = (pl.col("x") == 3) & (tw.measures.first("a.x") == 4)
     held = tw.pattern("a", pl.col("x").is_in([1, 4])).followed_by("c", later_only).after_match("skip past last")
     key_group = KeyGroup()
     assert key_group.batch((1, "k", 1), (2, "k", 4), (3, "k", 3), tell=(put("p", 1, held),), until=4) == {}
-    told = key_group.batch(tell=(("p", 2, None),))["dropped"]
-    assert [(row["match_start"], row["match_end"], row["stage"]) for row in told] == [
+    reported = key_group.batch(tell=(("p", 2, None),))["dropped"]
+    assert [(row["match_start"], row["match_end"], row["stage"]) for row in reported] == [
         (at(1), at(1), "a"),
         (at(2), at(3), "c"),
     ]
@@ -143,12 +143,12 @@ def test_time_runs_out_with_the_measures_so_far():
     assert json.loads(row["measures"]) == {"first": 9, "low": None}
 
 
-def test_a_version_that_is_not_above_the_last_does_not_count_and_is_told_once():
+def test_a_version_that_is_not_above_the_last_does_not_count_and_is_reported_once():
     key_group = KeyGroup()
     key_group.batch((1, "a", 1), tell=(put("up", 5, UP),), until=3)
     assert key_group.batch(tell=(put("up", 5, UP),)) == {}, "the same again says nothing new"
-    told = key_group.batch(tell=(put("up", 4, DOWN), put("up", 5, DOWN), ("up", 3, None)))["dropped"]
-    assert [(row["pattern"], row["version"], row["who"], row["reason"]) for row in told] == [
+    reported = key_group.batch(tell=(put("up", 4, DOWN), put("up", 5, DOWN), ("up", 3, None)))["dropped"]
+    assert [(row["pattern"], row["version"], row["who"], row["reason"]) for row in reported] == [
         ("up", version, None, f"version {version} is not above 5, the last one; it does not count")
         for version in (4, 5, 3)
     ]
@@ -161,15 +161,15 @@ def test_a_version_that_is_not_above_the_last_does_not_count_and_is_told_once():
 def test_a_removed_name_remembers_its_version():
     key_group = KeyGroup()
     key_group.batch(tell=(put("up", 5, UP), ("up", 6, None)), until=1)
-    (told,) = key_group.batch(tell=(put("up", 6, UP),))["dropped"]
-    assert "not above 6" in told["reason"]
+    (reported,) = key_group.batch(tell=(put("up", 6, UP),))["dropped"]
+    assert "not above 6" in reported["reason"]
 
 
-def test_more_patterns_than_the_most_are_told(monkeypatch):
+def test_more_patterns_than_the_most_are_reported(monkeypatch):
     monkeypatch.setattr(dynamic_patterns, "MOST_PATTERNS", 2)
     key_group = KeyGroup()
-    told = key_group.batch(tell=(put("a", 1, UP), put("b", 2, UP), put("c", 3, UP), put("a", 4, DOWN)))
-    assert [(row["pattern"], row["reason"]) for row in told["dropped"]] == [
+    reported = key_group.batch(tell=(put("a", 1, UP), put("b", 2, UP), put("c", 3, UP), put("a", 4, DOWN)))
+    assert [(row["pattern"], row["reason"]) for row in reported["dropped"]] == [
         ("c", "2 patterns are in force, which is the most")
     ]
     assert key_group.batch(tell=(("b", 5, None), put("c", 6, UP))) == {}
@@ -178,8 +178,8 @@ def test_more_patterns_than_the_most_are_told(monkeypatch):
 def test_the_limit_is_for_each_key_and_pattern():
     key_group = KeyGroup(limit=2)
     rows = [(1 + second / 10, "a", 1) for second in range(4)]
-    told = key_group.batch(*rows, (1, "b", 1), tell=(put("up", 1, UP), put("again", 2, UP)), until=3)
-    assert [(row["pattern"], row["who"], row["reason"]) for row in told["dropped"]] == [
+    reported = key_group.batch(*rows, (1, "b", 1), tell=(put("up", 1, UP), put("again", 2, UP)), until=3)
+    assert [(row["pattern"], row["who"], row["reason"]) for row in reported["dropped"]] == [
         (name, "a", "limit of partial matches reached") for name in ("again", "again", "up", "up")
     ]
 
@@ -195,8 +195,8 @@ def test_a_pattern_that_breaks_is_out_and_the_rest_goes_on(monkeypatch):
     monkeypatch.setattr(Matcher, "step", breaking)
     key_group = KeyGroup()
     key_group.batch((1, "a", 1), (2, "a", 9), tell=(put("up", 1, UP), put("down", 2, DOWN)), until=3)
-    told = key_group.batch((4, "a", 13), (4, "b", 1), until=5)
-    assert [(row["pattern"], row["who"], row["reason"]) for row in told["dropped"]] == [
+    reported = key_group.batch((4, "a", 13), (4, "b", 1), until=5)
+    assert [(row["pattern"], row["who"], row["reason"]) for row in reported["dropped"]] == [
         ("down", "a", "failed: ArithmeticError: thirteen"),
         ("down", None, "failed: ArithmeticError: thirteen"),
     ]
@@ -260,7 +260,7 @@ def test_what_cannot_be_is_refused_when_defined():
 def test_the_kept_patterns_have_a_version():
     key_group = KeyGroup()
     key_group.batch(tell=(put("up", 1, UP),))
-    name = "match/book"
+    name = "match/patterns"
     assert key_group.store.frames[name].columns == ["format", "name", "version", "definition", "failed"]
     key_group.store.frames[name] = key_group.store.frames[name].with_columns(format=pl.lit(2, pl.Int32))
     with pytest.raises(CheckpointError, match="format 2, this Tidewheel reads 1"):

@@ -15,7 +15,7 @@ from tidewheel.engine.operators.lookup_join import LookupJoin, LookupJoinOperato
 from tidewheel.engine.operators.operator import BatchTime, MemoryStore
 from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows
 from tidewheel.engine.runtime.exchange_parts import LateRows, StageRows
-from tidewheel.errors import CheckpointError, DefinitionError
+from tidewheel.errors import DefinitionError
 from tidewheel_transit.transit_pb2 import VehiclePosition
 
 S = 1_000_000
@@ -62,12 +62,12 @@ class KeyGroup:
         self.store = MemoryStore()
         self.mark = None
 
-    def batch(self, *given, told=(), mark=None):
+    def batch(self, *given, side_input=(), mark=None):
         """The results as (v, depot), and the failures as (v, reason)."""
         batch_time = BatchTime(self.mark, self.mark if mark is None else mark * S, 0)
         self.mark = batch_time.watermark
-        if told:
-            self.operator.on_control(self.store, self.operation.accepted([outcomes(*told)]), batch_time)
+        if side_input:
+            self.operator.on_control(self.store, self.operation.accepted([outcomes(*side_input)]), batch_time)
         taken = None
         if given:
             taken, _ = self.operator.split_late(rows(*given), batch_time.watermark_before)
@@ -80,7 +80,7 @@ class KeyGroup:
 
 def test_a_row_whose_answer_is_there_goes_on_at_once():
     key_group = KeyGroup()
-    assert key_group.batch((1, "a", 1, 10), told=[(1, ("a", 1), depot("north"))]) == ([(10, "north")], [])
+    assert key_group.batch((1, "a", 1, 10), side_input=[(1, ("a", 1), depot("north"))]) == ([(10, "north")], [])
     assert key_group.batch((2, "a", 1, 11), (2, "a", 2, 12)) == ([(11, "north")], [])
 
 
@@ -88,29 +88,29 @@ def test_a_row_waits_for_its_answer_and_keeps_its_time():
     key_group = KeyGroup()
     assert key_group.batch((1, "a", 1, 10), mark=2) == ([], [])
     assert key_group.batch(mark=5) == ([], [])
-    assert key_group.batch(told=[(1, ("a", 1), depot("north"))]) == ([(10, "north")], [])
+    assert key_group.batch(side_input=[(1, ("a", 1), depot("north"))]) == ([(10, "north")], [])
     assert key_group.batch(mark=50) == ([], []), "it comes once"
 
 
-def test_without_an_answer_a_row_goes_on_when_the_time_is_over_and_is_told_as_failed():
+def test_without_an_answer_a_row_goes_on_when_the_time_is_over_and_is_reported_as_failed():
     key_group = KeyGroup()
     key_group.batch((1, "a", 1, 10), (3, "a", 1, 11), mark=2)
     assert key_group.batch(mark=6) == ([(10, None)], [(10, "no answer in time")])
-    assert key_group.batch(told=[(3, ("a", 1), depot("north"))]) == ([(11, "north")], []), "the next one got it"
+    assert key_group.batch(side_input=[(3, ("a", 1), depot("north"))]) == ([(11, "north")], []), "the next one got it"
 
 
 def test_a_failure_that_was_written_down_is_the_reason_and_an_answer_that_comes_later_counts():
     key_group = KeyGroup()
-    key_group.batch((1, "a", 1, 10), told=[(1, ("a", 1), "no connection")], mark=2)
+    key_group.batch((1, "a", 1, 10), side_input=[(1, ("a", 1), "no connection")], mark=2)
     assert key_group.batch(mark=6) == ([(10, None)], [(10, "no connection")])
-    assert key_group.batch((7, "a", 1, 11), told=[(7, ("a", 1), depot("north"))]) == ([(11, "north")], [])
+    assert key_group.batch((7, "a", 1, 11), side_input=[(7, ("a", 1), depot("north"))]) == ([(11, "north")], [])
 
 
 def test_no_failure_takes_an_answer_back_and_a_newer_answer_replaces_it():
     key_group = KeyGroup()
-    key_group.batch(told=[(1, ("a", 1), depot("north")), (2, ("a", 1), "no connection")])
+    key_group.batch(side_input=[(1, ("a", 1), depot("north")), (2, ("a", 1), "no connection")])
     assert key_group.batch((3, "a", 1, 10)) == ([(10, "north")], [])
-    assert key_group.batch((3, "a", 1, 11), told=[(4, ("a", 1), depot("south"))]) == ([(11, "south")], [])
+    assert key_group.batch((3, "a", 1, 11), side_input=[(4, ("a", 1), depot("south"))]) == ([(11, "south")], [])
 
 
 def test_a_row_without_a_whole_key_does_not_wait():
@@ -122,7 +122,7 @@ def test_a_row_without_a_whole_key_does_not_wait():
 
 def test_no_row_is_too_late_but_one_whose_time_is_over_does_not_wait():
     key_group = KeyGroup()
-    key_group.batch(told=[(1, ("a", 1), depot("north"))], mark=100)
+    key_group.batch(side_input=[(1, ("a", 1), depot("north"))], mark=100)
     assert key_group.batch((1, "a", 1, 10), (1, "a", 2, 11)) == (
         [(10, "north"), (11, None)],
         [(11, "no answer in time")],
@@ -139,25 +139,18 @@ def test_rows_without_a_time_that_makes_sense_are_rejected():
 
 def test_answers_are_forgotten_when_event_time_is_long_past_them():
     key_group = KeyGroup(keep=10 * S)
-    key_group.batch(told=[(1, ("a", 1), depot("north"))], mark=5)
-    key_group.batch(told=[(12, ("b", 1), depot("south"))], mark=12)
-    key_group.batch(told=[(13, ("c", 1), depot("west"))])
-    assert key_group.store.frames["answers.1"]["line"].to_list() == ["b", "c"]
+    key_group.batch(side_input=[(1, ("a", 1), depot("north"))], mark=5)
+    key_group.batch(side_input=[(12, ("b", 1), depot("south"))], mark=12)
+    key_group.batch(side_input=[(13, ("c", 1), depot("west"))])
+    assert key_group.store.frames["answers/1"]["line"].to_list() == ["b", "c"]
 
 
 def test_when_nothing_waits_nothing_is_kept_of_rows():
     key_group = KeyGroup()
     key_group.batch((1, "a", 1, 10))
-    assert set(key_group.store.frames) == {"waiting.1"}
+    assert set(key_group.store.frames) == {"waiting/1"}
     key_group.batch(mark=60)
     assert key_group.store.frames == {}
-
-
-def test_the_state_of_another_version_is_refused():
-    key_group = KeyGroup()
-    key_group.store.put("answers.9", pl.DataFrame({"a": [1]}))
-    with pytest.raises(CheckpointError, match=r"answers\.9"):
-        key_group.batch((1, "a", 1, 10))
 
 
 KEYS = st.sampled_from(["a", "b", "c"])
@@ -169,11 +162,11 @@ KEYS = st.sampled_from(["a", "b", "c"])
     st.lists(st.integers(0, 40), max_size=6),
 )
 def test_with_answers_that_were_there_results_do_not_depend_on_the_batches(events, answered, cuts):
-    """Every row comes once; with an answer if its key has one; and it is told as failed if it has none."""
+    """Every row comes once; with an answer if its key has one; and it is reported as failed if it has none."""
     key_group = KeyGroup()
-    told = [(0, (key, 1), depot(key.upper())) for key in sorted(answered)]
+    side_input = [(0, (key, 1), depot(key.upper())) for key in sorted(answered)]
     bounds = sorted({0, len(events), *(cut for cut in cuts if cut < len(events))})
-    found, failed = key_group.batch(told=told)
+    found, failed = key_group.batch(side_input=side_input)
     for begin, end in pairwise(bounds):
         some = [(at, key, 1, number) for number, (at, key) in enumerate(events)][begin:end]
         more, lost = key_group.batch(*some, mark=max([(key_group.mark or 0) // S, *(at - 1 for at, *_ in some)]))
@@ -220,8 +213,8 @@ def test_outcomes_that_make_no_sense_are_refused_where_they_are_read(key, answer
     what = lookup_join()
     row = {"key": key, "answer": answer, "reason": reason}
     assert message in what.refusal(row)
-    told = pl.DataFrame([row]).with_columns(pl.lit(0).cast(INSTANT).alias("event_time"))
-    assert what.accepted([told]).height == 0
+    side_input = pl.DataFrame([row]).with_columns(pl.lit(0).cast(INSTANT).alias("event_time"))
+    assert what.accepted([side_input]).height == 0
 
 
 def test_an_answer_may_have_nothing_in_a_column():
@@ -232,14 +225,14 @@ def test_an_answer_may_have_nothing_in_a_column():
 def test_an_answer_about_a_key_that_no_row_can_have_is_left_out():
     wide = tw.Lookup("depot", keys={"line": pl.String, "number": pl.Int64}, returns=DEPOT.returns)
     what = LookupJoin(wide, 5 * S, 100 * S, SCHEMA)
-    told = outcomes((0, ("a", 3_000_000_000), depot("far")), (0, ("a", 1), depot("near")))
-    assert [what.refusal(row) for row in told.iter_rows(named=True)] == [None, None]
-    found = what.accepted([told])
+    side_input = outcomes((0, ("a", 3_000_000_000), depot("far")), (0, ("a", 1), depot("near")))
+    assert [what.refusal(row) for row in side_input.iter_rows(named=True)] == [None, None]
+    found = what.accepted([side_input])
     assert found.select("number", "depot").rows() == [(1, "near")]
     assert found.schema["number"] == pl.Int32
 
 
-def test_rows_from_the_future_are_told_apart_also_after_a_select(log):
+def test_rows_from_the_future_are_distinguished_also_after_a_select(log):
     """By default no event is believed that is more than a minute ahead of the log's clock."""
     positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
     lookup = tw.Lookup("depot", keys={"vehicle": pl.Int32}, returns={"depot": pl.String})

@@ -63,15 +63,16 @@ def test_what_is_gone_from_the_rows_is_gone_from_those_that_wait(made):
 def test_patterns_from_a_topic_go_on_and_may_ask_for_the_new_column():
     rise = tw.pattern("low", pl.col("value") < 2).next("high", pl.col("value") > 1)
     here = tw.pattern("here", pl.col("place") == "here")
-    told = pl.DataFrame({"name": ["rise"], "version": [1], "definition": [pattern_to_json(rise, {})], REPORTS: [True]})
+    definition = pattern_to_json(rise, {})
+    control = pl.DataFrame({"name": ["rise"], "version": [1], "definition": [definition], REPORTS: [True]})
     store = MemoryStore()
     before = book(OLD)
-    before.on_control(store, told, BatchTime(None, 50, 0))
+    before.on_control(store, control, BatchTime(None, 50, 0))
     before.step(store, before.pre_aggregate(row(OLD, 100, key="a", value=1), None), BatchTime(None, 50, 0))
     after = book(NEW)
     after.on_control(
         store,
-        told.with_columns(name=pl.lit("here"), definition=pl.lit(pattern_to_json(here, {}))),
+        control.with_columns(name=pl.lit("here"), definition=pl.lit(pattern_to_json(here, {}))),
         BatchTime(50, 60, 1),
     )
     rows = after.pre_aggregate(row(NEW, 101, key="a", value=2, place="here"), 50)

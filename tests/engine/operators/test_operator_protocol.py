@@ -141,11 +141,11 @@ class Numbered(Operation):
     def label(self) -> str:
         return "number rows"
 
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
-        return [
-            f"What: rows with a number; those without {self.column} go to the output {outputs['missing']}.",
-            "Kept: how many rows each key had.",
-        ]
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
+        return {
+            "What": f"rows with a number; those without {self.column} go to the output {outputs['missing']}.",
+            "Kept": "how many rows each key had.",
+        }
 
     def operator(self, stage: StageInput) -> StageOperator:
         return NumberingOperator(self.column, list(stage.by), [*stage.keys, self.column, "event_time"])

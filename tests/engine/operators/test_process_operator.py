@@ -197,7 +197,7 @@ def test_a_promise_lets_a_function_with_timers_take_many_events_at_once():
     assert rounds(Timer(after="10 us")) == [10] * 4
 
 
-def test_a_broken_promise_is_told():
+def test_a_broken_promise_is_reported():
     def early(events, state, clock):
         soon = (pl.col("event_time").last().cast(pl.Int64) + 1).cast(DATETIME)
         return events, events.group_by("key").agg(soon.alias("wake_at"))
@@ -207,7 +207,7 @@ def test_a_broken_promise_is_told():
         operator.step(MemoryStore(), frame([("a", 1, 5)]), BatchTime(None, 100, 0))
 
 
-def test_timers_that_are_set_again_for_ever_are_told_at_the_end_of_the_input(monkeypatch):
+def test_timers_that_are_set_again_for_ever_are_reported_at_the_end_of_the_input(monkeypatch):
     monkeypatch.setattr(process_driver, "_MOST_ROUNDS_AFTER_THE_END", 200)
 
     def ticking(events, state, clock):

@@ -66,9 +66,11 @@ def test_a_slice_that_waits_for_late_events_only_is_kept_in_one_piece():
         assert key_group.batch([second], 0) == []
     assert len(key_group.names) == 5
     assert key_group.batch([], 12) == [5]
-    assert key_group.names == ["s0.0"]
+    assert key_group.names == ["slices/1/0.0"]
     assert key_group.batch([3], 13) == [6]
     assert key_group.batch([4], 14) == [7]
-    assert [name for name in key_group.names if name.startswith("s")] == ["s0.0", "s0.1", "s0.2"]
+    assert [name for name in key_group.names if name.startswith("slices/")] == [
+        f"slices/1/0.{piece}" for piece in range(3)
+    ]
     assert key_group.batch([], 3_700) == []
     assert key_group.names == []

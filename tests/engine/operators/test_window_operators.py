@@ -16,7 +16,7 @@ from tidewheel.engine.operators.windows import state_layout
 from tidewheel.model import aggregates as agg
 from tidewheel.model import triggers as tr
 from tidewheel.model import windows as wn
-from tidewheel.model.aggregates.buffered import buffered
+from tidewheel.model.aggregates.buffered_aggregate import buffered
 from tidewheel.model.panes import Element
 from tidewheel.model.windowing import Windowing
 

@@ -53,12 +53,12 @@ def counted(spark: SparkSession, folder: Path, keys: int) -> pl.DataFrame:
             key_groups=2,
         )
         run.wait()
-        told = [operator for progress in run.query.recentProgress for operator in progress["stateOperators"]]
+        reported = [operator for progress in run.query.recentProgress for operator in progress["stateOperators"]]
     return pl.DataFrame(
         {
-            "puts": [operator["customMetrics"]["rocksdbPutCount"] for operator in told],
-            "gets": [operator["customMetrics"]["rocksdbGetCount"] for operator in told],
-            "entries": [operator["numRowsTotal"] for operator in told],
+            "puts": [operator["customMetrics"]["rocksdbPutCount"] for operator in reported],
+            "gets": [operator["customMetrics"]["rocksdbGetCount"] for operator in reported],
+            "entries": [operator["numRowsTotal"] for operator in reported],
         }
     )
 

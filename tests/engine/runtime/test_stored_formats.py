@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 import polars as pl
 import pytest
 
+from tidewheel.engine.backup.manifest import BackupFile, Manifest, SavedCheckpoint
 from tidewheel.engine.datasource.offset import CatchUp, Offset
 from tidewheel.engine.runtime import state_store
 from tidewheel.engine.runtime.arrow_ipc import pack, parts_of, to_bytes, unpack
@@ -165,3 +166,43 @@ def test_offsets_of_another_version_are_refused(version):
         CheckpointError, match=r"offsets of version (1|3|None), this Tidewheel reads version 2.*new checkpoint"
     ):
         Offset.from_json(later)
+
+
+MANIFEST = """{
+ "version": 1,
+ "made": "2026-05-01T12:00:00Z",
+ "tidewheel": "0.1.0",
+ "log": "L",
+ "address": "/data/city.tw",
+ "topics": 2,
+ "records": 7,
+ "checkpoints": [
+  {
+   "name": "copy",
+   "folder": "/data/copy",
+   "job": null,
+   "beside_log": false
+  }
+ ],
+ "files": [
+  {
+   "path": "log.tw",
+   "size": 4096,
+   "sha256": "00"
+  }
+ ],
+ "sha256": "07f0c910a2693efade27f50e1848be84fd5409e735619db8bb859049e5fddd19"
+}"""
+
+
+def test_the_manifest_of_a_backup(tmp_path):
+    manifest = Manifest(
+        "2026-05-01T12:00:00Z", "0.1.0", "L", "/data/city.tw", topics=2, records=7,
+        checkpoints=(SavedCheckpoint("copy", "/data/copy", job=None, beside_log=False),),
+        files=(BackupFile("log.tw", 4096, "00"),),
+    )  # fmt: skip
+    (tmp_path / "manifest.json").write_text(MANIFEST)
+    assert Manifest.read(tmp_path) == manifest
+    (tmp_path / "written").mkdir()
+    manifest.write(tmp_path / "written")
+    assert (tmp_path / "written" / "manifest.json").read_text() == MANIFEST

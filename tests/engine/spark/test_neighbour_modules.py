@@ -55,8 +55,8 @@ JOBS = """
 
     @tw.job("scores", reads={"input.vehicle-position": VehiclePosition})
     def scores(rows: tw.Stream) -> tw.Result:
-        told = {"vehicle": pl.Int32, "event_time": pl.Datetime("us", "UTC"), "score": pl.Int64}
-        return rows.key_by("vehicle").process(scored, schema=told)
+        reported = {"vehicle": pl.Int32, "event_time": pl.Datetime("us", "UTC"), "score": pl.Int64}
+        return rows.key_by("vehicle").process(scored, schema=reported)
 
     @tw.job("pairs", reads={"input.vehicle-position": VehiclePosition})
     def pairs(rows: tw.Stream) -> tw.Result:
@@ -167,11 +167,11 @@ def test_what_nobody_imports_is_left_alone_and_folders_hide_no_packages(tmp_path
     assert [source.name for source in neighbour_modules.known_modules()] == ["tw_names"]
 
 
-def test_a_fault_in_a_neighbour_is_told(tmp_path):
+def test_a_fault_in_a_neighbour_is_reported(tmp_path):
     file = written(tmp_path, my_jobs=ONE.format(module="tw_names"), tw_names="NAME = 1 / 0")
-    with pytest.raises(DefinitionError, match=r"my_jobs.py cannot be loaded: ZeroDivisionError") as told:
+    with pytest.raises(DefinitionError, match=r"my_jobs.py cannot be loaded: ZeroDivisionError") as reported:
         jobs_of_file(file)
-    trace = told.value.__cause__.__traceback__
+    trace = reported.value.__cause__.__traceback__
     while trace.tb_next is not None:
         trace = trace.tb_next
     assert trace.tb_frame.f_code.co_filename == str(tmp_path / "tw_names.py")

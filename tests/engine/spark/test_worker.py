@@ -42,22 +42,22 @@ def test_a_batch_takes_the_memory_that_the_one_before_it_needed():
 
 
 def test_workers_settle_with_their_memory_kept(spark):
-    def told(batches):
+    def reported(batches):
         from tidewheel.engine.spark import worker
 
         kept = []
         worker._keep_memory = lambda: kept.append(True)
-        worker._settled = False
+        worker._warm = False
         worker.warm_worker()
         worker.warm_worker()
         for batch in batches:
             yield batch.set_column(0, "id", [len(kept)])
 
-    assert [row.id for row in spark.range(1).mapInArrow(told, "id BIGINT").collect()] == [1]
+    assert [row.id for row in spark.range(1).mapInArrow(reported, "id BIGINT").collect()] == [1]
 
 
 def test_workers_do_not_import_pandas_by_themselves(spark):
-    def told(batches):
+    def reported(batches):
         import sys
 
         before = "pandas" in sys.modules  # a task of somebody else may have asked for it in this worker
@@ -69,4 +69,4 @@ def test_workers_do_not_import_pandas_by_themselves(spark):
             pa.array([1])
             yield batch.set_column(0, "id", [int("pandas" in sys.modules and not before)])
 
-    assert [row.id for row in spark.range(1).mapInArrow(told, "id BIGINT").collect()] == [0]
+    assert [row.id for row in spark.range(1).mapInArrow(reported, "id BIGINT").collect()] == [0]

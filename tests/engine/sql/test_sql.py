@@ -291,7 +291,7 @@ class TestTheLimit:
     ENDLESS = """SELECT * FROM p MATCH_RECOGNIZE (
         PARTITION BY vehicle ORDER BY event_time MEASURES count(*) AS n PATTERN (A+) DEFINE A AS speed > 0)"""
 
-    def test_an_attempt_without_end_is_given_up_and_told_and_the_rest_goes_on(self, spark, tmp_path):
+    def test_an_attempt_without_end_is_given_up_and_reported_and_the_rest_goes_on(self, spark, tmp_path):
         run = [(1, "endless", second, 1.0, 0.0) for second in range(25)]
         other = [(1, "short", 1, 1.0, 0.0), (1, "short", 2, 0.0, 0.0)]
         frame = files(spark, tmp_path / "rows", [other, run[:9], run[9:20], run[20:], [(1, "z", 99, 0.0, 0.0)]])

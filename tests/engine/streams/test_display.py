@@ -154,13 +154,13 @@ def test_mermaid_has_the_same_graph_with_every_label_quoted(chained):
 def test_mermaid_takes_nothing_in_a_label_as_its_own():
     graph = Graph((Operator("a", "b", (Step('"`x` *y* _z_ a_b %%{init}%% #1; \\'),)),))
     [line] = [line for line in mermaid(graph).splitlines() if "step0" in line]
-    told = line.partition('["')[2].removesuffix('"]')
-    assert not set('"`*%\\') & set(told)
-    assert re.sub(r"#(\d+);", lambda found: chr(int(found[1])), told) == '"`x` *y* _z_ a_b %%{init}%% #1; \\'
-    assert "a_b" in told, "what is harmless stays readable"
+    reported = line.partition('["')[2].removesuffix('"]')
+    assert not set('"`*%\\') & set(reported)
+    assert re.sub(r"#(\d+);", lambda found: chr(int(found[1])), reported) == '"`x` *y* _z_ a_b %%{init}%% #1; \\'
+    assert "a_b" in reported, "what is harmless stays readable"
 
 
-def test_parallelism_is_told_where_it_is_known(spark, chained, positions):
+def test_parallelism_is_reported_where_it_is_known(spark, chained, positions):
     assert any(re.match("\\d+ key groups?, a task each", text) for text in texts(chained.explain("svg")))
     rows = positions.key_by("vehicle").each_row()
     assert [text for text in texts(rows.explain("svg")) if text.startswith("Spark: ")] == ["Spark: the log's reader"]
@@ -170,8 +170,8 @@ def test_parallelism_is_told_where_it_is_known(spark, chained, positions):
     assert "a static DataFrame by at" in found
     assert "Spark: grouped by key group (applyInArrow)" in found
     key_groups = int(spark.conf.get("spark.sql.shuffle.partitions"))
-    told = "1 key group" if key_groups == 1 else f"{key_groups} key groups"
-    assert f"{told}, a task each (key_groups=); in memory, all rows at once" in found
+    reported = "1 key group" if key_groups == 1 else f"{key_groups} key groups"
+    assert f"{reported}, a task each (key_groups=); in memory, all rows at once" in found
     assert not any("with_columns" in text for text in found), "the user did not write it"
     endless = spark.readStream.format("rate").load()
     streaming = tw.stream(endless, time="timestamp").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
@@ -196,7 +196,7 @@ class Passing:
 
 
 @pytest.mark.parametrize("format", ["text", "mermaid", "svg"])
-def test_nothing_internal_is_told(log, positions, chained, format):
+def test_nothing_internal_is_reported(log, positions, chained, format):
     keyed = positions.key_by("vehicle")
     python = pl.col("speed").map_batches(lambda values: values, return_dtype=pl.Float32)
     output = {"vehicle": pl.Int32, "event_time": pl.Datetime("us", "UTC")}

@@ -294,7 +294,7 @@ def test_outputs_are_called_as_they_are_in_the_dataframe(log):
         assert name in result.schemas()
 
 
-def test_steps_are_told_as_they_were_written(log):
+def test_steps_are_reported_as_they_were_written(log):
     moves = tw.stream(log, "input.vehicle-position", type=VehiclePosition, time="arrival")
     named = moves.filter(pl.col("speed") > 3, pl.col("route").str.contains("x") & (pl.col("lat") > 0))
     cells = named.with_columns(kmh=pl.col("speed") * 3.6, cell=tw.geo.cell("lat", "lon", resolution=9))

@@ -140,7 +140,7 @@ def test_percent_are_of_a_hundred():
         tw.triggers.completeness(0.9, expected=10)
 
 
-def test_a_column_that_would_be_lost_is_told(spark):
+def test_a_column_that_would_be_lost_is_reported(spark):
     frame = spark.sql("SELECT timestamp_seconds(1) AS ts, timestamp_seconds(2) AS event_time, 7 AS order_id")
     with pytest.raises(DefinitionError, match=r"another column of that name.*withColumnRenamed\(\"event_time\""):
         tw.stream(frame, time="ts")
@@ -155,9 +155,9 @@ def test_equal_rows_of_one_time_are_asked_for_by_event_time(spark):
         lambda: rows.deduplicate("order_id", "ts", horizon="1 h"),
         lambda: rows.key_by("user").deduplicate("order_id", "ts", horizon="1 h"),
     ):
-        with pytest.warns(DefinitionWarning, match=r"deduplicate\('order_id', 'event_time', horizon") as told:
+        with pytest.warns(DefinitionWarning, match=r"deduplicate\('order_id', 'event_time', horizon") as reported:
             call()
-        assert [each.filename for each in told] == [__file__]
+        assert [each.filename for each in reported] == [__file__]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         rows.deduplicate("order_id", "event_time", horizon="1 h")

@@ -36,7 +36,7 @@ def test_a_measure_is_not_called_like_an_output(moves, name):
         moves.key_by("vehicle").match(FAST, measures={name: tw.measures.last("fast.speed")})
 
 
-def test_a_column_called_like_an_output_is_told_before_it_is_in_a_frame_twice(moves):
+def test_a_column_called_like_an_output_is_reported_before_it_is_in_a_frame_twice(moves):
     matches = moves.key_by("vehicle").match(FAST)
     counts = matches.key_by("vehicle").window(tw.windows.tumbling("1 min")).aggregate(dropped=tw.agg.count())
     for result in (counts, moves.select("vehicle", late=pl.col("delay")).deduplicate("vehicle", horizon="1 s")):

@@ -201,7 +201,7 @@ def test_the_guard_against_the_future_sends_bad_clocks_to_the_late_output(spark,
     assert sum(total for (total,) in rows(log, "analytics.sums", ["total"])) == 5
 
 
-def test_duplicates_are_told_apart_and_not_lost(spark, log, orders, tmp_path):
+def test_duplicates_are_distinguished_and_not_lost(spark, log, orders, tmp_path):
     put(log, (1, "fi", 5), (20, "fi", 2), (30, "fi", 2))
     result = orders.deduplicate("country", "amount", horizon="5 s")
     run = result.start(

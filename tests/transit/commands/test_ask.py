@@ -133,7 +133,7 @@ def outcomes_in(path):
     return found
 
 
-class Told(Exception):
+class Reported(Exception):
     """Raised instead of asking, with the limits."""
 
 
@@ -142,10 +142,10 @@ def limits(inside, monkeypatch, tmp_path):
     """The limits that a command comes to."""
 
     def tell(*given, limits, **_):
-        raise Told(limits)
+        raise Reported(limits)
 
     def found(*options):
-        with pytest.raises(Told) as caught:
+        with pytest.raises(Reported) as caught:
             inside("ask", "final-stop", "--provider", "simulator", "--log", tmp_path / "city.tw", *options)
         return asdict(caught.value.args[0])
 
@@ -153,7 +153,7 @@ def limits(inside, monkeypatch, tmp_path):
     return found
 
 
-def test_every_limit_is_an_option_and_its_default_is_told(inside, limits):
+def test_every_limit_is_an_option_and_its_default_is_reported(inside, limits):
     text = re.sub(r"[│\s]+", " ", inside("ask", "--help").stdout)
     for name, default in DEFAULTS.items():
         shown = format_duration(default) if name in DURATIONS else f"{default:,}"
@@ -174,7 +174,7 @@ def test_as_many_questions_may_wait_as_are_asked_at_a_time(limits, inside, tmp_p
     assert "waiting (3) must be at least concurrency (50)" in inside(*few, code=2).stderr
 
 
-def test_what_makes_no_sense_is_told_in_a_line(inside, tmp_path):
+def test_what_makes_no_sense_is_reported_in_a_line(inside, tmp_path):
     log = ["--log", tmp_path / "city.tw"]
     assert "there is no lookup 'weather'; there is final-stop" in inside(
         "ask", "weather", "--provider", "simulator", *log, code=2

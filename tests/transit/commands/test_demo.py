@@ -18,7 +18,7 @@ from tidewheel.transport.events import codec
 from tidewheel.transport.log.log_types import Retention, records
 from tidewheel.transport.open_log import open_log
 from tidewheel.transport.topics.run_states import RunStates
-from tidewheel_transit.commands.demo import KEPT, keep_an_hour
+from tidewheel_transit.commands.demo import RETENTION_AGE, keep_an_hour
 from tidewheel_transit.commands.demo_view import Dashboard, first_of_all, plain
 from tidewheel_transit.commands.demo_watch import Watch
 from tidewheel_transit.transit_pb2 import VehicleCell, VehiclePosition
@@ -39,8 +39,8 @@ def assert_adds_up(log_path, shown: str, *, alone: bool = True) -> None:
     assert received == topics + filtered + dead > 0
     positions, batches, _ = counts(shown, "processed")
     results, expected, *_ = counts(shown, "results")
-    told = lines(tidewheel("tail", "metrics.vehicle-cell", "-n", 100_000, "--json", "--log", log_path))
-    skipped = sum(int(line["details"].get("skipped", 0)) for line in told)
+    reported = lines(tidewheel("tail", "metrics.vehicle-cell", "-n", 100_000, "--json", "--log", log_path))
+    skipped = sum(int(line["details"].get("skipped", 0)) for line in reported)
     assert results == expected > 0
     assert positions - skipped == expected if alone else positions - skipped > expected
     assert batches > 0
@@ -149,7 +149,7 @@ def test_the_terminal_shows_rates_lag_and_the_latest_results(tmp_path, monkeypat
     assert re.findall(r"22/(\d+)", drawn(dashboard, snapshot, height=20)) == ["111", "110", "109"]
 
 
-def test_the_first_position_and_the_first_result_are_told_from_the_address_on(tmp_path):
+def test_the_first_position_and_the_first_result_are_reported_from_the_address_on(tmp_path):
     position = codec.encode(codec.pack(VehiclePosition(operator=22, vehicle=1), event_time=5, ingestion_time=5))
     with open_log(tmp_path / "log.tw") as log:
         log.append("input.vehicle-position", records([position]))
@@ -175,8 +175,10 @@ def test_while_spark_starts_a_line_tells_only_what_there_is(tmp_path):
     with open_log(tmp_path / "log.tw") as log:
         watch = Watch(log, start_from={}, group="demo")
         assert plain(watch.look(seconds=3.0, job={})) == "   3 s: in 0 events/s"
-        told = plain(watch.look(seconds=4.0, job={"batches": 1, "watermark": "2026-01-01T12:00:00Z"}))
-    assert re.fullmatch(r"   4 s: in 0 events/s, processed 0 positions/s, lag 0, results 0, watermark [\d: -]+", told)
+        reported = plain(watch.look(seconds=4.0, job={"batches": 1, "watermark": "2026-01-01T12:00:00Z"}))
+    assert re.fullmatch(
+        r"   4 s: in 0 events/s, processed 0 positions/s, lag 0, results 0, watermark [\d: -]+", reported
+    )
 
 
 def test_the_check_finds_what_is_missing_and_what_is_there_twice(tmp_path):
@@ -234,8 +236,8 @@ def test_the_topics_that_the_demo_makes_keep_an_hour(tmp_path):
         kept = {info.name: info.retention for info in log.topics()}
     assert kept == {
         "input.mine": Retention(),
-        "input.vehicle-position": Retention(age=KEPT),
+        "input.vehicle-position": Retention(age=RETENTION_AGE),
         "ingested.hfp": Retention(),
         "analytics.short": Retention(age=5),
     }
-    assert duration("1 h") <= KEPT <= duration("90 min")
+    assert duration("1 h") <= RETENTION_AGE <= duration("90 min")

@@ -18,7 +18,8 @@ from tests.transit.simulator_support import MORNING
 from tidewheel.errors import DefinitionError
 from tidewheel.ingest.lookup import Limits, LookupWorker, ProviderError
 from tidewheel.transport.events import codec
-from tidewheel_transit.final_stop import FINAL_STOP, GtfsFinalStops, RoutingService, SimulatedFinalStops
+from tidewheel_transit.final_stop import FINAL_STOP, GtfsFinalStops, SimulatedFinalStops
+from tidewheel_transit.final_stop.routing_service import RoutingService
 from tidewheel_transit.simulator import Simulator
 from tidewheel_transit.simulator.city import LINES, PLACES
 from tidewheel_transit.transit_pb2 import VehiclePosition
@@ -205,7 +206,7 @@ def test_the_routing_service_answers_what_the_timetable_knows(routing):
 @pytest.mark.parametrize(
     ("faults", "message"), [({"errors": 1.0}, "answered 503 Service Unavailable"), ({"garbage": 1.0}, "makes no sense")]
 )
-def test_faults_of_the_routing_service_are_told_and_worth_another_attempt(routing, faults, message):
+def test_faults_of_the_routing_service_are_reported_and_worth_another_attempt(routing, faults, message):
     routing.set(**faults)
     with pytest.raises(ProviderError, match=message) as caught:
         ask(RoutingService(routing.url), "1019", 1, DAY, "07:20")
@@ -224,7 +225,7 @@ def test_where_nobody_listens_the_reason_says_so():
 
 
 class Scripted(BaseHTTPRequestHandler):
-    """Gives the answers that it was told, and remembers what it was asked."""
+    """Gives scripted answers, and remembers what it was asked."""
 
     answers: ClassVar[list[tuple[int, dict[str, str], bytes]]] = []
     asked: ClassVar[list[tuple[dict[str, str], dict]]] = []
@@ -281,7 +282,7 @@ def test_the_service_is_asked_in_its_own_words(scripted):
         (200, [], {}, "makes no sense: AttributeError", True, 0.0),
     ],
 )
-def test_what_the_service_refuses_is_told_and_asked_again_only_where_that_may_help(
+def test_what_the_service_refuses_is_reported_and_asked_again_only_where_that_may_help(
     scripted, status, body, headers, message, again, after
 ):
     with pytest.raises(ProviderError, match=message) as caught:
@@ -322,7 +323,7 @@ def test_with_delays_and_errors_all_is_answered_in_the_end_and_never_more_at_a_t
     assert 1 < routing.count()["most_at_once"] <= 6
 
 
-def test_routes_that_the_service_does_not_know_are_told_apart_from_failures(log, routing):
+def test_routes_that_the_service_does_not_know_are_distinguished_from_failures(log, routing):
     keys = put_positions(log)
     unknown = sorted({route for route, *_ in keys})[:3]
     routing.set(unknown=unknown)

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 import tidewheel as tw
-from tests.transit.jobs.job_oracles import SECOND, Batches, Row, Told
+from tests.transit.jobs.job_oracles import SECOND, Batches, Reported, Row
 from tests.transit.jobs.lookup_run import LookupRun
 from tests.transit.jobs.pure_run import Outputs, run_pure
 from tidewheel.engine.jobs.job import Job
@@ -209,18 +209,18 @@ def skipped(outputs: Outputs) -> Counter[str]:
     return found
 
 
-def late_rows(outputs: Outputs) -> Told:
+def late_rows(outputs: Outputs) -> Reported:
     """Rows that were too late, for whichever stage."""
-    return _told(frame for output, frame in outputs.items() if output == "late" or output.startswith("late_"))
+    return _reported(frame for output, frame in outputs.items() if output == "late" or output.startswith("late_"))
 
 
-def repeated_rows(outputs: Outputs) -> Told:
+def repeated_rows(outputs: Outputs) -> Reported:
     """Rows that were told apart since they repeat another."""
-    return _told(frame for output, frame in outputs.items() if output == "duplicates")
+    return _reported(frame for output, frame in outputs.items() if output == "duplicates")
 
 
-def _told(frames: Iterable[pl.DataFrame]) -> Told:
-    found: Told = Counter()
+def _reported(frames: Iterable[pl.DataFrame]) -> Reported:
+    found: Reported = Counter()
     for frame in frames:
         found.update(micros(frame).select("operator", "vehicle", "event_time").rows())
     return found

@@ -15,7 +15,7 @@ import polars as pl
 from tests.support.hfp_messages import rows as rows_of
 from tests.transit.jobs import job_oracles as oracle
 from tests.transit.jobs.job_cases import height, late_rows, materialize, micros, repeated_rows, skipped, with_unresolved
-from tests.transit.jobs.job_oracles import Batches, Row, Told
+from tests.transit.jobs.job_oracles import Batches, Reported, Row
 from tests.transit.jobs.pure_run import Outputs
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processed
@@ -79,12 +79,12 @@ def as_cut(events: pl.DataFrame, checkpoint: Path) -> dict[str, Batches]:
     start, highest = dict.fromkeys(topics, 0), dict.fromkeys(topics, 0)
     offsets = checkpoint / "spark" / "offsets"
     for number in range(len([*offsets.glob("[0-9]*")])):
-        told = json.loads((offsets / str(number)).read_text(encoding="utf-8").splitlines()[-1])
-        ends = {topic: told["positions"][topic]["0"] for topic in topics}
+        reported = json.loads((offsets / str(number)).read_text(encoding="utf-8").splitlines()[-1])
+        ends = {topic: reported["positions"][topic]["0"] for topic in topics}
         taken = {topic: rows[topic][start[topic] : end] for topic, end in ends.items()}
         highest = {topic: max([highest[topic], *(row["event_time"] for row in taken[topic])]) for topic in topics}
         mark = min(highest.values()) - oracle.SECOND if all(highest.values()) else None
-        assert told["watermark"] == mark, number
+        assert reported["watermark"] == mark, number
         for topic in topics:
             found[topic].append((taken[topic], mark))
         start = ends
@@ -107,7 +107,7 @@ def check_all(found: dict[str, Outputs], given: Mapping[str, Batches], *, known:
     positions, stops = (given[topic] for topic in JOB_TOPICS)
     checked = Checked({}, {}, {})
 
-    def equal(name: str, table: Any, expected: Any, late: Told, repeats: Told | None = None) -> None:
+    def equal(name: str, table: Any, expected: Any, late: Reported, repeats: Reported | None = None) -> None:
         assert table == expected, name
         assert late_rows(found[name]) == late, name
         assert repeated_rows(found[name]) == (repeats or {}), name

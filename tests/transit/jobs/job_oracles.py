@@ -21,7 +21,7 @@ Batches = Sequence[tuple[Sequence[Row], int | None]]
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
-Told = Counter[tuple[int, int, int]]
+Reported = Counter[tuple[int, int, int]]
 """Rows by operator, vehicle and time."""
 
 
@@ -78,7 +78,7 @@ def vehicle_distribution(batches: Batches, *, size=30 * SECOND, every=5 * SECOND
     """(cell, window) → vehicles; and which rows are late."""
     taken = [(place, mark, row) for place, mark, row in arrivals(batches) if usable(row)]
     latest: dict[tuple[Any, ...], tuple[int, int, int]] = {}
-    late: Told = Counter()
+    late: Reported = Counter()
     for (place, mark, row), cell in zip(taken, cells([row for _, _, row in taken], resolution), strict=True):
         accepted = [
             (start, end)
@@ -101,7 +101,7 @@ def final_stop_distribution(
     places = [{"lat": stop["final_lat"], "lon": stop["final_lon"]} for stop in known.values()]
     cell_of = dict(zip(known, cells(places, resolution), strict=True))
     latest: dict[tuple[Any, ...], tuple[int, int, int]] = {}
-    late: Told = Counter()
+    late: Reported = Counter()
     for place, mark, row in arrivals(batches):
         if not usable(row, place=False):
             continue
@@ -118,10 +118,10 @@ def final_stop_distribution(
 
 def delay_distribution(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, lateness=5 * SECOND, resolution=9):
     """(cell, window) → (arrivals, p50, p90, p99); which are late, which repeat another, how many have no schedule. What
-    repeats another is told as such as long as another of its time could be in a window."""
+    repeats another is reported as such as long as another of its time could be in a window."""
     unscheduled = 0
-    late: Told = Counter()
-    repeats: Told = Counter()
+    late: Reported = Counter()
+    repeats: Reported = Counter()
     seen: set[Any] = set()
     values: dict[Any, list[int]] = defaultdict(list)
     for _, mark, row in arrivals(batches):
@@ -157,11 +157,11 @@ def delay_distribution(batches: Batches, *, size=5 * MINUTE, every=5 * SECOND, l
 
 def in_order(
     batches: Batches, columns: Sequence[str], *, place: bool, lateness: int = 0
-) -> tuple[dict[tuple[int, int], list[Row]], Told, Told]:
+) -> tuple[dict[tuple[int, int], list[Row]], Reported, Reported]:
     """Each vehicle's rows by event time, those of one time as they came, without exact repeats in these columns; which
     were further behind the watermark than the lateness, and which repeat another."""
-    late: Told = Counter()
-    repeats: Told = Counter()
+    late: Reported = Counter()
+    repeats: Reported = Counter()
     seen: set[Any] = set()
     found: dict[tuple[int, int], list[Row]] = defaultdict(list)
     for _, mark, row in arrivals(batches):
@@ -244,8 +244,8 @@ def _hard_stop(rows: list[Row], begin: int, fast: float, standing: float, within
 def journeys(batches: Batches, *, gap=10 * MINUTE, lateness=MINUTE):
     """(journey, window) → figures; which rows are late, and which repeat another. Sessions that the watermark has left
     behind take no more rows."""
-    late: Told = Counter()
-    repeats: Told = Counter()
+    late: Reported = Counter()
+    repeats: Reported = Counter()
     seen: set[Any] = set()
     names = ("operator", "vehicle", "operating_day", "start", "route", "direction")
     open_: dict[Any, list[list[Row]]] = defaultdict(list)
@@ -339,9 +339,9 @@ def distances(batches: Batches, *, every=10 * SECOND) -> dict[Any, dict[int, flo
     return pairs
 
 
-def late_samples(batches: Batches, *, every=10 * SECOND) -> Told:
+def late_samples(batches: Batches, *, every=10 * SECOND) -> Reported:
     """Which rows come when the watermark has reached the end of their window."""
-    late: Told = Counter()
+    late: Reported = Counter()
     for _, mark, row in arrivals(batches):
         if not usable(row) or row["route"] is None or row["direction"] is None or mark is None:
             continue
@@ -370,17 +370,17 @@ def closing_in(batches: Batches, *, every=10 * SECOND, by=100.0, nearer=1_000.0)
     """A list of (pair, time, metres, metres a second)."""
     found = []
     for pair, apart in distances(batches, every=every).items():
-        told, last, seen = False, None, None
+        reported, last, seen = False, None, None
         for end in sorted(apart):
             now, before, first = apart[end], apart.get(end - every), apart.get(end - 2 * every)
             if last is None or now > last or end - seen > HOUR:
-                told = False
+                reported = False
             last, seen = now, end
             if before is None or first is None or not first > before > now:
                 continue
-            if first - now < by or now >= nearer or told:
+            if first - now < by or now >= nearer or reported:
                 continue
-            told = True
+            reported = True
             found.append((pair, end - 1, now, (first - now) / (2 * every / SECOND)))
     return found
 

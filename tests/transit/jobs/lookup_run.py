@@ -20,11 +20,11 @@ class _Telling:
 
     def __init__(self, partitioner: Partitioner) -> None:
         self.partitioner = partitioner
-        self.told: dict[str, list[Rows]] = {}
+        self.reported: dict[str, list[Rows]] = {}
 
     def partition(self, exchange_batches, flow, *given, **options) -> None:
-        self.partitioner.broadcast(exchange_batches, flow, self.told)
-        self.told = {}
+        self.partitioner.broadcast(exchange_batches, flow, self.reported)
+        self.reported = {}
         self.partitioner.partition(exchange_batches, flow, *given, **options)
 
 
@@ -37,7 +37,7 @@ class LookupRun(PureRun):
 
     def tell(self, lookup: Lookup, outcomes: Outcomes, *, seen: int = 0) -> None:
         """These outcomes are read in the next batch."""
-        self.partitioner.told[lookup.topic] = [Rows(outcome_frame(lookup, outcomes, seen=seen))]
+        self.partitioner.reported[lookup.topic] = [Rows(outcome_frame(lookup, outcomes, seen=seen))]
 
 
 def outcome_frame(lookup: Lookup, outcomes: Outcomes, *, seen: int = 0) -> pl.DataFrame:

@@ -68,14 +68,14 @@ def batches(most: int | None, frame: pl.DataFrame | None = None) -> list[tuple[p
     return found
 
 
-def run(log, given, *, told, **options):
-    """All outputs of the job over these batches; `told`: outcomes by the number of the batch that they are read in."""
+def run(log, given, *, reported, **options):
+    """All outputs of the job over these batches; `reported`: outcomes by the number of the batch that reads them."""
     rows = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
     running = LookupRun(final_stop_distribution(rows, **options))
     template = pl.DataFrame(schema=running.result.input.schema())
     for number, (some, watermark) in enumerate(given):
-        if number in told:
-            running.tell(FINAL_STOP, told[number].items(), seen=MORNING)
+        if number in reported:
+            running.tell(FINAL_STOP, reported[number].items(), seen=MORNING)
         running.step(pl.concat([template, some], how="diagonal_relaxed"), watermark, clock=number * S)
     running.end()
     return running.outputs
@@ -140,7 +140,7 @@ def test_the_traffic_has_what_the_test_is_about():
 @pytest.mark.parametrize("most", [None, 3_000, 500])
 def test_it_is_what_the_oracle_says_however_the_input_is_cut(log, most):
     given = batches(most)
-    outputs = run(log, given, told={0: answers()})
+    outputs = run(log, given, reported={0: answers()})
     expected = oracle(given, answers())
     assert len(expected) > 300
     assert final(outputs) == expected
@@ -159,15 +159,15 @@ def test_it_is_what_the_oracle_says_of_real_recordings(log, shared, name):
         given = batches(most, frame)
         expected = oracle(given, known)
         assert len(expected) > 50
-        assert final(run(log, given, told={0: known})) == expected
+        assert final(run(log, given, reported={0: known})) == expected
         assert any(cell for _, cell in expected)
 
 
 @pytest.mark.parametrize("most", [None, 500])
-def test_vehicles_whose_final_stop_is_not_known_are_counted_apart_and_their_positions_told(log, most):
+def test_vehicles_whose_final_stop_is_not_known_are_counted_apart_and_their_positions_reported(log, most):
     given, known = batches(most), dict(list(answers().items())[::2])
     reasons = dict.fromkeys(list(answers())[1::4], "the service answered 503")
-    outputs = run(log, given, told={0: {**known, **reasons}})
+    outputs = run(log, given, reported={0: {**known, **reasons}})
     expected = oracle(given, known)
     assert final(outputs) == expected
     assert any(cell == 0 for _, cell in expected)
@@ -177,16 +177,18 @@ def test_vehicles_whose_final_stop_is_not_known_are_counted_apart_and_their_posi
     )  # fmt: skip
     failed = outputs["failed"]
     assert sorted(failed.select("vehicle", "event_time").rows()) == sorted(lost.select("vehicle", "event_time").rows())
-    told = {tuple(key): reason for *key, reason in failed.select(*KEY, "reason").unique().rows()}
-    assert told == {key: reasons.get(key, "no answer in time") for key in answers() if key not in known}
+    reported = {tuple(key): reason for *key, reason in failed.select(*KEY, "reason").unique().rows()}
+    assert reported == {key: reasons.get(key, "no answer in time") for key in answers() if key not in known}
 
 
 def test_answers_that_come_late_move_vehicles_to_their_cells_and_lose_none(log):
     given = batches(500)
     keys = list(answers())
     third = len(given) // 3
-    told = {number: {key: answers()[key] for key in keys[part::3]} for part, number in enumerate((0, third, 2 * third))}
-    found, expected = final(run(log, given, told=told)), oracle(given, answers())
+    reported = {
+        number: {key: answers()[key] for key in keys[part::3]} for part, number in enumerate((0, third, 2 * third))
+    }
+    found, expected = final(run(log, given, reported=reported)), oracle(given, answers())
     assert totals(found) == totals(expected)
     assert any(cell == 0 for _, cell in found)
     assert all(count <= expected[place] for place, count in found.items() if place[1] != 0)
@@ -198,7 +200,7 @@ def test_answers_that_come_late_move_vehicles_to_their_cells_and_lose_none(log):
 
 def test_the_same_batches_give_the_same_bytes(log):
     given, half = batches(500), dict(list(answers().items())[::2])
-    first, second = (run(log, given, told={3: half, 9: answers()}) for _ in range(2))
+    first, second = (run(log, given, reported={3: half, 9: answers()}) for _ in range(2))
     assert first.keys() == second.keys()
     for name, frame in first.items():
         assert frame.equals(second[name]), name
@@ -207,7 +209,7 @@ def test_the_same_batches_give_the_same_bytes(log):
 
 def test_retractions_take_back_what_was_said(log):
     given = batches(500)
-    outputs = run(log, given, told={2: answers()}, mode="retracting")
+    outputs = run(log, given, reported={2: answers()}, mode="retracting")
     results = with_unresolved(outputs)["results"]
     assert results["retraction"].sum() > 0
     sign = pl.when(pl.col("retraction")).then(-1).otherwise(1)
@@ -219,6 +221,6 @@ def test_retractions_take_back_what_was_said(log):
 
 def test_early_results_are_of_the_window_that_ends_next(log):
     given = batches(500)
-    results = run(log, given, told={0: answers()}, early="1 s")["results"]
+    results = run(log, given, reported={0: answers()}, early="1 s")["results"]
     assert set(results["pane_timing"]) >= {"EARLY", "ON_TIME"}
     assert final({"results": results}) == oracle(given, answers())

@@ -61,8 +61,8 @@ def test_a_region_may_have_a_hole_and_stand_in_a_file(tmp_path):
     places = (23.9, 24.2, 24.5, 24.8, 25.1)
     rows = [here | {"event_time": BEGIN + n * SECOND, "lon": lon} for n, lon in enumerate(places)]
     found = run_job(jobs.geofences, [(rows, None)], fences=str(path))["results"]
-    told = sorted(found.select("event_time", "fence", "change", "lon", "inside").rows())
-    assert [row[1:] for row in told] == [
+    reported = sorted(found.select("event_time", "fence", "change", "lon", "inside").rows())
+    assert [row[1:] for row in reported] == [
         ("ring", "enter", 24.2, None),
         ("ring", "leave", 24.5, 1.0),
         ("ring", "enter", 24.8, None),
@@ -74,7 +74,7 @@ RING = [[24, 60], [25, 60], [25, 61], [24, 60]]
 
 
 @pytest.mark.parametrize(
-    ("kind", "coordinates", "told"),
+    ("kind", "coordinates", "reported"),
     [
         ("Polygon", [], r"a Polygon needs coordinates, got \[\]; give its rings, or take the feature out"),
         ("Polygon", None, "a Polygon needs coordinates, got null"),
@@ -89,10 +89,10 @@ RING = [[24, 60], [25, 60], [25, 61], [24, 60]]
         ("Polygon", [[[24, 60], [25, 60], [26, 60]]], "corners of several latitudes"),
     ],
 )
-def test_what_is_no_region_is_refused_by_its_name(kind, coordinates, told):
+def test_what_is_no_region_is_refused_by_its_name(kind, coordinates, reported):
     feature = {"type": "Feature", "properties": {"name": "depot"}, "geometry": {"type": kind}}
     feature["geometry"]["coordinates"] = coordinates
-    with pytest.raises(DefinitionError, match=rf"^geofences, feature 1 \(depot\): .*{told}"):
+    with pytest.raises(DefinitionError, match=rf"^geofences, feature 1 \(depot\): .*{reported}"):
         read_fences(collection(region("west", 24, 25), feature))
 
 

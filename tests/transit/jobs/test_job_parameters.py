@@ -47,7 +47,7 @@ TEXTS = [case for case in EVERY if case.values[1].type is str]
 NUMBERS = [case for case in EVERY if case.values[1].type is not str]
 
 
-class Told(Exception):
+class Reported(Exception):
     """Raised instead of running, with what would have been run."""
 
 
@@ -56,11 +56,11 @@ def command(monkeypatch, tmp_path):
     """Run jobs by the command, up to where Spark would start: the parameters of each."""
 
     def tell(results, *_, **__):
-        raise Told({result.name: dict(result.parameters) for result in results})
+        raise Reported({result.name: dict(result.parameters) for result in results})
 
     def call(*arguments):
         monkeypatch.setattr(sys, "argv", ["tidewheel", "run", *map(str, arguments), "--log", str(tmp_path / "city.tw")])
-        with pytest.raises(Told) as caught:
+        with pytest.raises(Reported) as caught:
             main()
         return caught.value.args[0]
 
@@ -79,9 +79,9 @@ def refused(monkeypatch, tmp_path, capfd):
         with pytest.raises(SystemExit) as caught:
             main()
         assert caught.value.code == 2
-        told = capfd.readouterr().err
-        assert "Traceback" not in told
-        return told
+        reported = capfd.readouterr().err
+        assert "Traceback" not in reported
+        return reported
 
     return call
 
@@ -119,8 +119,8 @@ def test_what_is_not_given_is_the_default(command):
 
 
 def test_what_several_jobs_have_is_for_all_of_them(command):
-    told = command(*(job.name for job in TEN), "--resolution", 7)
-    assert {name for name, given in told.items() if given.get("resolution") == 7} == {
+    reported = command(*(job.name for job in TEN), "--resolution", 7)
+    assert {name for name, given in reported.items() if given.get("resolution") == 7} == {
         job.name for job in TEN if "resolution" in defaults(job)
     }
 
@@ -129,15 +129,15 @@ def test_what_several_jobs_have_is_for_all_of_them(command):
 def test_another_type_in_the_file_is_refused(refused, config, job, parameter):
     name, kind = parameter.name, parameter.type.__name__
     for value in (True, 5 if kind == "str" else "five", *([8.5] if kind == "int" else [])):
-        told = refused(job.name, "--config", config(job.name, name, value))
-        assert f"[{job.name}]: {name} must be {kind}, got {value!r} ({type(value).__name__})" in told
+        reported = refused(job.name, "--config", config(job.name, name, value))
+        assert f"[{job.name}]: {name} must be {kind}, got {value!r} ({type(value).__name__})" in reported
 
 
 @pytest.mark.parametrize(("job", "parameter"), NUMBERS)
 def test_no_number_on_the_command_line_is_refused(refused, job, parameter):
-    told = refused(job.name, f"--{parameter.name}", "five")
-    assert f"Invalid value for '--{parameter.name}': " in told
-    assert "number" in told or "integer" in told
+    reported = refused(job.name, f"--{parameter.name}", "five")
+    assert f"Invalid value for '--{parameter.name}': " in reported
+    assert "number" in reported or "integer" in reported
 
 
 @pytest.mark.parametrize(("job", "parameter"), TEXTS)
@@ -150,6 +150,6 @@ def test_text_that_makes_no_sense_is_refused(refused, config, job, parameter):
 @pytest.mark.parametrize("job", [pytest.param(job, id=job.name) for job in TEN])
 def test_an_unknown_name_is_refused(refused, config, job):
     assert "No such option: --colour" in refused(job.name, "--colour", "red")
-    told = refused(job.name, "--config", config(job.name, "colour", "red"))
-    assert f"[{job.name}] colour: the job {job.name} has no such parameter" in told
-    assert all(parameter.name in told for parameter in job.parameters)
+    reported = refused(job.name, "--config", config(job.name, "colour", "red"))
+    assert f"[{job.name}] colour: the job {job.name} has no such parameter" in reported
+    assert all(parameter.name in reported for parameter in job.parameters)

@@ -149,8 +149,8 @@ def test_a_cell_to_which_a_vehicle_comes_back_counts_its_results_on():
         jobs.vehicle_distribution, [([row], BEGIN + 12 * SECOND) for row in rows], size="10 s", every="10 s"
     )
     [cell] = oracle.cells([here], 9)
-    told = found["results"].filter(pl.col("cell") == cell)
-    assert told.select("vehicles", "pane_index", "pane_first", "pane_timing", "retraction").rows() == [
+    reported = found["results"].filter(pl.col("cell") == cell)
+    assert reported.select("vehicles", "pane_index", "pane_first", "pane_timing", "retraction").rows() == [
         (1, 0, True, "ON_TIME", False), (1, 0, True, "ON_TIME", True), (1, 1, False, "LATE", False)
     ]  # fmt: skip
 
@@ -247,7 +247,7 @@ def test_bunching_starts_and_ends(seed, how, every, nearer):
     by=st.sampled_from([100.0, 30.0, 300.0]),
     nearer=st.sampled_from([1_000.0, 250.0]),
 )
-def test_closing_in_is_told_once_until_the_distance_grows(seed, how, every, by, nearer):
+def test_closing_in_is_reported_once_until_the_distance_grows(seed, how, every, by, nearer):
     batches = cut(traffic(seed, convoy, rows=200), how)
     found = run_job(jobs.closing_in, batches, every=f"{every} s", by=by, nearer=nearer)
     rows = [(row[:6], *row[6:]) for row in _rows(found, [*PAIR, "event_time", "distance", "closing_speed"])]
@@ -263,7 +263,7 @@ def test_pairs_really_close_in_in_the_generated_traffic():
 
 
 @pytest.mark.parametrize(
-    ("apart", "told"),
+    ("apart", "reported"),
     [
         ([900, 850, 780, 700, 710, 640, 560, 500], (2, 6)),
         ([900, 850, 780, 700, None, 640, 560, 500], (2,)),  # a window without a sample: it has not grown
@@ -273,11 +273,11 @@ def test_pairs_really_close_in_in_the_generated_traffic():
     ],
     ids=["grown", "shrinking over a gap", "grown over a gap", "three in a row", "long ago"],
 )
-def test_closing_in_is_told_again_after_the_distance_has_grown(apart, told):
+def test_closing_in_is_reported_again_after_the_distance_has_grown(apart, reported):
     batches = [(_two_vehicles(apart), None)]
     found = run_job(jobs.closing_in, batches)
     times = [time for (time,) in _rows(found, ["event_time"])]
-    assert times == [BEGIN + (10 * number + 10) * SECOND - 1 for number in told]
+    assert times == [BEGIN + (10 * number + 10) * SECOND - 1 for number in reported]
     assert times == [row[1] for row in oracle.closing_in(batches)]
 
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
-def told(spark, tmp_path_factory):
+def reported(spark, tmp_path_factory):
     """A log on which all jobs have run in each way."""
     folder = tmp_path_factory.mktemp("ways")
     with open_log(folder / "city.tw") as log:
@@ -47,22 +47,25 @@ def told(spark, tmp_path_factory):
 
 @pytest.mark.parametrize("way", ["whole", "batch", "archive"])
 @pytest.mark.parametrize("name", [job.name for job in TEN])
-def test_every_way_gives_the_same_table(told, name, way):
-    found = compare(materialize(told, f"analytics.{name}.small"), materialize(told, f"analytics.{name}.{way}"))
+def test_every_way_gives_the_same_table(reported, name, way):
+    found = compare(materialize(reported, f"analytics.{name}.small"), materialize(reported, f"analytics.{name}.{way}"))
     assert found.equal, (found.only_first, found.only_second, found.changed)
     assert found.same > 0
     assert found.open == 0
 
 
 @pytest.mark.parametrize("way", ["whole", "batch", "archive"])
-def test_every_way_finds_the_same_answers(told, way):
+def test_every_way_finds_the_same_answers(reported, way):
     name = "final-stop-distribution"
-    found = compare(materialize(told, f"failed.{name}.small"), materialize(told, f"failed.{name}.{way}"))
+    found = compare(materialize(reported, f"failed.{name}.small"), materialize(reported, f"failed.{name}.{way}"))
     assert found.equal, (found.only_first, found.only_second)
-    assert set(materialize(told, f"failed.{name}.{way}").rows["reason"]) == {"broken", "the service knows no answer"}
-    cells = set(materialize(told, f"analytics.{name}.{way}").rows["cell"])
+    assert set(materialize(reported, f"failed.{name}.{way}").rows["reason"]) == {
+        "broken",
+        "the service knows no answer",
+    }
+    cells = set(materialize(reported, f"analytics.{name}.{way}").rows["cell"])
     assert len(cells) > 2, "known stops"
     assert not {0, None} & cells, "those that nobody knows are apart"
-    apart = materialize(told, f"unresolved.{name}.{way}")
+    apart = materialize(reported, f"unresolved.{name}.{way}")
     assert len(apart.rows) > 0
-    assert compare(materialize(told, f"unresolved.{name}.small"), apart).equal
+    assert compare(materialize(reported, f"unresolved.{name}.small"), apart).equal

@@ -69,7 +69,7 @@ def test_all_jobs_end_with_the_same_tables_whatever_is_killed(tmp_path):
         if driver.wait() != 0:  # a task that fails ends the run, unless Spark tries it again
             assert launch(DRIVER, log, checkpoint, errors).wait() == 0, errors.read_text()
 
-        told: set[str] = set()
+        reported: set[str] = set()
         for job in TEN:
             found = compare(materialize(whole, job.topic), materialize(log, job.topic))
             assert found.equal, (job.name, found.only_first, found.only_second, found.changed)
@@ -78,5 +78,7 @@ def test_all_jobs_end_with_the_same_tables_whatever_is_killed(tmp_path):
             # Not only in the end: every result, whether it was replaced or not, is there once, and so is all else.
             expected = everything(whole, job)
             assert everything(log, job) == expected, job.name
-            told |= {output for output, rows in expected.items() if rows}
-        assert told >= {"results", "late", "duplicates", "failed"}, "there is disorder, there are repeats and failures"
+            reported |= {output for output, rows in expected.items() if rows}
+        assert reported >= {"results", "late", "duplicates", "failed"}, (
+            "there is disorder, there are repeats and failures"
+        )

@@ -20,7 +20,7 @@ from tidewheel.model.watermarks import Strategy
 from tidewheel.transport.events import event_pb2
 from tidewheel.transport.events.codec import decode_columns
 from tidewheel.transport.events.registry import TypeRegistry, type_name
-from tidewheel.transport.events.schema_inference import made_name
+from tidewheel.transport.events.schema_inference import generated_type_name
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log
 from tidewheel.transport.topics.types import load_types
@@ -67,7 +67,7 @@ def read(log: Log, topic: str, kind: str | None = None) -> pl.DataFrame | None:
     for partition in range(info.partitions):
         for batch in log.read(topic, partition, info.first_offsets[partition]):
             values = batch.records.column("value")
-            name = kind or made_name(topic)
+            name = kind or generated_type_name(topic)
             frame = pl.from_arrow(decode_columns(name, values, registry=registry).columns)
             assert isinstance(frame, pl.DataFrame)
             if frame.height:

@@ -32,7 +32,7 @@ CASES = [(job.name, mode) for job in TEN for mode in MODES.get(job.name, ("",))]
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """The log, and how many rows were too late for each job."""
 
     log: Log
@@ -74,7 +74,7 @@ def without(rows, late):
 
 
 @pytest.fixture(scope="module")
-def told(spark, tmp_path_factory):
+def reported(spark, tmp_path_factory):
     folder = tmp_path_factory.mktemp("late")
     with open_log(folder / "city.tw") as log:
         # Late are arrivals, and where vehicles are at the end of a window: these have moved to another cell meanwhile.
@@ -101,29 +101,29 @@ def told(spark, tmp_path_factory):
                 put(log, reads[job.name], rows, message=job.reads[topic])
         named = [result.named(f"{result.name}.batch") for result in results(log, reads)]
         run_batch(*named, log=log, spark=spark, key_groups=2)
-        yield Told(log, count)
+        yield Reported(log, count)
 
 
 @pytest.mark.parametrize(("name", "mode"), CASES)
-def test_the_batch_gives_the_final_table_of_the_stream(told, name, mode):
+def test_the_batch_gives_the_final_table_of_the_stream(reported, name, mode):
     topic = f"analytics.{name}.{mode}" if mode else f"analytics.{name}"
-    found = compare(materialize(told.log, topic), materialize(told.log, f"{topic}.batch"))
+    found = compare(materialize(reported.log, topic), materialize(reported.log, f"{topic}.batch"))
     assert found.equal, (found.only_first, found.only_second, found.changed)
     assert found.same > 0
     assert found.open == 0
 
 
-def test_the_stream_is_full_of_late_rows(told):
-    assert {name for name, count in told.too_late.items() if not count} == OPTIONS.keys()
+def test_the_stream_is_full_of_late_rows(reported):
+    assert {name for name, count in reported.too_late.items() if not count} == OPTIONS.keys()
     for name in OPTIONS:
-        timings = pl.concat(frames_of(told.log, f"analytics.{name}.value"))["pane_timing"]
+        timings = pl.concat(frames_of(reported.log, f"analytics.{name}.value"))["pane_timing"]
         assert {*timings} == ({"ON_TIME"} if name == "journeys" else {"ON_TIME", "LATE"}), name
 
 
-def test_what_late_rows_leave_behind_is_not_in_the_table(told):
-    counts = pl.concat(frames_of(told.log, "analytics.vehicle-distribution.value"))
+def test_what_late_rows_leave_behind_is_not_in_the_table(reported):
+    counts = pl.concat(frames_of(reported.log, "analytics.vehicle-distribution.value"))
     assert counts["retraction"].sum() > 0, "a cell has lost its last vehicle"
     assert counts["vehicles"].min() > 0
     topic = "analytics.journeys.value"
-    grown = materialize(told.log, topic, nested=True).rows.height - materialize(told.log, topic).rows.height
+    grown = materialize(reported.log, topic, nested=True).rows.height - materialize(reported.log, topic).rows.height
     assert grown > 20

@@ -60,7 +60,7 @@ class LogRun:
         before = self.offsets[-1]
         self.offsets.append(after)
         rows = self.read(TOPIC, VehiclePosition, before, after)
-        self.running.partitioner.told = {
+        self.running.partitioner.reported = {
             FINAL_STOP.topic: [Rows(self.read(FINAL_STOP.topic, LookupOutcome, before, after))]
         }
         self.running.step(rows, after.watermark)

@@ -1,5 +1,5 @@
 """All ten jobs in one query, while the service that knows the final stops hangs and then is killed: what is missing is
-counted and told with the reason, the same as in one process; the other jobs notice nothing."""
+counted and reported with the reason, the same as in one process; the other jobs notice nothing."""
 
 from __future__ import annotations
 
@@ -151,16 +151,18 @@ def test_the_service_hangs_and_is_killed_and_what_is_missing_is_counted_and_noth
         assert sum(lost.values()) == table.get((0, window), 0), "table + counted failures = oracle"
     assert {cell for cell, _ in table} > {0}
 
-    # Every row without an answer is told, with the reason.
+    # Every row without an answer is reported, with the reason.
     failed = read(log, FAILED)
     of = ["operator", "vehicle", "event_time"]
     rows = [row for some, _ in given[TOPIC] for row in some if oracle.usable(row, place=False)]
     unknown = [row for row in rows if tuple(row[name] for name in FINAL_STOP.keys) not in known]
     assert sorted(micros(failed).select(of).rows()) == sorted(tuple(row[name] for name in of) for row in unknown)
-    told = reasons(log)
-    assert any("no answer within 500 ms" in reason for reason in told), "the lookup worker waited no longer than it may"
-    assert set(failed["reason"]) & told
-    assert set(failed["reason"]) <= {NO_ANSWER, *told}
+    reported = reasons(log)
+    assert any("no answer within 500 ms" in reason for reason in reported), (
+        "the lookup worker waited no longer than it may"
+    )
+    assert set(failed["reason"]) & reported
+    assert set(failed["reason"]) <= {NO_ANSWER, *reported}
 
     # Every batch again in one process, with what Spark knew of final stops by then: it said the same.
     alone = LogRun(log, size="5 min")

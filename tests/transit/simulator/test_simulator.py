@@ -218,9 +218,9 @@ class TestFields:
         arrived = history().filter(pl.col("event") == "ars")
         assert (arrived["scheduled_arrival"].drop_nulls().to_physical() % (60 * SECOND) == 0).all()
         assert 0 < arrived["scheduled_arrival"].null_count() < 0.3 * arrived.height
-        told = arrived.drop_nulls("scheduled_arrival")
-        late = (told["event_time"] - told["scheduled_arrival"]).dt.total_seconds()
-        assert (late + told["delay"]).abs().max() <= 1
+        reported = arrived.drop_nulls("scheduled_arrival")
+        late = (reported["event_time"] - reported["scheduled_arrival"]).dt.total_seconds()
+        assert (late + reported["delay"]).abs().max() <= 1
 
     def test_some_vehicles_report_another_operator_than_their_topic(self) -> None:
         other = history().drop_nulls("reported_operator")

@@ -279,13 +279,13 @@ def test_writers_that_add_columns_at_once_come_to_one_type(log: Log) -> None:
         thread.join()
     assert not failures
     found = read(log)
-    told = sorted(
+    reported = sorted(
         (name, row[name])
         for row in found.to_dicts()
         for name in row
         if name.startswith("of_") and row[name] is not None
     )
-    assert told == sorted(
+    assert reported == sorted(
         (f"of_{writer}_{number}", f"{writer}/{number}") for writer in range(writers) for number in range(rounds)
     )
 

@@ -102,7 +102,7 @@ def test_what_is_no_panic_stays_what_it_is(kind):
         Converter(Event.DESCRIPTOR)._handler.array_to_record_batch(pa.array([PANICKING]))
 
 
-def test_whatever_ends_a_thread_is_told(caplog):
+def test_whatever_ends_a_thread_is_reported(caplog):
     for error in (SystemExit(0), KeyboardInterrupt(), ValueError("no number")):
 
         def work(error=error):

@@ -17,7 +17,7 @@ from tidewheel.transport.events import codec
 from tidewheel.transport.events.codec import decode_columns, encode_columns
 from tidewheel.transport.events.event_pb2 import TypeDefinition
 from tidewheel.transport.events.registry import TypeRegistry
-from tidewheel.transport.events.schema_inference import define_message, made_name
+from tidewheel.transport.events.schema_inference import define_message, generated_type_name
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log
@@ -112,7 +112,7 @@ def test_who_has_loaded_a_type_gets_the_new_fields(log: Log) -> None:
 def test_every_name_gives_another_type() -> None:
     letters = "ab.-_3A"
     names = ["".join(some) for count in range(1, 6) for some in product(letters, repeat=count)]
-    types = {made_name(name) for name in names}
+    types = {generated_type_name(name) for name in names}
     assert len(types) == len(names)
     assert all(re.fullmatch(r"tidewheel\.results\.[A-Za-z][A-Za-z0-9_]*", name) for name in types)
 

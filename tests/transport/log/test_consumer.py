@@ -180,7 +180,7 @@ def test_a_waiting_consumer_notices_that_its_topic_was_made_anew(log: Log) -> No
     writer.join()
 
 
-def test_a_consumer_of_a_log_that_became_older_is_told(tmp_path: Path) -> None:
+def test_a_consumer_of_a_log_that_became_older_is_reported(tmp_path: Path) -> None:
     with open_log(tmp_path / "city.tw") as log:
         log.append("news", records([b"one"]))
         kept, now = sqlite3.connect(tmp_path / "backup.tw"), sqlite3.connect(tmp_path / "city.tw")
@@ -214,7 +214,7 @@ def test_a_consumer_tells_of_a_damaged_block_or_goes_on_behind_it(tmp_path: Path
         assert consumer.poll(0) == []
         consumer.commit()
         assert log.committed("readers") == {("news", 0): 30}
-        assert [each.first_offset for each in found] == [10 * (where - 1)], "it is told once"
+        assert [each.first_offset for each in found] == [10 * (where - 1)], "it is reported once"
 
 
 def test_a_poll_that_fails_behind_a_damaged_block_hands_out_all_before_it_the_next_time(tmp_path: Path) -> None:
@@ -227,11 +227,11 @@ def test_a_poll_that_fails_behind_a_damaged_block_hands_out_all_before_it_the_ne
         other.close()
         broken = iter([False, True])
 
-        def told(damaged: DamagedBlockError) -> None:
+        def reported(damaged: DamagedBlockError) -> None:
             if next(broken, False):
                 raise LogError("its dead letter could not be written")
 
-        consumer = Consumer(log, "news", start_from="earliest", on_damage=told)
+        consumer = Consumer(log, "news", start_from="earliest", on_damage=reported)
         with pytest.raises(LogError, match="dead letter"):
             consumer.poll(0)
         assert values(consumer.poll(0)) == [b"0", b"2"]

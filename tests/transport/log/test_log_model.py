@@ -224,9 +224,9 @@ class LogMachine(RuleBasedStateMachine):
         for topic, info in infos.items():
             self.counted(topic, info.count, sum(len(model.records) for _, model in self.parts(topic)))
 
-    def counted(self, topic: str, told: int, found: int) -> None:
+    def counted(self, topic: str, reported: int, found: int) -> None:
         """How many there are is known for certain only where nothing leaves by compaction."""
-        assert told == found if topic != "state" or self.prompt else told >= found
+        assert reported == found if topic != "state" or self.prompt else reported >= found
 
 
 @pytest.mark.parametrize("kind", LOGS)

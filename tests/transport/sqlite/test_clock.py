@@ -36,10 +36,10 @@ def append(log: Log, clock: Clock, time: int, topic: str = "news") -> None:
 def times(log: Log, topic: str = "news") -> list[int]:
     """The append times of all blocks, as planners and readers see them."""
     first = log.topic_info(topic).first_offsets[0]
-    told = [block.summary.append_time for block in log.blocks(topic, 0, first)]
+    reported = [block.summary.append_time for block in log.blocks(topic, 0, first)]
     read = [batch.records.column("append_time")[0].value for batch in log.read(topic, 0, first)]
-    assert told == read
-    return told
+    assert reported == read
+    return reported
 
 
 def test_after_one_append_in_2099_times_are_right_again_and_never_fall(tmp_path: Path, caplog) -> None:
@@ -59,7 +59,7 @@ def test_after_one_append_in_2099_times_are_right_again_and_never_fall(tmp_path:
     assert len(said) == 2
 
 
-def test_other_topics_that_were_appended_to_in_2099_are_mended_too(tmp_path: Path) -> None:
+def test_other_topics_that_were_appended_to_in_2099_are_corrected_too(tmp_path: Path) -> None:
     clock = Clock(PRESENT)
     with open_log(tmp_path / "city.tw", clock=clock) as log:
         append(log, clock, PRESENT)
@@ -126,7 +126,7 @@ def test_a_clock_that_is_behind_mends_nothing(tmp_path: Path, wrong: int, caplog
     assert [record.getMessage() for record in caplog.records if "is not believed" in record.getMessage()][1:] == []
 
 
-def test_a_log_that_was_made_in_2099_is_mended(tmp_path: Path) -> None:
+def test_a_log_that_was_made_in_2099_is_corrected(tmp_path: Path) -> None:
     clock = Clock(FUTURE)
     with open_log(tmp_path / "city.tw", clock=clock) as log:
         append(log, clock, FUTURE)
@@ -145,7 +145,7 @@ def test_event_times_that_only_the_wrong_clock_could_believe_are_no_longer_plaus
         assert (summary.max_plausible, summary.max_event_time, dict(summary.skew)) == (PRESENT, FUTURE, {})
 
 
-def test_compaction_goes_on_over_mended_blocks(tmp_path: Path) -> None:
+def test_compaction_goes_on_over_corrected_blocks(tmp_path: Path) -> None:
     clock = Clock(PRESENT)
     with open_log(tmp_path / "city.tw", clock=clock) as log:
         log.create_topic("latest", compact=True)
@@ -160,8 +160,8 @@ def test_the_command_line_tells_of_a_log_that_is_in_the_future(tmp_path: Path) -
     with open_log(tmp_path / "city.tw", clock=Clock(now() + 400 * DAY)) as log:
         log.append("news", records([b"x"]))
     command = [sys.executable, "-m", "tidewheel.cli", "topics", "--log", tmp_path / "city.tw"]
-    told = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
-    (warning,) = [each for each in json.loads(told)["warnings"] if each["what"] == "Clock of the log"]
+    reported = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
+    (warning,) = [each for each in json.loads(reported)["warnings"] if each["what"] == "Clock of the log"]
     assert "news: appended up to" in warning["found"]
     assert "399 d" in warning["found"]
 

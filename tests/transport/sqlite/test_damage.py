@@ -1,4 +1,4 @@
-"""What is damaged in a log's file is told, with the place; nothing is read wrong. Files of older versions are read."""
+"""Damage in a log's file is reported with its place, and nothing is read wrong. Files of older versions are read."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ class TestFlippedBits:
             reader.start()
             reader.join()
             lines = (folder / "outcomes").read_text().splitlines()
-            told = dict(line.split(" ", 1) for line in lines)
-            assert reader.exitcode == 0, f"died after {list(told)[-1:]}"
-            outcomes.update(told)
+            reported = dict(line.split(" ", 1) for line in lines)
+            assert reader.exitcode == 0, f"died after {list(reported)[-1:]}"
+            outcomes.update(reported)
         assert len(outcomes) == count
-        assert not {bit: text for bit, text in outcomes.items() if text.split(":")[0] not in ("right", "told")}
-        assert any(text.startswith("told") for text in outcomes.values())
+        assert not {bit: text for bit, text in outcomes.items() if text.split(":")[0] not in ("right", "reported")}
+        assert any(text.startswith("reported") for text in outcomes.values())
 
 
 class TestBlocks:
@@ -144,7 +144,7 @@ class TestBlocks:
             "DELETE FROM payload WHERE id = 3",
         ],
     )
-    def test_one_is_told_and_can_be_passed_over(self, path: Path, log: Log, damage: str) -> None:
+    def test_one_is_reported_and_can_be_passed_over(self, path: Path, log: Log, damage: str) -> None:
         change(path, damage)
         with pytest.raises(DamagedBlockError, match="'news' partition 0: the block of offsets 20 to 29 is damaged"):
             list(log.read("news", 0, 0))
@@ -159,7 +159,7 @@ class TestBlocks:
             (first, first + 10) for first in range(0, 50, 10)
         ]
 
-    def test_the_last_one_is_told(self, path: Path, log: Log) -> None:
+    def test_the_last_one_is_reported(self, path: Path, log: Log) -> None:
         change(path, "DELETE FROM block WHERE first_offset = 40")
         with pytest.raises(DamagedBlockError, match="offsets 40 to 49 is damaged: it is missing"):
             list(log.read("news", 0, 40))
@@ -168,7 +168,7 @@ class TestBlocks:
             list(log.read("news", 0, 0))
         assert values(list(log.read("news", 0, 50))) == [b"5"]
 
-    def test_only_what_is_asked_for_is_told(self, path: Path, log: Log) -> None:
+    def test_only_what_is_asked_for_is_reported(self, path: Path, log: Log) -> None:
         change(path, "UPDATE payload SET data = x'00' WHERE id = 3")
         assert len(values(list(log.read("news", 0, 0, end=20)))) == 20
         assert len(values(list(log.read("news", 0, 30)))) == 20
@@ -211,7 +211,7 @@ class TestRows:
             "UPDATE property SET value = 'other' WHERE name = 'identity'",
         ],
     )
-    def test_one_is_told(self, path: Path, damage: str) -> None:
+    def test_one_is_reported(self, path: Path, damage: str) -> None:
         fill(path, rounds=2)
         log_workers.everything(path)
         change(path, damage)
@@ -285,7 +285,7 @@ class TestVersion1:
         with open_log(old) as log:
             self.check(log)
 
-    def test_a_damaged_block_of_it_is_told_if_it_cannot_be_read(self, old: Path) -> None:
+    def test_a_damaged_block_of_it_is_reported_if_it_cannot_be_read(self, old: Path) -> None:
         change(old, "UPDATE payload SET data = substr(data, 1, length(data) - 20) WHERE id = 3")
         with (
             open_log(old) as log,

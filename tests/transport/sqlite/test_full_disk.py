@@ -134,9 +134,9 @@ def test_a_disk_that_fills_up_is_warned_of(disk: Path, caplog: pytest.LogCapture
     warnings = [record.getMessage() for record in caplog.records if "almost full" in record.getMessage()]
     assert 1 <= len(warnings) <= 8
     assert "--keep 1d" in warnings[0]
-    told = json.loads(command("topics", "--log", path, "--json").stdout)
-    assert told["disk"]["low"] is True
-    assert told["disk"]["free_bytes"] < 20 * MEGABYTE
+    reported = json.loads(command("topics", "--log", path, "--json").stdout)
+    assert reported["disk"]["low"] is True
+    assert reported["disk"]["free_bytes"] < 20 * MEGABYTE
     assert "the disk is almost full" in command("topics", "--log", path).stdout
 
 

@@ -58,8 +58,8 @@ def test_a_log_on_a_read_only_medium_is_read_and_not_written(disk: Path) -> None
         ):
             with pytest.raises(LogError, match="can be read but not written"):
                 write()
-    told = json.loads(command("topics", "--log", path, "--json").stdout)
-    assert [topic["records"] for topic in told["topics"]] == [2]
+    reported = json.loads(command("topics", "--log", path, "--json").stdout)
+    assert [topic["records"] for topic in reported["topics"]] == [2]
     done = command("tail", "news", "-n", "5", "--log", path, "--json")
     assert len(done.stdout.splitlines()) == 2, done.stderr
     done = command("topics", "news", "--keep", "1h", "--log", path)
@@ -107,7 +107,7 @@ def test_an_empty_file_on_a_read_only_medium_is_no_log(disk: Path) -> None:
         open_log(disk / "other.tw")
 
 
-def test_a_medium_that_goes_away_is_told_and_the_process_goes_on_when_it_is_back(
+def test_a_medium_that_goes_away_is_reported_and_the_process_goes_on_when_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "city.tw"

@@ -77,7 +77,7 @@ def test_tables_are_equal_however_they_came_about(log):
     assert (found.same, found.open) == (2, 0)
 
 
-def test_what_differs_is_told(log):
+def test_what_differs_is_reported(log):
     panes(log, "a", ("x", 0, 1), ("y", 0, 5), ("z", 0, 3))
     panes(log, "b", ("x", 0, 2), ("y", 0, 5), ("w", 0, 3), ("w", 10, 3))
     found = compare(materialize(log, "a"), materialize(log, "b"))

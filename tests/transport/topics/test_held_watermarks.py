@@ -21,7 +21,7 @@ def test_what_one_tells_another_reads_until_it_is_retracted(log: Log) -> None:
     assert reader.all(now=12 * SECOND) == {}
 
 
-def test_it_is_told_seldom_and_what_nobody_repeats_is_forgotten(log: Log) -> None:
+def test_it_is_reported_seldom_and_what_nobody_repeats_is_forgotten(log: Log) -> None:
     job = HeldWatermarks(log)
     job.tell("cells", [], now=0)
     assert [info.name for info in log.topics()] == []

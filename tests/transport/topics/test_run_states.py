@@ -23,7 +23,7 @@ def test_a_run_is_starting_until_it_runs_or_has_ended(log):
     assert reader.starting(now=AT) == RunStates(log).starting(now=AT) == {}
 
 
-def test_what_was_told_is_not_told_again(log):
+def test_what_was_reported_is_not_reported_again(log):
     run = RunStates(log)
     for _ in range(3):
         run.tell("jobs", RunState(STARTING, AT))

@@ -43,12 +43,12 @@ def doctor(
         for finding in findings:
             problems += finding.level == "problem"
             if as_json:
-                print_json({"level": finding.level, "what": finding.what, "found": finding.found, "mend": finding.mend})
+                print_json({"level": finding.level, "what": finding.what, "found": finding.found, "fix": finding.fix})
                 continue
             mark, style = _MARKS[finding.level]
             console.print(f"[{style}]{mark:>7}[/{style}]  [bold]{finding.what}[/bold]: ", end="")
             console.print(finding.found, markup=False)
-            if finding.mend:
-                console.print(f"         → {finding.mend}", style=style, markup=False)
+            if finding.fix:
+                console.print(f"         → {finding.fix}", style=style, markup=False)
     if problems:
         raise typer.Exit(ExitCode.FAILED)

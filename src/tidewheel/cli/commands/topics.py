@@ -13,7 +13,7 @@ from tidewheel.cli.commands.verify import verify
 from tidewheel.cli.log_health import disk_fields, log_findings
 from tidewheel.cli.options import DEFAULT_LOG, ExistingLogOption, JsonOption, existing_log, local_time, out, size
 from tidewheel.cli.progress import print_json, stoppable
-from tidewheel.cli.topic_admin import as_fields, chosen, delete, forget, keep, kept, parse_limits
+from tidewheel.cli.topic_admin import as_fields, chosen, delete, forget, keep, limits_text, parse_limits
 from tidewheel.errors import DataLossError
 from tidewheel.model.time import Duration, Instant, format_instant, moment, now
 
@@ -228,7 +228,7 @@ def _as_json(log: Log, topics: list[TopicInfo], reports: list[IngestReport]) -> 
             for report in reports
         ],
         "disk": disk_fields(log),
-        "warnings": [{"what": each.what, "found": each.found, "mend": each.mend} for each in log_findings(log)],
+        "warnings": [{"what": each.what, "found": each.found, "fix": each.fix} for each in log_findings(log)],
     }
 
 
@@ -244,7 +244,7 @@ def _tables(log: Log, topics: list[TopicInfo], reports: list[IngestReport]) -> R
         parts.append(_lag_table(lags))
     if reports:
         parts.append(_account_table(reports))
-    parts += [Text(f"{each.what}: {each.found}\n→ {each.mend}", style="yellow") for each in log_findings(log)]
+    parts += [Text(f"{each.what}: {each.found}\n→ {each.fix}", style="yellow") for each in log_findings(log)]
     return Group(*parts)
 
 
@@ -264,7 +264,7 @@ def _topic_table(listed: list[_Topic]) -> RenderableType:
             size(topic.bytes),
             f"{topic.rate:,.1f}",
             *("" if when is None else local_time(when).rpartition(".")[0] for when in (topic.first, topic.last)),
-            kept(topic.retention) or "all",
+            limits_text(topic.retention) or "all",
         )
     return table
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,28 +70,16 @@ def run_as_batch(
     as_json: bool,
     skip_damaged: bool = False,
 ) -> None:
-    """Run the results that there are on a log over what is given, and tell. They are written to `log`, whatever is
-    read."""
-    if not given.recordings:
-        results = results_on(log)
+    """Run results over what is given, write them to `log`, and print what came out."""
+    with (
+        nullcontext()
+        if not given.recordings
+        else recording_input(
+            given.recordings, given.processor, beside=log, name=name, stop=stop, as_json=as_json
+        ) as messages
+    ):
         _run(
-            results,
-            log,
-            given,
-            name,
-            topics,
-            append=append_to_existing,
-            stop=stop,
-            as_json=as_json,
-            skip_damaged=skip_damaged,
-        )
-        return
-    with recording_input(
-        given.recordings, given.processor, beside=log, name=name, stop=stop, as_json=as_json
-    ) as messages:
-        results = results_on(messages.log)
-        _run(
-            results,
+            results_on(log if messages is None else messages.log),
             log,
             given,
             name,
@@ -99,6 +88,7 @@ def run_as_batch(
             stop=stop,
             as_json=as_json,
             messages=messages,
+            skip_damaged=skip_damaged,
         )
 
 
@@ -112,8 +102,8 @@ def _run(
     append: bool,
     stop: Stop,
     as_json: bool,
-    messages: RecordingInput | None = None,
-    skip_damaged: bool = False,
+    messages: RecordingInput | None,
+    skip_damaged: bool,
 ) -> None:
     from tidewheel.engine.jobs.batch import run_batch
 

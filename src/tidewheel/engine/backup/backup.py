@@ -184,8 +184,8 @@ def _at_one_moment(
                 break
         with log.standstill():
             began = time.monotonic()
-            settled = all(copy.settle(began + _HOLD_SECONDS) for copy in copies)
-            snapshot = reading.enter_context(log.snapshot()) if settled else None
+            consistent = all(copy.await_consistency(began + _HOLD_SECONDS) for copy in copies)
+            snapshot = reading.enter_context(log.snapshot()) if consistent else None
             held = max(held, time.monotonic() - began)
         if snapshot is not None:
             return snapshot, held

@@ -66,7 +66,7 @@ class CheckpointCopy:
             self.files[name] = (size, summed)
         return False
 
-    def settle(self, deadline: float) -> bool:
+    def await_consistency(self, deadline: float) -> bool:
         """Bring it up to date until it shows one moment; False if that took too long."""
         while not self.refresh():
             if time.monotonic() > deadline:

@@ -264,7 +264,7 @@ def _carry_out(target: Path) -> Restored:
     except OSError as error:
         raise BackupError(
             f"{target}: the backup could not be put in place: {error}. Nobody can open the log before that is done: "
-            f"mend it, then: tidewheel restore --log {target}"
+            f"fix it, then: tidewheel restore --log {target}"
         ) from error
     return Restored(plan["backup"], plan["made"], plan["records"], target, places)
 

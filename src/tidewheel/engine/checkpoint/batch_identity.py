@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from tidewheel.engine.checkpoint.checkpoint_file import WAYS_OUT, check_crc, sync_files
+from tidewheel.engine.checkpoint.checkpoint_file import REMEDY, check_crc, sync_files
 from tidewheel.errors import CheckpointError
 from tidewheel.transport.log.log import Log, Producer
 
@@ -63,7 +63,7 @@ class BatchIdentity:
         raise CheckpointError(
             f"the checkpoint {checkpoint or ''} is older than the results in the log: it gives batch {self.number}, "
             f"and {why}. A copy from earlier was put back, or its last files were lost when the machine went down; to "
-            f"go on would lose results. {WAYS_OUT}"
+            f"go on would lose results. {REMEDY}"
         )
 
     def make_durable(self, checkpoint: str | None) -> None:
@@ -107,7 +107,7 @@ def check_results(log: Log, checkpoint: str) -> None:
         raise CheckpointError(
             f"the log {log.address} is older than the checkpoint {checkpoint}: it has the results of batches up to "
             f"number {producer.sequence}, and those up to number {done} are done. A copy of the log from earlier "
-            f"was put back; to go on would lose their results. {WAYS_OUT}"
+            f"was put back; to go on would lose their results. {REMEDY}"
         )
 
 
@@ -137,7 +137,7 @@ def _query(folder: Path) -> str | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
-        raise CheckpointError(f"the file {path} of the checkpoint is damaged: it names no query. {WAYS_OUT}") from None
+        raise CheckpointError(f"the file {path} of the checkpoint is damaged: it names no query. {REMEDY}") from None
 
 
 def _folder(checkpoint: str | None) -> Path | None:

@@ -170,8 +170,8 @@ class Checkpoint:
         self.stop_file.unlink(missing_ok=True)
 
     def _unwritable(self, error: OSError) -> CheckpointError:
-        mend = "make room on its disk" if error.errno == errno.ENOSPC else "choose another folder"
-        return CheckpointError(f"checkpoint {self.folder} cannot be written: {error.strerror}; {mend}")
+        fix = "make room on its disk" if error.errno == errno.ENOSPC else "choose another folder"
+        return CheckpointError(f"checkpoint {self.folder} cannot be written: {error.strerror}; {fix}")
 
     def note_helper(self, pid: int) -> None:
         """A process that works on the folder for this run (Spark's Java) and may outlive it for a moment."""

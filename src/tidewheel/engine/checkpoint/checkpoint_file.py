@@ -11,9 +11,9 @@ from typing import Any
 from tidewheel.atomic_file import sync, sync_folder, write_atomically
 from tidewheel.errors import CheckpointError
 
-__all__ = ["WAYS_OUT", "check_crc", "read_json", "sync_files", "sync_folder", "write_json"]
+__all__ = ["REMEDY", "check_crc", "read_json", "sync_files", "sync_folder", "write_json"]
 
-WAYS_OUT = (
+REMEDY = (
     "Put back a copy of the checkpoint that is as new as the log; or start with a new checkpoint into topics of its "
     "own (--version NAME, or result.named(...)); or delete the checkpoint and the topics that it wrote (tidewheel "
     "topics TOPIC --delete) and start anew"
@@ -83,4 +83,4 @@ def _checksum(fields: Mapping[str, Any]) -> str:
 
 
 def _damaged(path: Path, why: str) -> CheckpointError:
-    return CheckpointError(f"the file {path} of the checkpoint is damaged: {why}. {WAYS_OUT}")
+    return CheckpointError(f"the file {path} of the checkpoint is damaged: {why}. {REMEDY}")

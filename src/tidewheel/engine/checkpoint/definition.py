@@ -4,7 +4,7 @@ words.
 The form of a value follows from what it holds, not from how it is shown, so that a job is the same after an upgrade.
 Options that have their default are left out: one that comes to be later changes nothing. Expressions are known by our
 own text of them, functions by their names, and objects by their `stable_name`, which stays as it is whatever their
-class is called. Of our own classes the fields are kept that they declare (`Stored`).
+class is called. Of our own classes the fields are kept that they declare (`StoredFields`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.aggregate import Aggregate, Column
 from tidewheel.model.expressions.text import dtype_text, expression_text
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import format_duration
 from tidewheel.model.triggers.trigger import Trigger
 from tidewheel.model.watermarks import KINDS, Strategy, from_json
@@ -119,7 +119,7 @@ def described_as(stable_name: str, value: Any) -> dict[str, Any]:
 
     >>> @dataclasses.dataclass
     ... class Point:
-    ...     stored = Stored("x", "y")
+    ...     stored = StoredFields("x", "y")
     ...     x: int
     ...     y: int
     >>> described_as("point/1", Point(1, 2))
@@ -138,14 +138,14 @@ def described_as(stable_name: str, value: Any) -> dict[str, Any]:
     return found
 
 
-def _stored(kind: type, fields: Collection[dataclasses.Field[Any]]) -> Stored:
+def _stored(kind: type, fields: Collection[dataclasses.Field[Any]]) -> StoredFields:
     """What is stored of a class; if it is a user's and does not say so, the fields that it shows."""
     declared = getattr(kind, "stored", None)
-    if isinstance(declared, Stored):
+    if isinstance(declared, StoredFields):
         return declared
     if fields and _is_ours(kind):
         raise DefinitionError(f"{kind.__qualname__} does not declare which of its fields are stored (a bug)")
-    return Stored(*(field.name for field in fields if field.repr))
+    return StoredFields(*(field.name for field in fields if field.repr))
 
 
 def _name_of(value: Any) -> str:
@@ -229,8 +229,10 @@ def _differences(before: Any, now: Any, where: list[str]) -> list[str]:
     if before is None or now is None:
         what, verb = (now, "is new") if before is None else (before, "is gone")
         plain = isinstance(what, Mapping) and not _is_leaf(what) and _IS not in what
-        return [f"{path} {verb}" if plain else f"{path}: {_told(before)} → {_told(now)}"]
-    return [f"{path}: {_told(before)} → {_told(now)}" if path else f"{_told(before)} → {_told(now)}"]
+        return [f"{path} {verb}" if plain else f"{path}: {_shortened(before)} → {_shortened(now)}"]
+    return [
+        f"{path}: {_shortened(before)} → {_shortened(now)}" if path else f"{_shortened(before)} → {_shortened(now)}"
+    ]
 
 
 def _name(form: Mapping[str, Any]) -> str:
@@ -255,11 +257,11 @@ def _of_mappings(before: Mapping[str, Any], now: Mapping[str, Any], where: list[
     names = [name for name in dict.fromkeys([*before, *now]) if name not in (_TEXT, _IS)]
     if before.get("parameters") != now.get("parameters"):
         names = ["parameters"]  # what they change in the steps is no news
-    told: list[str] = []
+    changes: list[str] = []
     for name in names:
         word = name if where and where[-1] in _MAPPINGS else _NAMES.get(name, name)
-        told += _differences(before.get(name), now.get(name), [*where, *([word] if word else [])])
-    return told
+        changes += _differences(before.get(name), now.get(name), [*where, *([word] if word else [])])
+    return changes
 
 
 def _of_lists(before: Sequence[Any], now: Sequence[Any], where: list[str]) -> list[str]:
@@ -267,17 +269,17 @@ def _of_lists(before: Sequence[Any], now: Sequence[Any], where: list[str]) -> li
     old_texts, new_texts = (
         [json.dumps(without_texts(each), sort_keys=True) for each in some] for some in (before, now)
     )
-    told: list[str] = []
+    changes: list[str] = []
     for what, a, b, c, d in difflib.SequenceMatcher(None, old_texts, new_texts, autojunk=False).get_opcodes():
         if what == "equal":
             continue
         pairs = min(b - a, d - c)
         for old, new in zip(before[a : a + pairs], now[c : c + pairs], strict=True):
             place = _place(before, now, old, new)
-            told += _differences(old, new, [*where, *place])
-        told += [f"{' '.join([*where, _told(each)])} is gone" for each in before[a + pairs : b]]
-        told += [f"{' '.join([*where, _told(each)])} is new" for each in now[c + pairs : d]]
-    return told
+            changes += _differences(old, new, [*where, *place])
+        changes += [f"{' '.join([*where, _shortened(each)])} is gone" for each in before[a + pairs : b]]
+        changes += [f"{' '.join([*where, _shortened(each)])} is new" for each in now[c + pairs : d]]
+    return changes
 
 
 def _place(before: Sequence[Any], now: Sequence[Any], old: Any, new: Any) -> list[str]:
@@ -295,7 +297,7 @@ def _is_leaf(form: Mapping[str, Any]) -> bool:
     return bool({_EXPRESSION, _MICROS, _FUNCTION} & form.keys()) or form.get("kind") in KINDS
 
 
-def _told(form: Any) -> str:
+def _shortened(form: Any) -> str:
     text = _text(form)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} … {text[-_SHOWN // 2 :]}"
 

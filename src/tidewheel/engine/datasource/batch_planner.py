@@ -66,7 +66,7 @@ def check_topics(log: Log, offset: Offset, topics: Collection[str] = (), *, hist
         offset.fingerprints,
         ends=ends,
         reader="the checkpoint",
-        mend="Restore the checkpoint that was there when the log was like this, or the log that the checkpoint belongs "
+        fix="Restore the checkpoint that was there when the log was like this, or the log that the checkpoint belongs "
         "to (tidewheel restore brings back both), or start with a new checkpoint and write beside the results that are "
         "there (--version)",
         clock=offset.clock,
@@ -108,21 +108,21 @@ def plan_batch(
     infos = check_topics(log, before, list(strategies))
     positions = dict.fromkeys(_partitions(infos), 0) | dict(before.positions)
     ahead = {topic for topic, strategy in strategies.items() if strategy.reads_ahead}
-    aside = {topic for topic, strategy in strategies.items() if not strategy.takes_part} - ahead
+    control = {topic for topic, strategy in strategies.items() if not strategy.takes_part} - ahead
     waiting = _waiting_blocks(log, positions, ahead, limit=limit, until=until, skip_damaged=skip_damaged)
-    taken, behind = _take(log, waiting, positions, ahead, aside, limit=limit, limit_bytes=limit_bytes, until=until)
+    taken, behind = _take(log, waiting, positions, ahead, control, limit=limit, limit_bytes=limit_bytes, until=until)
     count = sum(block.summary.count for some in taken.values() for block in some)
-    believed = {part: [_believed(block.summary, present) for block in some] for part, some in taken.items()}
+    summaries = {part: [_corrected(block.summary, present) for block in some] for part, some in taken.items()}
     positions |= {part: some[-1].next_offset for part, some in taken.items() if some}
     if by_log:
-        appended = [found.append_time for part, some in believed.items() if part[0] not in ahead for found in some]
+        appended = [found.append_time for part, some in summaries.items() if part[0] not in ahead for found in some]
         clock = max(appended, default=before.clock if before.wall is None else before.wall)
     clock, wall = _batch_clock(before, clock, present)
     if wall is not None and before.wall is None:
         tick = 0  # from here on it is known how much time passes
     if count == 0 and clock - before.clock < tick:
         return before
-    memory, watermark = advance(strategies, before.memory, believed, clock=clock, behind=frozenset(behind))
+    memory, watermark = advance(strategies, before.memory, summaries, clock=clock, behind=frozenset(behind))
     if count == 0 and watermark == before.watermark and not ticking and (wall is None) is (before.wall is None):
         return before
     return Offset(
@@ -188,14 +188,14 @@ def _take(
     waiting: Sequence[Block],
     partitions: Iterable[Partition],
     ahead: set[str],
-    aside: set[str],
+    control: set[str],
     *,
     limit: int | None,
     limit_bytes: int | None,
     until: Mapping[Partition, int] | None,
 ) -> tuple[dict[Partition, list[Block]], set[Partition]]:
     """Choose the blocks of a batch from those that wait, in their order, and name the partitions that must wait on."""
-    horizon = _horizon(log, waiting, until) if aside.intersection(block.topic for block in waiting) else None
+    horizon = _horizon(log, waiting, until) if control.intersection(block.topic for block in waiting) else None
     taken: dict[Partition, list[Block]] = {part: [] for part in partitions}
     behind: set[Partition] = set()
     more = bool(_cut(log, [block for block in waiting if block.topic in ahead], until))
@@ -209,7 +209,7 @@ def _take(
         early = bool(behind) or (horizon is not None and block.summary.append_time > horizon)
         if (
             part in behind
-            or (early and block.topic in aside)
+            or (early and block.topic in control)
             or (limit is not None and count > 0 and count + size > limit)
             or (limit_bytes is not None and count > 0 and held + more_bytes > limit_bytes)
         ):
@@ -222,7 +222,7 @@ def _take(
     return taken, behind
 
 
-def _believed(summary: BlockStats, present: Instant) -> BlockStats:
+def _corrected(summary: BlockStats, present: Instant) -> BlockStats:
     """Correct an append time that is wrong; how far event times are from it says nothing."""
     return replace(summary, append_time=present, skew={}) if is_ahead(summary.append_time, present) else summary
 
@@ -238,21 +238,21 @@ def split(
         if end > start:
             on_damage = pass_over if skip_damaged else None
             for block in log.blocks(topic, partition, start, end=end, on_damage=on_damage):
-                piece = OffsetRange(topic, partition, max(start, block.first_offset), min(end, block.next_offset))
-                blocks.append((piece, block.summary.count))
+                span = OffsetRange(topic, partition, max(start, block.first_offset), min(end, block.next_offset))
+                blocks.append((span, block.summary.count))
     total = sum(count for _, count in blocks)
     share = max(worth, -(-total // max(tasks, 1)))
     shares: list[list[OffsetRange]] = []
     held = share
-    for piece, count in blocks:
+    for span, count in blocks:
         if held >= share and len(shares) < tasks:
             shares.append([])
             held = 0
         mine = shares[-1]
-        if mine and (mine[-1].topic, mine[-1].partition, mine[-1].end) == (piece.topic, piece.partition, piece.start):
-            mine[-1] = OffsetRange(piece.topic, piece.partition, mine[-1].start, piece.end)
+        if mine and (mine[-1].topic, mine[-1].partition, mine[-1].end) == (span.topic, span.partition, span.start):
+            mine[-1] = OffsetRange(span.topic, span.partition, mine[-1].start, span.end)
         else:
-            mine.append(piece)
+            mine.append(span)
         held += count
     return shares
 

@@ -21,17 +21,17 @@ from tidewheel.transport.log.damage import note_damage, pass_over
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Batch, OnDamage, records
 
-__all__ = ["read_pieces"]
+__all__ = ["read_ranges"]
 
 _INSTANT = pa.timestamp("us", "UTC")
 _AT_ONCE = 200_000  # records decoded in one go: enough to make the cost of a call vanish, little enough for memory
 
 
-def read_pieces(
-    log: Log, options: ReadOptions, pieces: Sequence[OffsetRange], info: ReadInfo, schema: pa.Schema
+def read_ranges(
+    log: Log, options: ReadOptions, ranges: Sequence[OffsetRange], info: ReadInfo, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task, in the schema that Spark expects."""
-    decoded = (_batch(log, options, batch, info) for batch in _fetch(log, pieces, _on_damage(log, options, info)))
+    decoded = (_batch(log, options, batch, info) for batch in _fetch(log, ranges, _on_damage(log, options, info)))
     results = options.transform(decoded, info) if options.transform else (batch.columns for batch in decoded)
     for result in results:
         yield to_spark(result, schema)
@@ -65,12 +65,12 @@ def _on_damage(log: Log, options: ReadOptions, info: ReadInfo) -> OnDamage | Non
     return lambda damaged: note_damage(log, str(options.group), damaged, clock=info.clock)
 
 
-def _fetch(log: Log, pieces: Sequence[OffsetRange], on_damage: OnDamage | None) -> Iterator[Batch]:
-    """The records of each piece, in batches worth decoding at once."""
-    for piece in pieces:
+def _fetch(log: Log, ranges: Sequence[OffsetRange], on_damage: OnDamage | None) -> Iterator[Batch]:
+    """The records of each range, in batches worth decoding at once."""
+    for span in ranges:
         held: list[Batch] = []
         count = size = 0
-        for batch in log.read(piece.topic, piece.partition, piece.start, end=piece.end, on_damage=on_damage):
+        for batch in log.read(span.topic, span.partition, span.start, end=span.end, on_damage=on_damage):
             held.append(batch)
             count += batch.records.num_rows
             size += batch.records.nbytes

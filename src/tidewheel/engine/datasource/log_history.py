@@ -24,14 +24,14 @@ def check_history(
     *,
     ends: Positions,
     reader: str,
-    mend: str,
+    fix: str,
     clock: Instant | None = None,
 ) -> None:
     """Refuse positions that are not of this log's history, though it is the same log: a backup that was restored, or a
     copy, which lacks what was appended later and may have gone on with something else.
 
     `fingerprints` are of what lay before the positions when they were noted, where that is known. `ends`: where the
-    partitions end. `reader` noted the positions and `mend` is what can be done, both for people to read. `clock`: when
+    partitions end. `reader` noted the positions and `fix` is what can be done, both for people to read. `clock`: when
     the positions were noted, if that is known.
     """
     older = f"the log {log.address!r} is older than {reader} (restored from a backup, or copied without its journal)"
@@ -40,7 +40,7 @@ def check_history(
             raise CheckpointError(
                 f"{older}: {part[0]!r} partition {part[1]} was read up to offset {position} and ends at "
                 f"{ends.get(part, 0)}, so that {position - ends.get(part, 0):,} events that were read are not in it, "
-                f"and as many new ones would be passed over. {mend}"
+                f"and as many new ones would be passed over. {fix}"
             )
     found = log.fingerprints({part: positions[part] for part in fingerprints if part in positions})
     for part, known in sorted(fingerprints.items()):
@@ -50,5 +50,5 @@ def check_history(
         passed = f"; at least {new:,} of them came later, and would be passed over" if new > 0 else ""
         raise CheckpointError(
             f"{older}, and has gone on since: {part[0]!r} partition {part[1]} was read up to offset {positions[part]}, "
-            f"and now holds other events before that than those that were read{passed}. {mend}"
+            f"and now holds other events before that than those that were read{passed}. {fix}"
         )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -68,13 +69,17 @@ class ReaderFunction(Protocol):
         """Make rows for Spark of what was decoded."""
 
 
-@runtime_checkable
-class SelectiveReaderFunction(ReaderFunction, Protocol):
-    """One that also says what to decode, and what to refuse."""
+class SelectiveReaderFunction(ABC):
+    """One that also says what to decode, and what to refuse. A user's function is none, whatever attributes it has."""
 
     columns: Mapping[str, frozenset[str]]
     """The columns that need to be decoded, of each topic of which not all are."""
 
+    @abstractmethod
+    def __call__(self, batches: Iterator[DecodedBatch], info: ReadInfo, /) -> Iterator[pa.RecordBatch]:
+        """Make rows for Spark of what was decoded."""
+
+    @abstractmethod
     def refused(self, topic: str, columns: pa.RecordBatch) -> Mapping[int, str]:
         """Name the rows that become dead letters although they can be decoded, each with the reason."""
 

@@ -23,7 +23,7 @@ from tidewheel.engine.checkpoint.checkpoint import EVERY_BATCH
 from tidewheel.engine.checkpoint.checkpoint_file import read_json, write_json
 from tidewheel.engine.datasource.backfill import SuspendedFlows, plan_catch_up
 from tidewheel.engine.datasource.batch_planner import OffsetRange, check_topics, first_offset, plan_batch, split
-from tidewheel.engine.datasource.batch_reader import read_pieces
+from tidewheel.engine.datasource.batch_reader import read_ranges
 from tidewheel.engine.datasource.offset import Offset
 from tidewheel.engine.datasource.options import ReadOptions
 from tidewheel.engine.datasource.reader_function import ReadInfo
@@ -40,12 +40,12 @@ __all__ = ["TidewheelSource"]
 class _Share(InputPartition):
     """What one task reads."""
 
-    pieces: Sequence[OffsetRange]
+    ranges: Sequence[OffsetRange]
     info: ReadInfo
 
-    def __init__(self, pieces: Sequence[OffsetRange], info: ReadInfo) -> None:
+    def __init__(self, ranges: Sequence[OffsetRange], info: ReadInfo) -> None:
         super().__init__(None)
-        self.pieces = pieces
+        self.ranges = ranges
         self.info = info
 
 
@@ -82,7 +82,7 @@ class TidewheelSource(DataSource):
         return StreamSink(self.options, schema, overwrite=overwrite)
 
 
-class _Reading:
+class _ReaderBase:
     """The part that both readers share."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -99,7 +99,7 @@ class _Reading:
         return first_offset(self._log, options.topics, options.start_from, clock=clock, whole=control)
 
     def _shares(self, before: Offset, after: Offset) -> list[_Share]:
-        ways = [
+        parts = [
             ((), before, after),
             *((catch_up.flows, catch_up.start, catch_up.end) for catch_up in after.catch_ups.values()),
         ]
@@ -108,10 +108,10 @@ class _Reading:
             for name, waiting in SuspendedFlows.read(self._options.backfill_file).catch_ups.items():
                 if name not in after.catch_ups and name not in after.ended_catch_ups:
                     since = Offset.from_json(waiting["since"])
-                    ways.append((tuple(waiting["flows"]), since, since))
-        elsewhere = tuple(flow for flows, _, _ in ways for flow in flows)
+                    parts.append((tuple(waiting["flows"]), since, since))
+        elsewhere = tuple(flow for flows, _, _ in parts for flow in flows)
         found = []
-        for flows, start, end in ways:
+        for flows, start, end in parts:
             shares = split(
                 self._log,
                 start,
@@ -121,22 +121,22 @@ class _Reading:
                 skip_damaged=self._options.skip_damaged,
             )
             # A batch that only moves the clock still has to tell it.
-            found += [(flows, start, end, pieces, number == 0) for number, pieces in enumerate(shares or [[]])]
+            found += [(flows, start, end, ranges, number == 0) for number, ranges in enumerate(shares or [[]])]
         return [
             _Share(
-                pieces,
+                ranges,
                 ReadInfo(start.watermark, end.watermark, after.clock, number, len(found), first, flows, elsewhere),
             )
-            for number, (flows, start, end, pieces, first) in enumerate(found)
+            for number, (flows, start, end, ranges, first) in enumerate(found)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one part of the batch, in a worker."""
         assert isinstance(partition, _Share)
-        return read_pieces(self._log, self._options, partition.pieces, partition.info, arrow_schema(self._schema))
+        return read_ranges(self._log, self._options, partition.ranges, partition.info, arrow_schema(self._schema))
 
 
-class _TopicReader(_Reading, DataSourceReader):
+class _TopicReader(_ReaderBase, DataSourceReader):
     """A bounded read: everything between the start and the end of the topics at planning."""
 
     def partitions(self) -> list[InputPartition]:
@@ -154,7 +154,7 @@ class _TopicReader(_Reading, DataSourceReader):
         return list(self._shares(before, after))
 
 
-class _TopicStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _TopicStreamReader(_ReaderBase, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A stream. Spark makes this object anew as it likes: the truth is in the offsets."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:

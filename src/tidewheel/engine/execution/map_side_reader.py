@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from tidewheel.engine.datasource.batch_limit import AT_ONCE_BYTES
-from tidewheel.engine.datasource.reader_function import DecodedBatch, ReadInfo
+from tidewheel.engine.datasource.reader_function import DecodedBatch, ReadInfo, SelectiveReaderFunction
 from tidewheel.engine.operators.operator import BatchTime
 from tidewheel.engine.runtime.exchange import PLACE, ExchangeBatch, Partitioner, Rows, attribute_errors
 from tidewheel.engine.runtime.exchange_rows import (
@@ -31,7 +31,7 @@ from tidewheel.model.panes import END_OF_TIME
 __all__ = ["MapSideReader", "StatelessReader", "needs_no_state"]
 
 
-class MapSideReader(CachedClosure):
+class MapSideReader(CachedClosure, SelectiveReaderFunction):
     """The map side of a query inside the log's reader (the option `transform` of the source)."""
 
     def __init__(self, flows: Sequence[Flow], key_groups: int, *, ended: bool = False) -> None:
@@ -39,9 +39,9 @@ class MapSideReader(CachedClosure):
         self._partitioner = Partitioner(flows, key_groups)
         self._ids = key_group_ids(key_groups)
         self._ended = ended
-        self.columns = _asked(flows)
+        self.columns = _needed_columns(flows)
 
-    def __call__(self, batches: Iterator[DecodedBatch], info: ReadInfo) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Iterator[DecodedBatch], info: ReadInfo, /) -> Iterator[pa.RecordBatch]:
         """One record batch for the task; several if its records are too many bytes to be held at once."""
         for number, by_topic in enumerate(_pieces(batches)):
             yield self._partitioned(by_topic, info, number)
@@ -129,7 +129,7 @@ def needs_no_state(flows: Sequence[Flow]) -> bool:
     return all(len(flow.stages) == 1 and not flow.keeps_state for flow in flows)
 
 
-def _asked(flows: Sequence[Flow]) -> dict[str, frozenset[str]]:
+def _needed_columns(flows: Sequence[Flow]) -> dict[str, frozenset[str]]:
     """The columns that need to be decoded of each topic, where that is not all of them."""
     found: dict[str, frozenset[str] | None] = {}
     for flow in flows:

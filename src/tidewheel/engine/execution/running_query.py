@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
-from tidewheel.engine.checkpoint.checkpoint_file import WAYS_OUT
+from tidewheel.engine.checkpoint.checkpoint_file import REMEDY
 from tidewheel.engine.datasource.backfill import SuspendedFlows
 from tidewheel.engine.datasource.offset import Offset
 from tidewheel.engine.execution.progress import Progress, progress_rows
@@ -368,7 +368,7 @@ def translate_error(job: str, error: PySparkException, checkpoint: Checkpoint | 
             return CheckpointError(f"job {job}: {found}")
     if damage:
         return CheckpointError(
-            f"job {job}: a file of the checkpoint is damaged or missing ({damage[-1].strip()}). {WAYS_OUT}"
+            f"job {job}: a file of the checkpoint is damaged or missing ({damage[-1].strip()}). {REMEDY}"
         )
     lines = [line.strip() for line in text.splitlines() if re.match(r"^\w[\w.]*(Error|Exception): ", line.strip())]
     return JobError(f"job {job} failed: {lines[-1] if lines else text.splitlines()[0]}")

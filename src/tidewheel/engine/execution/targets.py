@@ -18,7 +18,7 @@ from tidewheel.engine.spark.worker import registry_for
 from tidewheel.errors import DefinitionError, TopicNotFoundError
 from tidewheel.transport.events.codec import ENVELOPE_COLUMNS
 from tidewheel.transport.events.registry import TypeRegistry, type_name, types
-from tidewheel.transport.events.schema_inference import MADE, define_message, made_name
+from tidewheel.transport.events.schema_inference import GENERATED, define_message, generated_type_name
 from tidewheel.transport.log.log import Log, Topic
 from tidewheel.transport.topics.types import carried_type, definitions, publish_types
 
@@ -75,7 +75,7 @@ def prepared_targets(
     read = {message for _, message, _ in topics_read(results)}
     known = {*read, *(target.type for target in targets.values())}
     # Those that this program does not know came from the log.
-    publish_types(log, types, sorted(name for name in known if name in types and not name.startswith(MADE)))
+    publish_types(log, types, sorted(name for name in known if name in types and not name.startswith(GENERATED)))
     return targets
 
 
@@ -89,11 +89,11 @@ def encodings(results: Mapping[C, Mapping[str, Target]], log: Log) -> dict[tuple
         for output, target in targets.items():
             fields = [field for field in schemas[output] if field.name not in (*ENVELOPE_COLUMNS, *METADATA.names)]
             if target.type is None:
-                known = made_name(target.topic.name)
+                known = generated_type_name(target.topic.name)
                 if known not in defined:
                     # Results that are there keep their type, by the name that earlier versions gave it.
                     there = carried_type(log, target.topic.name)
-                    known = there if there and there.startswith(MADE) else known
+                    known = there if there and there.startswith(GENERATED) else known
                 earlier = {known: defined[known]} if known in defined and _holds(log, target.topic.name) else {}
                 kind = define_message(made, target.topic.name, pa.schema(fields), full=known, earlier=earlier)
                 columns = tuple(field.name for field in fields)

@@ -50,7 +50,7 @@ def check_workers(spark: SparkSession) -> None:
         return
     sure = context is not None and str(context.master).startswith("local") and _looked_at(context, executable)
     if not sure:
-        _asked(spark, executable)
+        _check_on_worker(spark, executable)
     _checked.add((session, executable))
 
 
@@ -88,7 +88,7 @@ def _installed() -> bool:
     return all(spec is not None and f"{os.sep}site-packages{os.sep}" in (spec.origin or "") for spec in found)
 
 
-def _asked(spark: SparkSession, executable: str) -> None:
+def _check_on_worker(spark: SparkSession, executable: str) -> None:
     """Ask one worker for its Python and packages."""
     try:
         answers = spark.range(1).mapInArrow(_tell, "version STRING").collect()

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from tidewheel.atomic_file import atomic_writer, write_atomically
 from tidewheel.engine.datasource.batch_planner import OffsetRange
-from tidewheel.engine.datasource.batch_reader import read_pieces
+from tidewheel.engine.datasource.batch_reader import read_ranges
 from tidewheel.engine.datasource.log_history import check_history, known_fingerprints
 from tidewheel.engine.datasource.options import ReadOptions
 from tidewheel.engine.datasource.reader_function import ReadInfo
@@ -191,7 +191,7 @@ class Archiver:
             {(info.name, part): found for part, found in progress.fingerprints.items()},
             ends={(info.name, part): end for part, end in enumerate(info.next_offsets)},
             reader=f"its archive {self._archive.place(info.name)}",
-            mend="Restore the log that the archive was made of, or use another folder",
+            fix="Restore the log that the archive was made of, or use another folder",
         )
 
     def _step(self, topic: str, limit: int) -> int:
@@ -227,9 +227,9 @@ class Archiver:
             self._log.commit(GROUP, ends)
         return count
 
-    def _write(self, options: ReadOptions, piece: OffsetRange) -> None:
+    def _write(self, options: ReadOptions, span: OffsetRange) -> None:
         schema = arrow_schema(options.schema())  # type: ignore[arg-type]  # no transform: these are columns
-        batches = list(read_pieces(self._log, options, [piece], ReadInfo(None, None, now(), 0, 1), schema))
+        batches = list(read_ranges(self._log, options, [span], ReadInfo(None, None, now(), 0, 1), schema))
         frame = pl.from_arrow(pa.Table.from_batches(batches, schema=schema))
         assert isinstance(frame, pl.DataFrame)
         time = pl.col("event_time").dt
@@ -237,9 +237,9 @@ class Archiver:
             time.strftime("%Y-%m-%d").fill_null(_NO_TIME).alias("__day"),
             time.strftime("%H").fill_null(_NO_TIME).alias("__hour"),
         )
-        name = f"{piece.partition}-{piece.start:012}-{piece.end:012}.parquet"
+        name = f"{span.partition}-{span.start:012}-{span.end:012}.parquet"
         for (day, hour), part in placed.partition_by("__day", "__hour", as_dict=True, maintain_order=True).items():
-            folder = self._archive.place(piece.topic) / f"day={day}" / f"hour={hour}"
+            folder = self._archive.place(span.topic) / f"day={day}" / f"hour={hour}"
             folder.mkdir(parents=True, exist_ok=True)
             # A name that begins with a dot is nobody's file yet.
             with atomic_writer(folder / name, hidden=True) as file:

@@ -23,8 +23,8 @@ __all__ = ["CountWindowOperator"]
 
 _NUMBER = "__number"
 _WINDOW = "__window"
-_OPEN = "open"
-_COUNTS = "counts"
+_OPEN = "open/1"  # the number is the version of what they hold
+_COUNTS = "counts/1"
 _COUNT = "__count"
 
 

@@ -27,7 +27,7 @@ from tidewheel.model.columns import TIME
 from tidewheel.model.panes import START_OF_TIME
 from tidewheel.model.process.deduplicate import DUPLICATES
 from tidewheel.model.process.exact_duplicates import ExactDuplicates, ExactDuplicatesReference
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, format_duration
 
 __all__ = ["DedupOperation", "DedupOperator"]
@@ -43,7 +43,7 @@ class DedupOperation(Operation):
     dedup: ExactDuplicates
 
     stable_name: ClassVar[str] = "deduplicate.exact/1"
-    stored: ClassVar[Stored] = Stored("repeats")
+    stored: ClassVar[StoredFields] = StoredFields("repeats")
     noun: ClassVar[str] = "deduplicate"
 
     def outputs(self, stage: StageInput) -> dict[str, Schema]:
@@ -62,16 +62,16 @@ class DedupOperation(Operation):
     def label(self) -> str:
         return "deduplicate"
 
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
         kept = self.dedup.horizon_micros
         behind = "behind the watermark" + (f" by more than {format_duration(kept)}" if kept else "")
         passed = f"is {format_duration(kept)} past" if kept else "passes"
-        return [
-            f"What: the first of equal rows; the others go to the output {outputs[DUPLICATES]}.",
-            "When: in the batch that brings them.",
-            f"Late: rows {behind} go to the output {outputs[LATE]}, with late_reason and late_by.",
-            f"Kept: rows, until the watermark {passed} them.",
-        ]
+        return {
+            "What": f"the first of equal rows; the others go to the output {outputs[DUPLICATES]}.",
+            "When": "in the batch that brings them.",
+            "Late": f"rows {behind} go to the output {outputs[LATE]}, with late_reason and late_by.",
+            "Kept": f"rows, until the watermark {passed} them.",
+        }
 
     def definition(self) -> Mapping[str, Any]:
         return described_as(self.stable_name, self.dedup)

@@ -21,7 +21,9 @@ from tidewheel.model.time import Duration, Instant
 
 __all__ = [
     "ARRIVAL",
+    "EVENTS",
     "NEVER",
+    "QUEUE",
     "SLICE",
     "Queue",
     "keep",
@@ -39,6 +41,8 @@ SLICE: Duration = 10_000_000
 MOST_SLICES = 64
 MOST_SEGMENTS = 8
 VERSION = 1
+EVENTS, QUEUE = "events/", "queue"
+"""What the names of segments begin with; and the name of the summary, which has the version of both."""
 _QUEUE = {"version": pl.Int64(), "next_event": pl.Int64(), "arrivals": pl.Int64()}
 
 
@@ -54,7 +58,7 @@ class Queue:
 
 def read_queue(store: Store) -> Queue:
     """Load the queue from the state."""
-    frame = store.get("queue")
+    frame = store.get(QUEUE)
     if frame is None:
         return Queue()
     version, next_event, arrivals = frame.row(0)
@@ -68,7 +72,7 @@ def read_queue(store: Store) -> Queue:
 
 def write_queue(store: Store, queue: Queue) -> None:
     """Save the queue in the state."""
-    store.put("queue", pl.DataFrame([(VERSION, *astuple(queue))], schema=_QUEUE, orient="row"))
+    store.put(QUEUE, pl.DataFrame([(VERSION, *astuple(queue))], schema=_QUEUE, orient="row"))
 
 
 def release(store: Store, rows: pl.DataFrame, watermark: Instant | None, queue: Queue) -> tuple[pl.DataFrame, Queue]:
@@ -102,7 +106,7 @@ def keep(store: Store, rows: pl.DataFrame) -> None:
     there: dict[Instant, list[str]] = {}
     for name in _names(store):
         there.setdefault(_start(name), []).append(name)
-    for start, part in _sliced(rows):
+    for start, part in _by_slice(rows):
         segments = there.get(start, [])
         number = int(segments[-1].rsplit("/", 1)[1]) + 1 if segments else 0
         if len(segments) >= MOST_SEGMENTS:
@@ -110,7 +114,7 @@ def keep(store: Store, rows: pl.DataFrame) -> None:
             for name in segments:
                 store.remove(name)
             part = pl.concat([*older, part])
-        store.put(f"events/{start - START_OF_TIME:020d}/{number:010d}", part)
+        store.put(f"{EVENTS}{start - START_OF_TIME:020d}/{number:010d}", part)
 
 
 def least_start(store: Store) -> Instant | None:
@@ -118,7 +122,7 @@ def least_start(store: Store) -> Instant | None:
     return min(map(_start, _names(store)), default=None)
 
 
-def _sliced(rows: pl.DataFrame) -> list[tuple[Instant, pl.DataFrame]]:
+def _by_slice(rows: pl.DataFrame) -> list[tuple[Instant, pl.DataFrame]]:
     """The rows by the start of their slice.
 
     Slices are made longer for rows that spread far, so that they are never many; segments may overlap for it.
@@ -132,7 +136,7 @@ def _sliced(rows: pl.DataFrame) -> list[tuple[Instant, pl.DataFrame]]:
 
 
 def _names(store: Store) -> list[str]:
-    return [name for name in store.names() if name.startswith("events/")]
+    return [name for name in store.names() if name.startswith(EVENTS)]
 
 
 def _start(name: str) -> Instant:

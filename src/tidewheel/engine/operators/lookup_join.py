@@ -32,10 +32,10 @@ from tidewheel.engine.operators.operator import (
     Store,
 )
 from tidewheel.engine.operators.schema_evolution import conform
-from tidewheel.errors import CheckpointError, DefinitionError, MalformedError
+from tidewheel.errors import DefinitionError, MalformedError
 from tidewheel.model.columns import TIME
 from tidewheel.model.process.lookup import Lookup
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.model.watermarks import ReadAheadTopic, Strategy
 from tidewheel.transport.events.event_pb2 import LookupOutcome
@@ -52,7 +52,7 @@ NO_ANSWER = "no answer in time"
 NO_KEY = "the key is incomplete"
 
 _FOUND, _WHY, _SEEN, _READ = "__found", "__why", "__seen", "__read"
-_ANSWERS, _WAITING = "answers.1", "waiting.1"  # the number is the version of what they hold
+_ANSWERS, _WAITING = "answers/1", "waiting/1"  # the number is the version of what they hold
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class LookupJoin(Operation):
     known: pl.DataFrame | None = field(default=None, repr=False, compare=False)
 
     stable_name: ClassVar[str] = "lookup/1"
-    stored: ClassVar[Stored] = Stored("lookup", "timeout", "keep", micros=("timeout", "keep"))
+    stored: ClassVar[StoredFields] = StoredFields("lookup", "timeout", "keep", micros=("timeout", "keep"))
     only_once: ClassVar[bool] = True
     noun: ClassVar[str] = "a lookup"
     message: ClassVar[str] = type_name(LookupOutcome)
@@ -118,16 +118,16 @@ class LookupJoin(Operation):
         """All rows with the answer's columns as `results`; those without an answer, with the reason, as `failed`."""
         return {RESULTS: {**self.schema, **self.answer_columns}, FAILED: {**self.schema, REASON: pl.String()}}
 
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
         wait = format_duration(self.timeout)
-        return [
-            f"What: {', '.join(self.lookup.returns)} of {', '.join(self.lookup.keys)}, from the topic {self.topic}.",
-            f"When: at once if the answer is there, else when it comes; when the watermark is {wait} past the row it "
+        return {
+            "What": f"{', '.join(self.lookup.returns)} of {', '.join(self.lookup.keys)}, from the topic {self.topic}.",
+            "When": f"at once if the answer is there, else when it comes; when the watermark is {wait} past the row it "
             f"goes on without, and is in the output {outputs[FAILED]}, too.",
-            "Late: rows are accepted however late they come.",
-            f"Kept: rows until there is an answer, at most {wait}; answers for at least {format_duration(self.keep)} "
+            "Late": "rows are accepted however late they come.",
+            "Kept": f"rows until there is an answer, at most {wait}; answers for at least {format_duration(self.keep)} "
             "of event time after the row that asked.",
-        ]
+        }
 
     @property
     def label(self) -> str:
@@ -196,7 +196,7 @@ class LookupJoin(Operation):
 class LookupJoinOperator(StageOperator):
     """A lookup on one key group.
 
-    The store holds the outcomes (`answers.1`) and the rows that wait for one (`waiting.1`). A batch reads both once,
+    The store holds the outcomes (`answers`) and the rows that wait for one (`waiting`). A batch reads both once,
     and writes what changed.
     """
 
@@ -218,7 +218,6 @@ class LookupJoinOperator(StageOperator):
 
     def on_control(self, store: Store, control: pl.DataFrame, batch_time: BatchTime) -> Outputs:
         """Take outcomes that were read in this batch: they count for its rows already."""
-        _check(store)
         fresh = control.select(*self._kinds())
         stored = store.get(_ANSWERS)
         newest = self.operation.newest(fresh if stored is None else pl.concat([stored, fresh]))
@@ -235,7 +234,6 @@ class LookupJoinOperator(StageOperator):
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
         """Take the batch's rows and its time; give those that have their answer, and those that can wait no more."""
-        _check(store)
         waiting = store.get(_WAITING)
         given = [conform(frame, self.schema) for frame in (waiting, rows) if frame is not None]
         if not given or not any(frame.height for frame in given):
@@ -277,12 +275,3 @@ class LookupJoinOperator(StageOperator):
                 store.remove(_WAITING)
         elif before is None or not rows.equals(before):
             store.put(_WAITING, rows)
-
-
-def _check(store: Store) -> None:
-    strange = [name for name in store.names() if name not in (_ANSWERS, _WAITING)]
-    if strange:
-        raise CheckpointError(
-            f"the state of this lookup holds {strange[0]!r}, which this Tidewheel does not know; start on a new "
-            "checkpoint, or with the Tidewheel that wrote it"
-        )

@@ -20,7 +20,7 @@ import polars as pl
 
 from tidewheel.engine.checkpoint.definition import described
 from tidewheel.engine.operators.lateness import split_late
-from tidewheel.errors import DefinitionError
+from tidewheel.errors import CheckpointError, DefinitionError
 from tidewheel.model.columns import TIME
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.watermarks import Strategy
@@ -41,7 +41,8 @@ __all__ = [
     "StageOperator",
     "Store",
     "BatchTime",
-    "late_line",
+    "check_names",
+    "about_late",
     "unlike_outputs",
 ]
 
@@ -303,9 +304,10 @@ class Operation(ABC):
         """Its name in the graph."""
 
     @abstractmethod
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
-        """What it gives, when, and what it keeps, each line with a word in front that says which of these it is.
-        outputs: what its outputs besides its results are called, by their own names."""
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
+        """What it gives, when, and what it keeps, each by the word that says which of these it is: What, Measures,
+        Where, When, How, Changed, Late, Kept. outputs: what its outputs besides its results are called, by their own
+        names."""
 
     @property
     def note(self) -> str | None:
@@ -328,6 +330,17 @@ class Operation(ABC):
         return None
 
 
+def check_names(what: str, names: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse state that another version left. known: the names of what this one keeps, or what they begin with; each
+    has the version of what is under it."""
+    strange = next((name for name in names if not name.startswith(tuple(known))), None)
+    if strange is not None:
+        raise CheckpointError(
+            f"the state of {what} holds {strange!r}, which this Tidewheel does not know; start on a new checkpoint, or "
+            "with the Tidewheel that wrote it"
+        )
+
+
 def unlike_outputs(columns: Schema, others: Iterable[str]) -> Schema:
     """The columns, if none is called like an output: in a DataFrame they stand side by side."""
     reserved = [name for name in columns if name in (LATE, METRICS, "output", *others)]
@@ -336,6 +349,6 @@ def unlike_outputs(columns: Schema, others: Iterable[str]) -> Schema:
     return columns
 
 
-def late_line(late: str) -> str:
-    """A line about rows behind the watermark, which go to the output of this name."""
-    return f"Late: rows behind the watermark go to the output {late}, with late_reason and late_by."
+def about_late(late: str) -> str:
+    """What becomes of rows behind the watermark: they go to the output of this name."""
+    return f"rows behind the watermark go to the output {late}, with late_reason and late_by."

@@ -47,8 +47,12 @@ class Passthrough(Operation):
     def label(self) -> str:
         return "each_row()"
 
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
-        return ["What: every row is a result.", "When: in the batch that reads it; none is late.", "Kept: nothing."]
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
+        return {
+            "What": "every row is a result.",
+            "When": "in the batch that reads it; none is late.",
+            "Kept": "nothing.",
+        }
 
     def operator(self, stage: StageInput) -> StageOperator:
         return PassthroughOperator()

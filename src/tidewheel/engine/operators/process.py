@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, ClassVar
 
 import polars as pl
@@ -23,21 +23,23 @@ from tidewheel.engine.operators.operator import (
     StageInput,
     StageOperator,
     Store,
-    late_line,
+    about_late,
 )
 from tidewheel.engine.operators.process_driver import LAST, ProcessDriver
 from tidewheel.errors import CheckpointError
 from tidewheel.model.columns import TIME
-from tidewheel.model.process.deduplicate import is_deduplicate
 from tidewheel.model.process.process import DATETIME, Clock, DataType, Process
 from tidewheel.model.process.process_call import bind
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.plain_text import function_name
 
 __all__ = ["ProcessOperation", "ProcessOperator"]
 
 VERSION = 1
+_STATE, _HINT = "state", "hint"
+_HINT_COLUMNS = dict.fromkeys(["version", "next_event", "next_timer", "next_clock", "arrivals"], pl.Int64())
+"""Its columns, in the order of `Hint`; the version is that of the state, too."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class ProcessOperation(Operation):
     process: Process
 
     stable_name: ClassVar[str] = "process/1"
-    stored: ClassVar[Stored] = Stored("process")
+    stored: ClassVar[StoredFields] = StoredFields("process")
     noun: ClassVar[str] = "a process function"
 
     def outputs(self, stage: StageInput) -> dict[str, Schema]:
@@ -67,8 +69,8 @@ class ProcessOperation(Operation):
 
     @property
     def results_behind(self) -> Duration | None:
-        """A function may give its results any time; the first of equal rows keep theirs."""
-        return 0 if is_deduplicate(self.process) else None
+        """A function may give its results any time, unless it is known to keep that of its rows."""
+        return 0 if self.process.keeps_time else None
 
     def retracts(self, given: bool) -> bool:
         """Whether late rows change results."""
@@ -85,26 +87,26 @@ class ProcessOperation(Operation):
     def label(self) -> str:
         return f"process: {function_name(self.process.function)}"
 
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
         process = self.process
-        about = getattr(process.function, "about", None) or f"{function_name(process.function)}(events, state, clock)"
+        about = process.about or f"{function_name(process.function)}(events, state, clock)"
         ttl = "for ever" if process.ttl is None else f"until a key was silent for {format_duration(process.lifetime)}"
         timers = [f"when the watermark reaches a key's {name}" for name in process.timers]
         timers += [f"when the clock reaches a key's {name}" for name in process.processing_timers]
         state = f"; {', '.join(process.state)} of each key, {ttl}" if process.state else ""
-        return [
-            f"What: {about}, over each key's rows in the order of event time.",
-            f"When: {', and '.join(['in the batch in which the watermark passes the rows', *timers])}.",
-            self._late(outputs[LATE]),
-            f"Kept: rows until the watermark passes them{state}.",
-        ]
+        return {
+            "What": f"{about}, over each key's rows in the order of event time.",
+            "When": f"{', and '.join(['in the batch in which the watermark passes the rows', *timers])}.",
+            "Late": self._late(outputs[LATE]),
+            "Kept": f"rows until the watermark passes them{state}.",
+        }
 
     def _late(self, late: str) -> str:
         if not self.process.lateness:
-            return late_line(late)
+            return about_late(late)
         by = format_duration(self.process.lateness)
         return (
-            f"Late: rows up to {by} behind the watermark change results in the batch that brings them: they are "
+            f"rows up to {by} behind the watermark change results in the batch that brings them: they are "
             f"retracted (retraction = true) and come again; later ones go to the output {late}, with late_reason and "
             "late_by."
         )
@@ -175,32 +177,31 @@ class ProcessOperator(StageOperator):
                 store, released, Clock(batch_time.watermark_before, watermark, batch_time.clock), hint
             )
         if hint != old:
-            names = [field.name for field in fields(Hint)]
-            store.put("hint", pl.DataFrame([astuple(hint)], schema=dict.fromkeys(names, pl.Int64), orient="row"))
+            store.put(_HINT, pl.DataFrame([astuple(hint)], schema=_HINT_COLUMNS, orient="row"))
         return self.bound.split(results)
 
     def _advance(self, store: Store, released: pl.DataFrame, clock: Clock, hint: Hint) -> tuple[pl.DataFrame, Hint]:
         """Run the function over what was released and what is due."""
-        stored = store.get("state")
+        stored = store.get(_STATE)
         state = pl.DataFrame(schema={**self.bound.state, LAST: pl.Int64()}) if stored is None else stored
         events = released.with_columns(pl.col(TIME).cast(DATETIME).alias(self.process.time))
         rounds = ProcessDriver(self.bound, events, state, clock)
         results, new = rounds.run()
         if new.height:
-            store.put("state", new)
+            store.put(_STATE, new)
         elif stored is not None:
-            store.remove("state")
+            store.remove(_STATE)
         return results, Hint(VERSION, hint.next_event, *rounds.due(new), hint.arrivals)
 
 
 def _read_hint(store: Store) -> Hint:
-    frame = store.get("hint")
+    frame = store.get(_HINT)
     if frame is None:
         return Hint()
-    hint = Hint(**frame.row(0, named=True))
-    if hint.version != VERSION:
+    version = frame["version"][0]
+    if version != VERSION:
         raise CheckpointError(
-            f"the state of this process was written in format {hint.version}, this Tidewheel reads {VERSION}; "
+            f"the state of this process was written in format {version}, this Tidewheel reads {VERSION}; "
             "start on a new checkpoint, or with the Tidewheel that wrote it"
         )
-    return hint
+    return Hint(*frame.select(list(_HINT_COLUMNS)).row(0))

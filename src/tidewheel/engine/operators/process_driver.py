@@ -67,20 +67,20 @@ class ProcessDriver:
 
     def run(self) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The results, by event time and key, and the new state."""
-        settled = [self.idle.clear()]
+        finished = [self.idle.clear()]
         rounds_after_the_end = 0
         while self.table.height:
             first, timer = self._next_event(), self._next_timer()
             to_do = np.minimum(first, timer) < NEVER
             if not to_do.all():
-                settled.append(self.table.filter(~to_do).drop(_CODE))
+                finished.append(self.table.filter(~to_do).drop(_CODE))
                 self.table, first, timer = self.table.filter(to_do), first[to_do], timer[to_do]
             if self.table.height:
                 self._turn(first, timer)
             if self.clock.ended and not (first < NEVER).any():
                 rounds_after_the_end += 1
                 self._check_that_it_ends(rounds_after_the_end)
-        self.table = pl.concat(settled).filter(pl.col(LAST).is_not_null() & (self._expiry_column() >= self.watermark))
+        self.table = pl.concat(finished).filter(pl.col(LAST).is_not_null() & (self._expiry_column() >= self.watermark))
         self._processing_timers()
         state = pl.concat([self.idle, self.table])
         results = pl.concat(self.results) if self.results else pl.DataFrame(schema=dict(self.bound.results))
@@ -212,8 +212,7 @@ class ProcessDriver:
         return self.table.with_columns(pl.when(keep).then(pl.col(name)) for name in (*self.process.state, LAST))
 
     def _check_promise(self, old: pl.DataFrame, new: pl.DataFrame, first: Integers, by_event: Booleans) -> None:
-        for name in self.process.timers:
-            wait = getattr(self.process.state[name], "wait", 1)
+        for name, wait in self.process.waits.items():
             before, after = _instants(old, pl.col(name)), _instants(new, pl.col(name))
             broken = by_event & (after != before) & (after < np.minimum(first, END_OF_TIME) + wait)
             if wait > 1 and broken.any():

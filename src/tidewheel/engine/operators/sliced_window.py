@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from tidewheel.engine.operators.operator import RESULTS, BatchTime, Outputs, Store
+from tidewheel.engine.operators.operator import RESULTS, BatchTime, Outputs, Store, check_names
 from tidewheel.engine.operators.windows.aggregating_operator import AggregatingOperator
 from tidewheel.engine.operators.windows.assignment import END, SLICE, slice_length
 from tidewheel.engine.operators.windows.pane_schema import pane_frame
@@ -31,7 +31,7 @@ __all__ = ["SlicedWindowOperator", "can_slice"]
 _MOST_PIECES = 8  # frames of one slice before they are merged into one
 _FEW = 8  # slices in a window: sharing their merges is not worth it
 _MANY = 32  # windows that are put together at once if they have few slices
-_LATE_PANES = "late"
+_SLICES, _LATE_PANES = "slices/1/", "late_panes/1"  # with the version of what they hold
 _MORE = "__more"
 _VOID = "__void"
 _BACK = "__back"
@@ -258,7 +258,7 @@ class SlicedWindowOperator(AggregatingOperator):
             if last <= limit:
                 slices.forget(start)
             elif last <= watermark and (before is None or last > before):
-                slices.settle(start)
+                slices.compact(start)
         known = store.get(_LATE_PANES)
         if known is not None:
             still_open = known.filter(pl.col(END) > limit)
@@ -274,22 +274,28 @@ def _stacked(parts: Sequence[tuple[Instant, pl.DataFrame]]) -> pl.DataFrame:
     return pl.concat([frame for _, frame in parts]).with_columns(pl.Series(END, ends, pl.Int64))
 
 
+def _name(start: Instant, piece: int) -> str:
+    return f"{_SLICES}{start}.{piece}"
+
+
 class _Slices:
-    """The slices of a key group in its store: `s<start>.<piece>`, one piece for each batch that brought something."""
+    """The slices of a key group in its store, by start and piece: one piece for each batch that brought something."""
 
     def __init__(self, operator: SlicedWindowOperator, store: Store) -> None:
         self._operator = operator
         self._store = store
         self._pieces: dict[Instant, list[int]] = {}
-        for name in store.names():
-            if name.startswith("s"):
-                start, _, piece = name[1:].partition(".")
+        names = store.names()
+        check_names("this window", names, (_SLICES, _LATE_PANES))
+        for name in names:
+            if name.startswith(_SLICES):
+                start, _, piece = name.removeprefix(_SLICES).partition(".")
                 self._pieces.setdefault(int(start), []).append(int(piece))
         for pieces in self._pieces.values():
             pieces.sort()
         self._fresh: dict[Instant, pl.DataFrame] = {}
         self._read: dict[Instant, list[pl.DataFrame]] = {}
-        self._settled: set[Instant] = set()
+        self._to_compact: set[Instant] = set()
         self._sorted: list[Instant] | None = None
 
     def starts(self) -> list[Instant]:
@@ -312,7 +318,7 @@ class _Slices:
     def frames(self, start: Instant) -> list[pl.DataFrame]:
         """Read all partial aggregates of a slice, in the order in which they came."""
         if start not in self._read:
-            found = [self._store.get(f"s{start}.{piece}") for piece in self._pieces.get(start, [])]
+            found = [self._store.get(_name(start, piece)) for piece in self._pieces.get(start, [])]
             self._read[start] = [frame for frame in found if frame is not None]
         fresh = self._fresh.get(start)
         return self._read[start] if fresh is None else [*self._read[start], fresh]
@@ -322,21 +328,21 @@ class _Slices:
         self._sorted = None
         self._fresh.pop(start, None)
         for piece in self._pieces.pop(start, []):
-            self._store.remove(f"s{start}.{piece}")
+            self._store.remove(_name(start, piece))
 
-    def settle(self, start: Instant) -> None:
+    def compact(self, start: Instant) -> None:
         """Keep a slice, for which only late events are still to come, in one piece: it may be kept for long."""
         if len(self._pieces.get(start, [])) + (start in self._fresh) > 1:
-            self._settled.add(start)
+            self._to_compact.add(start)
 
     def save(self) -> None:
         """Write what is new; many pieces of a slice become one."""
-        for start in sorted(self._settled | self._fresh.keys()):
+        for start in sorted(self._to_compact | self._fresh.keys()):
             pieces = self._pieces.get(start, [])
-            if start not in self._settled and len(pieces) < _MOST_PIECES:
-                self._store.put(f"s{start}.{pieces[-1] + 1 if pieces else 0}", self._fresh[start])
+            if start not in self._to_compact and len(pieces) < _MOST_PIECES:
+                self._store.put(_name(start, pieces[-1] + 1 if pieces else 0), self._fresh[start])
                 continue
             whole = self._operator._merge(pl.concat(self.frames(start)), self._operator.keys)
             for piece in pieces:
-                self._store.remove(f"s{start}.{piece}")
-            self._store.put(f"s{start}.0", whole)
+                self._store.remove(_name(start, piece))
+            self._store.put(_name(start, 0), whole)

@@ -17,8 +17,8 @@ from tidewheel.engine.operators.windows.assignment import (
     SLICE,
     START,
     merged,
-    sliced,
     to_windows,
+    with_slices,
 )
 from tidewheel.engine.operators.windows.pane_builder import INDEX, SHOWN, SHOWN_TIME, SHOWN_TIMING, shown_columns
 from tidewheel.engine.operators.windows.partial_aggregates import (
@@ -93,7 +93,7 @@ class WindowOperator(AggregatingOperator):
         """Assign rows to windows, without windows that are over."""
         windows = self.windowing.windows
         if self.takes_rows:
-            rows = sliced(windows, rows.with_row_index(_ROW), self.keys)
+            rows = with_slices(windows, rows.with_row_index(_ROW), self.keys)
             rows = rows.select(*self.keys, _ROW, *(name for name in (SLICE, START, END) if name in rows.columns))
         found = to_windows(windows, rows, self.keys)
         if before is not None:

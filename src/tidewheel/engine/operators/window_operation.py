@@ -19,7 +19,7 @@ from tidewheel.engine.operators.operator import (
     Schema,
     StageInput,
     StageOperator,
-    late_line,
+    about_late,
     unlike_outputs,
 )
 from tidewheel.engine.operators.sliced_window import SlicedWindowOperator, can_slice
@@ -31,11 +31,11 @@ from tidewheel.engine.operators.windows.vectorized_triggers import waits_for_clo
 from tidewheel.errors import DefinitionError
 from tidewheel.model.columns import TIME
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Element, Pane
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.model.windowing import Windowing
 from tidewheel.model.windows import Count, Global, Session, Sliding
-from tidewheel.plain_text import aggregate_text, plain
+from tidewheel.plain_text import plain
 
 __all__ = ["WindowOperation"]
 
@@ -53,7 +53,7 @@ class WindowOperation(Operation):
     windowing: Windowing
 
     stable_name: ClassVar[str] = "window/1"
-    stored: ClassVar[Stored] = Stored("windowing")
+    stored: ClassVar[StoredFields] = StoredFields("windowing")
     noun: ClassVar[str] = "a window"
     follows_retractions: ClassVar[bool] = True
     gives_panes: ClassVar[bool] = True
@@ -131,28 +131,28 @@ class WindowOperation(Operation):
             'accumulate("retracting") or accumulate("delta") to have it count each row once.'
         )
 
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
         spec, late = self.windowing, outputs[LATE]
-        computed = [f"{name} = {aggregate_text(aggregate)}" for name, aggregate in spec.aggregates.items()]
-        lines = [f"What: {', '.join(computed)}.", f"Where: {plain(repr(spec.windows))}."]
+        computed = [f"{name} = {plain(repr(aggregate))}" for name, aggregate in spec.aggregates.items()]
+        told = {"What": f"{', '.join(computed)}.", "Where": f"{plain(repr(spec.windows))}."}
         if isinstance(spec.windows, Count):
-            return [
-                *lines,
-                "When: once for each window, in the batch in which the watermark passes its last row.",
-                late_line(late),
-                "Kept: rows, until the watermark has passed them and their windows are full; how many rows each key "
+            return {
+                **told,
+                "When": "once for each window, in the batch in which the watermark passes its last row.",
+                "Late": about_late(late),
+                "Kept": "rows, until the watermark has passed them and their windows are full; how many rows each key "
                 "had, for ever.",
-            ]
+            }
         gone = "; when all rows of a window were retracted, so is its last result"
         if spec.mode == "value":
             gone += " (retraction = true)"
-        return [
-            *lines,
-            f"When: {self._when(late)}",
-            f"How: {_HOW[spec.mode]}{gone if spec.weighted and spec.retracts else ''}.",
-            f"Late: {self._late(late)}",
-            f"Kept: {self._kept()}",
-        ]
+        return {
+            **told,
+            "When": self._when(late),
+            "How": f"{_HOW[spec.mode]}{gone if spec.weighted and spec.retracts else ''}.",
+            "Late": self._late(late),
+            "Kept": self._state_text(),
+        }
 
     def _when(self, late: str) -> str:
         spec, trigger = self.windowing, self.windowing.trigger
@@ -206,7 +206,7 @@ class WindowOperation(Operation):
             f"output {late}, with late_reason and late_by."
         )
 
-    def _kept(self) -> str:
+    def _state_text(self) -> str:
         spec = self.windowing
         windows = spec.windows
         in_slices = can_slice(spec)

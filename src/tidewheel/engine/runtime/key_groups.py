@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from tidewheel.model.hashing import key_hash
+from tidewheel.model.key_hash import key_hash
 
 __all__ = ["key_group_ids", "by_key_group"]
 

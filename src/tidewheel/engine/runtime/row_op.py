@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import polars as pl
 
 from tidewheel.errors import JobError
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
 __all__ = ["ARRIVAL", "RowOp"]
 
@@ -22,7 +22,7 @@ class RowOp:
     rows that are set apart, the output that they go to."""
 
     stable_name: ClassVar[str] = "row_op/1"
-    stored: ClassVar[Stored] = Stored("kind", "exprs", "reason")
+    stored: ClassVar[StoredFields] = StoredFields("kind", "exprs", "reason")
 
     kind: Literal["with_columns", "filter", "select", "skip", "apart", "refuse"]
     exprs: tuple[Any, ...]

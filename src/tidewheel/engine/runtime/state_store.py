@@ -22,7 +22,7 @@ _VERSION = 2
 _DIRECTORY = ""
 _STEPS = "state_fingerprint"  # no frame is called so: their names have a slash
 _WORTH_PACKING = 4_096
-_KEPT_BYTES = 64_000_000
+_CACHE_BYTES = 64_000_000
 
 
 class Entries(Protocol):
@@ -163,7 +163,7 @@ class _Recent:
             self._size -= gone
 
 
-_recent = _Recent(_KEPT_BYTES)
+_recent = _Recent(_CACHE_BYTES)
 
 
 class MemoryEntries:

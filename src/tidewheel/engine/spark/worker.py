@@ -16,7 +16,7 @@ from tidewheel.engine.spark.pickling import dumps, loads
 from tidewheel.lazy_pandas import defer_pandas
 from tidewheel.transport.events import event_pb2
 from tidewheel.transport.events.registry import TypeRegistry, types
-from tidewheel.transport.events.schema_inference import MADE
+from tidewheel.transport.events.schema_inference import GENERATED
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log
 from tidewheel.transport.topics.types import load_types, type_version
@@ -26,7 +26,7 @@ __all__ = ["CachedClosure", "registry_for", "warm_worker", "shared_log"]
 _HANG_UPS = (BrokenPipeError, ConnectionResetError, EOFError)
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # as <malloc.h> numbers them
 _LARGE, _SPARE = 32 << 20, 128 << 20  # bytes: the largest block that may be kept, and how much in all
-_settled = False
+_warm = False
 _logs: dict[str, tuple[tuple[int, int], Log]] = {}
 _registries: dict[str, tuple[tuple[str, str, int], TypeRegistry]] = {}
 
@@ -47,9 +47,9 @@ def shared_log(address: str, *, create: bool = False) -> Log:
 
 def warm_worker() -> None:
     """Prepare a worker, once, when it has imported all that it needs."""
-    global _settled
-    if not _settled and "pyspark" in _program():
-        _settled = True
+    global _warm
+    if not _warm and "pyspark" in _program():
+        _warm = True
         # Workers collect garbage after every task; all that was imported stays for good and need not be looked at.
         gc.freeze()
         _keep_memory()
@@ -120,7 +120,7 @@ def registry_for(address: str, name: str) -> TypeRegistry:
     """A registry that knows the type. A worker has not seen what the user's program registered, so what is not
     installed comes from the log; and types that were made from columns are the log's own: another log may have others
     of the same name."""
-    if (name in types and not name.startswith(MADE)) or not os.path.exists(address):
+    if (name in types and not name.startswith(GENERATED)) or not os.path.exists(address):
         return types
     log = shared_log(address)
     version = type_version(log)

@@ -24,7 +24,7 @@ from tidewheel.engine.streams.result import Result, arrow_of, result_schema
 from tidewheel.errors import DefinitionError, StatementError
 from tidewheel.match_recognize.matching.matcher import ClauseMatcher
 from tidewheel.match_recognize.syntax.clause import Clause
-from tidewheel.model.hashing import key_hash
+from tidewheel.model.key_hash import key_hash
 from tidewheel.model.watermarks import Strategy
 
 __all__ = ["check_keys", "recognized_rows"]
@@ -102,9 +102,9 @@ def _of_stream(
     names = matcher.schema.names()
     select = tuple((name, f"c{place}") for place, name in enumerate(names))
     given = DataFrameInput.of(frame, time=time, watermark=watermark)
-    matched = MatchRecognize(clause, schema, select, limit)
+    operation = MatchRecognize(clause, schema, select, limit)
     check_keys(clause, matcher, schema)
-    stage = Stage((), tuple(matcher.partition_by), matched, schema, time)
+    stage = Stage((), tuple(matcher.partition_by), operation, schema, time)
     result = Result(given, (stage,), (), result_schema(stage))
     counts = {
         "results": f.count_if(f.col("output") == RESULTS),

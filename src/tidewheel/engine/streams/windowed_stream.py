@@ -15,7 +15,7 @@ from tidewheel.engine.streams.stages import append_stage, unretracted
 from tidewheel.engine.streams.step_text import key_by_text
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.aggregate import Aggregate
-from tidewheel.model.aggregates.buffered import buffered
+from tidewheel.model.aggregates.buffered_aggregate import buffered
 from tidewheel.model.aggregates.retractable import WEIGHT, retractable
 from tidewheel.model.triggers import Trigger, default
 from tidewheel.model.windowing import EarlyWindows, Mode, Timestamp, Windowing

@@ -145,7 +145,7 @@ class HttpConnector:
 
     def run(self, deliver: Deliver, stop: threading.Event) -> None:
         """Serve until `stop` is set, then answer what is under way."""
-        with listen(self.host, self.port, mend="choose another port") as listener:
+        with listen(self.host, self.port, fix="choose another port") as listener:
             self.port = int(listener.getsockname()[1])
             _DeliveryServer(self, deliver, listener).run(stop)
 

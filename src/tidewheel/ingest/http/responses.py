@@ -37,7 +37,7 @@ def delivery_response(
     }
     if outcome is None or not received or outcome.dead < received:
         return JSONResponse(content)
-    error = f"none of {received} messages was accepted: all are dead letters; mend them before they are sent again"
+    error = f"none of {received} messages was accepted: all are dead letters; fix them before they are sent again"
     return JSONResponse({"error": error, **content}, 422)
 
 

@@ -55,14 +55,14 @@ class HttpServer(uvicorn.Server):
             each.listen(_BACKLOG)  # how many may stand in line is another question than how many are let in at once
 
 
-def listen(host: str, port: int, *, mend: str) -> socket.socket:
-    """A socket that listens there; `mend` says in the error what to do if it cannot."""
+def listen(host: str, port: int, *, fix: str) -> socket.socket:
+    """A socket that listens there; `fix` says in the error what to do if it cannot."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise SetupError(f"cannot listen at {host} port {port}: {reason}; {mend}") from None
+        raise SetupError(f"cannot listen at {host} port {port}: {reason}; {fix}") from None
     # asyncio sets it only on sockets that name their protocol; without it every small answer takes 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

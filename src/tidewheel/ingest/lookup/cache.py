@@ -32,7 +32,7 @@ class Cache:
 
     >>> cache = Cache(Limits(retry_failed="30 s"))
     >>> cache.put(("550",), "failed", now=0, seen=0)
-    >>> cache.is_settled(("550",), now=29_000_000, seen=0), cache.is_settled(("550",), now=30_000_000, seen=0)
+    >>> cache.is_known(("550",), now=29_000_000, seen=0), cache.is_known(("550",), now=30_000_000, seen=0)
     (True, False)
     """
 
@@ -49,7 +49,7 @@ class Cache:
         while len(self._entries) > self._size:
             self._entries.popitem(last=False)
 
-    def is_settled(self, key: Key, *, now: Instant, seen: Instant) -> bool:
+    def is_known(self, key: Key, *, now: Instant, seen: Instant) -> bool:
         """Whether a key need not be asked for."""
         entry = self._entries.get(key)
         if entry is None:

@@ -259,7 +259,7 @@ class LookupWorker:
         return [
             _Raised(key, seen, before)
             for key, seen in found.items()
-            if key not in self._open and not self._cache.is_settled(key, now=clock, seen=seen)
+            if key not in self._open and not self._cache.is_known(key, now=clock, seen=seen)
         ]
 
     def _records(self, settled: Sequence[tuple[_Raised, Outcome]]) -> tuple[pa.RecordBatch, Instant]:

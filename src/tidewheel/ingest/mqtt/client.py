@@ -134,7 +134,7 @@ def subscribe(client: paho.Client, filters: Sequence[str]) -> None:
 
 
 def refusal(broker: Broker, reason: ReasonCode) -> SetupError | None:
-    """The error for a reason that trying again cannot mend; None if it can."""
+    """The error for a reason that trying again cannot fix; None if it can."""
     explanation = _REFUSALS.get(reason.value)
     return SetupError(f"the broker at {broker.address} refused: {explanation} ({reason})") if explanation else None
 

@@ -100,7 +100,7 @@ class MqttConnector:
 
     def run(self, deliver: Deliver, stop: threading.Event) -> None:
         """Bring messages until `stop` is set. Connects again by itself, and waits for a broker that is not there, and
-        for a log that cannot be written; `SetupError` if the broker refuses in a way that waiting cannot mend."""
+        for a log that cannot be written; `SetupError` if the broker refuses in a way that waiting cannot fix."""
         _BrokerSession(self, deliver, stop).run()
 
 

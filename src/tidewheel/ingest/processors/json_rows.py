@@ -126,7 +126,7 @@ class JsonProcessor:
         for message, fields in found:
             try:
                 times.append(self._time_of(fields))
-                columns = self._grown(columns, fields)
+                columns = self._widened(columns, fields)
                 good.append((message, fields))
             except _UnfitError as error:
                 del times[len(good) :]
@@ -171,9 +171,9 @@ class JsonProcessor:
             )
         return found
 
-    def _grown(self, columns: Mapping[str, pa.DataType], fields: Mapping[str, Any]) -> Mapping[str, pa.DataType]:
+    def _widened(self, columns: Mapping[str, pa.DataType], fields: Mapping[str, Any]) -> Mapping[str, pa.DataType]:
         """The columns with room for an object as well: the same ones if they have it."""
-        grown: dict[str, pa.DataType] = {}
+        widened: dict[str, pa.DataType] = {}
         for name, value in fields.items():
             kind = columns.get(name)
             if kind is not None and (value is None or _is_plain(kind, value)):
@@ -186,10 +186,10 @@ class JsonProcessor:
                 raise _UnfitError("bad-field", f"{name!r} is what reading the log calls a column of its own; rename it")
             wider = _with_room(kind, value, name)
             if wider is not None and wider != kind:
-                grown[name] = wider
-        if not grown:
+                widened[name] = wider
+        if not widened:
             return columns
-        together = {**columns, **grown}
+        together = {**columns, **widened}
         count = sum(map(_count, together.values()))
         if count > self.max_fields and count > sum(map(_count, columns.values())):
             raise _UnfitError(

@@ -18,7 +18,7 @@ from tidewheel.ingest.connector import Deliver
 from tidewheel.ingest.message import Message
 from tidewheel.ingest.processor import Processor, Replayable
 from tidewheel.ingest.replay.clock_outliers import plausible_times
-from tidewheel.ingest.replay.pacing import Pacer
+from tidewheel.ingest.replay.pacer import Pacer
 from tidewheel.ingest.replay.recording import BadLine, RecordedMessage, read_recording
 from tidewheel.model.time import Duration, Instant, duration
 from tidewheel.model.time import now as wall_clock

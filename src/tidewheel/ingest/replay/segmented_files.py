@@ -29,7 +29,7 @@ class CutOffError(MalformedError):
     """A file that ends in the middle of a piece: it was copied while it was written, or its writer died."""
 
 
-class _Piece(Protocol):
+class _Segment(Protocol):
     """Decompresses one piece of a file."""
 
     @property
@@ -117,7 +117,7 @@ class _Compression:
     name: str
     magic: bytes
     compress: Callable[[bytes], bytes]
-    piece: Callable[[], _Piece]
+    piece: Callable[[], _Segment]
 
 
 _COMPRESSIONS: Final = {
@@ -197,7 +197,7 @@ def _read_plain(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 def _read_compressed(file: BinaryIO, compression: _Compression) -> Iterator[tuple[bytes, int]]:
     position = whole = 0
-    piece: _Piece | None = None
+    piece: _Segment | None = None
     while chunk := file.read(_CHUNK):
         while chunk:
             piece = piece or compression.piece()

@@ -83,7 +83,7 @@ class Columns:
 
     def expression(self, node: exp.Expr) -> pl.Expr:
         """The polars expression of a tree; it works on the schema's columns, or the tree is refused."""
-        made = self._made(node)
+        made = self._translated(node)
         self.type_of(node, made)
         return made
 
@@ -97,7 +97,7 @@ class Columns:
 
     def boolean(self, node: exp.Expr) -> pl.Expr:
         """The expression of a condition."""
-        made = self._made(node)
+        made = self._translated(node)
         kind = self.type_of(node, made)
         if kind not in (pl.Boolean, pl.Null):
             self.refuse(node, f"a condition is true or false, this is {kind}")
@@ -105,7 +105,7 @@ class Columns:
 
     # Nodes -----------------------------------------------------------------------------------------------------
 
-    def _made(self, node: exp.Expr) -> pl.Expr:
+    def _translated(self, node: exp.Expr) -> pl.Expr:
         kind = type(node)
         if kind in _COMPARISONS:
             return self._compared(node, _COMPARISONS[kind], node.this, node.expression)
@@ -118,7 +118,7 @@ class Columns:
         return made
 
     def _paren(self, node: exp.Paren) -> pl.Expr:
-        return self._made(node.this)
+        return self._translated(node.this)
 
     def _column(self, node: exp.Column) -> pl.Expr:
         name = find_column(str(node.this.this), self.schema)
@@ -134,7 +134,7 @@ class Columns:
         if isinstance(inner, exp.Column) and find_column(str(inner.this.this), self.schema) is None:
             known = ", ".join(column for column in self.schema if not column.startswith("__"))
             self.refuse(inner, f"{inner.this.this} is neither a variable of PATTERN nor a column; columns are {known}")
-        whole = self._made(node.this)
+        whole = self._translated(node.this)
         kind = self.type_of(node.this, whole)
         if not isinstance(kind, pl.Struct):
             self.refuse(node, f"{node.this.sql()} has no fields, it is {kind}")
@@ -160,7 +160,7 @@ class Columns:
         return pl.lit(None)
 
     def _neg(self, node: exp.Neg) -> pl.Expr:
-        return -self._made(node.this)
+        return -self._translated(node.this)
 
     def _not(self, node: exp.Not) -> pl.Expr:
         return ~self.boolean(node.this)
@@ -182,7 +182,7 @@ class Columns:
         return reduce(operator.or_, [self._compared(node, operator.eq, node.this, one) for one in node.expressions])
 
     def _is(self, node: exp.Is) -> pl.Expr:
-        value = self._made(node.this)
+        value = self._translated(node.this)
         if isinstance(node.expression, exp.Null):
             return value.is_null()
         if not isinstance(node.expression, exp.Boolean):
@@ -193,7 +193,7 @@ class Columns:
         pattern = node.expression
         if not isinstance(pattern, exp.Literal) or not pattern.is_string:
             self.refuse(node, "LIKE takes a pattern in quotes")
-        matched = self._made(node.this).str.contains(f"(?s{flags}){like_pattern(str(pattern.this), escape)}")
+        matched = self._translated(node.this).str.contains(f"(?s{flags}){like_pattern(str(pattern.this), escape)}")
         return ~matched if node.args.get("negate") else matched
 
     def _ilike(self, node: exp.ILike) -> pl.Expr:
@@ -206,27 +206,27 @@ class Columns:
         return self._like(node.this, "i" if isinstance(node.this, exp.ILike) else "", letter)
 
     def _regexplike(self, node: exp.RegexpLike) -> pl.Expr:
-        matched = self._made(node.this).str.contains(self._made(node.expression))
+        matched = self._translated(node.this).str.contains(self._translated(node.expression))
         return ~matched if node.args.get("negate") else matched
 
     def _dpipe(self, node: exp.DPipe) -> pl.Expr:
-        return text_of(self._made(node.this)) + text_of(self._made(node.expression))
+        return text_of(self._translated(node.this)) + text_of(self._translated(node.expression))
 
     def _case(self, node: exp.Case) -> pl.Expr:
-        chosen = self._made(node.args["default"]) if node.args.get("default") is not None else pl.lit(None)
+        chosen = self._translated(node.args["default"]) if node.args.get("default") is not None else pl.lit(None)
         for branch in reversed(node.args["ifs"]):
             if node.this is None:
                 condition = self.boolean(branch.this)
             else:
                 condition = self._compared(node, operator.eq, node.this, branch.this)
-            chosen = pl.when(condition).then(self._made(branch.args["true"])).otherwise(chosen)
+            chosen = pl.when(condition).then(self._translated(branch.args["true"])).otherwise(chosen)
         return chosen
 
     def _cast(self, node: exp.Cast, strict: bool = True) -> pl.Expr:
         target = type_of(node.args["to"])
         if target is None:
             self.refuse(node, f"CAST to {node.args['to'].sql()} is not known here")
-        value = self._made(node.this)
+        value = self._translated(node.this)
         kind = self.type_of(node.this, value)
         if kind == pl.String and isinstance(target, pl.Datetime):
             return value.str.to_datetime(time_unit="us", time_zone=target.time_zone, strict=strict)
@@ -247,11 +247,11 @@ class Columns:
         unit = str(node.this.this).upper()
         if unit not in _EXTRACTS:
             self.refuse(node, f"EXTRACT knows {', '.join(_EXTRACTS)}, got {unit}")
-        return FUNCTIONS[unit][2](self._made(node.expression))
+        return FUNCTIONS[unit][2](self._translated(node.expression))
 
     def _trim(self, node: exp.Trim) -> pl.Expr:
-        value = self._made(node.this).str
-        letters = self._made(node.expression) if node.expression else pl.lit(" ")
+        value = self._translated(node.this).str
+        letters = self._translated(node.expression) if node.expression else pl.lit(" ")
         side = str(node.args.get("position") or "BOTH").upper()
         if side == "LEADING":
             return value.strip_chars_start(letters)
@@ -259,15 +259,15 @@ class Columns:
 
     def _substring(self, node: exp.Substring) -> pl.Expr:
         arguments = [node.this, node.args.get("start") or exp.Literal.number(1), node.args.get("length")]
-        return FUNCTIONS["SUBSTRING"][2](*[self._made(one) for one in arguments if one is not None])
+        return FUNCTIONS["SUBSTRING"][2](*[self._translated(one) for one in arguments if one is not None])
 
     def _strposition(self, node: exp.StrPosition) -> pl.Expr:
-        return FUNCTIONS["STRPOS"][2](self._made(node.this), self._made(node.args["substr"]))
+        return FUNCTIONS["STRPOS"][2](self._translated(node.this), self._translated(node.args["substr"]))
 
     def _array(self, node: exp.Array) -> pl.Expr:
         if not node.expressions:
             self.refuse(node, "ARRAY[] has no type; give it a value")
-        return pl.concat_list([self._made(one) for one in node.expressions])
+        return pl.concat_list([self._translated(one) for one in node.expressions])
 
     def _bracket(self, node: exp.Bracket) -> pl.Expr:
         if len(node.expressions) != 1:
@@ -277,7 +277,7 @@ class Columns:
     def _anonymous(self, node: exp.Anonymous) -> pl.Expr:
         name = str(node.this).removeprefix(MARK)
         if name == "DATE_TRUNC" and len(node.expressions) == 2 and isinstance(node.expressions[0], exp.Literal):
-            cut = truncated(str(node.expressions[0].this), self._made(node.expressions[1]))
+            cut = truncated(str(node.expressions[0].this), self._translated(node.expressions[1]))
             if cut is None:
                 self.refuse(node.expressions[0], f"DATE_TRUNC knows no unit {node.expressions[0].this}")
             return cut
@@ -285,7 +285,7 @@ class Columns:
 
     def _call(self, node: exp.Expr, name: str, arguments: Sequence[exp.Expr]) -> pl.Expr:
         function = FUNCTIONS[name]
-        made = [self._made(one) for one in arguments]
+        made = [self._translated(one) for one in arguments]
         if made and isinstance(kind := self.type_of(arguments[0], made[0]), pl.List):
             function = (MAPS.get(name) if is_map(kind) else None) or ARRAYS.get(name, function)
         if not fits(function, arguments):
@@ -305,7 +305,7 @@ class Columns:
             if isinstance(one, (exp.Literal, exp.Boolean, exp.Null)):
                 texts.append(one.sql())
             else:
-                made[f"_{index}"] = self._made(one)
+                made[f"_{index}"] = self._translated(one)
                 texts.append(f"_{index}")
         try:
             call = pl.sql_expr(f"{name}({', '.join(texts)})")
@@ -344,7 +344,7 @@ class Columns:
             _, months = interval_of(node.expression)
             if months:
                 sign = "-" if isinstance(node, exp.Sub) else ""
-                return self._made(node.this).dt.offset_by(f"{sign}{months}mo")
+                return self._translated(node.this).dt.offset_by(f"{sign}{months}mo")
         left, right = self._met(node.this, node.expression)
         result = calculate(left, right)
         self.type_of(node, result)
@@ -352,7 +352,7 @@ class Columns:
 
     def _met(self, left: exp.Expr, right: exp.Expr) -> Sequence[pl.Expr]:
         """Both sides, with text read as a time beside a time, times without a zone in UTC, and dates as times."""
-        made = [self._made(left), self._made(right)]
+        made = [self._translated(left), self._translated(right)]
         kinds = [self.type_of(left, made[0]), self.type_of(right, made[1])]
         for one, node in ((0, left), (1, right)):
             own, other = kinds[one], kinds[1 - one]

@@ -40,7 +40,7 @@ class MatchAttempt:
 
     search: Search
     columns: Sequence[np.ndarray[Any, np.dtype[np.bool_]] | None]
-    moments: pl.Series | None
+    order_times: pl.Series | None
     limit: int | None
     prepare: Callable[[], None]
     found: Found = field(default_factory=Found)
@@ -55,8 +55,8 @@ class MatchAttempt:
 
     @cached_property
     def times(self) -> list[int | None] | None:
-        """The moments likewise."""
-        return None if self.moments is None else self.moments.to_list()
+        """The order_times likewise."""
+        return None if self.order_times is None else self.order_times.to_list()
 
     def match(self, start: int, partition: Partition, number: int, failed: set[Any]) -> Any:
         """Search for a match from a row on (see `Search.match`)."""

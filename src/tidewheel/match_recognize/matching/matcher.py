@@ -259,7 +259,7 @@ class ClauseMatcher:
         due = self._due(batch.last, following, known_times)
         return Step(
             self._rows(frame, matches, output),
-            self._moments(frame, output.last_row(matches)),
+            self._order_times(frame, output.last_row(matches)),
             self._given_up(frame, work.given_up),
             self._partitions.state(batch, following, due),
         )
@@ -361,7 +361,7 @@ class ClauseMatcher:
             return pl.DataFrame()
         return pl.DataFrame([*columns, *measured]).select(self.schema.names()).cast(self.schema)
 
-    def _moments(self, frame: pl.DataFrame, rows: Integers) -> pl.Series:
+    def _order_times(self, frame: pl.DataFrame, rows: Integers) -> pl.Series:
         """The first column of the order at these rows."""
         return frame[self._order[0]].gather(rows) if self._order else pl.Series([None]).new_from_index(0, len(rows))
 
@@ -369,7 +369,7 @@ class ClauseMatcher:
         first = np.asarray([start for start, _ in spans], dtype=np.int64)
         last = np.asarray([end - 1 for _, end in spans], dtype=np.int64)
         keys = frame.select(self._partition)[first].get_columns() if self._partition else []
-        times = [self._moments(frame, first).alias(FIRST), self._moments(frame, last).alias(LAST)]
+        times = [self._order_times(frame, first).alias(FIRST), self._order_times(frame, last).alias(LAST)]
         return pl.DataFrame([*keys, *times, pl.Series(ROWS, last - first + 1)]).cast(self.given_up)
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from tidewheel.match_recognize.syntax.row_pattern import RowPattern
 from tidewheel.match_recognize.syntax.scalar import Scalar, Span
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration
 
 __all__ = ["Clause", "ColumnName", "Measure", "OrderBy", "Rows", "Skip", "SkipTo"]
@@ -22,7 +22,7 @@ class ColumnName:
     """A column of the input, as it was written."""
 
     stable_name: ClassVar[str] = "match_recognize.column_name/1"
-    stored: ClassVar[Stored] = Stored("name")
+    stored: ClassVar[StoredFields] = StoredFields("name")
 
     name: str
     span: Span = field(repr=False, compare=False)
@@ -33,7 +33,7 @@ class OrderBy:
     """One column of the order; nulls are least, as in Spark, unless the statement says where they are."""
 
     stable_name: ClassVar[str] = "match_recognize.order_by/1"
-    stored: ClassVar[Stored] = Stored("column", "descending", "nulls_last")
+    stored: ClassVar[StoredFields] = StoredFields("column", "descending", "nulls_last")
 
     column: ColumnName
     descending: bool = False
@@ -45,7 +45,7 @@ class Measure:
     """A column of the result."""
 
     stable_name: ClassVar[str] = "match_recognize.measure/1"
-    stored: ClassVar[Stored] = Stored("name", "value")
+    stored: ClassVar[StoredFields] = StoredFields("name", "value")
 
     name: str
     value: Scalar
@@ -56,7 +56,7 @@ class Skip:
     """Where the search goes on after a match; `variable` is for first and last."""
 
     stable_name: ClassVar[str] = "match_recognize.skip/1"
-    stored: ClassVar[Stored] = Stored("to", "variable")
+    stored: ClassVar[StoredFields] = StoredFields("to", "variable")
 
     to: SkipTo = "past last row"
     variable: str | None = None
@@ -72,7 +72,7 @@ class Clause:
     """
 
     stable_name: ClassVar[str] = "match_recognize.clause/1"
-    stored: ClassVar[Stored] = Stored(
+    stored: ClassVar[StoredFields] = StoredFields(
         "partition_by",
         "order_by",
         "measures",

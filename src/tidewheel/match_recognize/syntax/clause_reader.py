@@ -10,7 +10,7 @@ from tidewheel.errors import DefinitionError, StatementError
 from tidewheel.match_recognize.compile.program import compile_pattern
 from tidewheel.match_recognize.expressions.references import check_references
 from tidewheel.match_recognize.syntax.clause import Clause, ColumnName, Measure, OrderBy, Rows, Skip
-from tidewheel.match_recognize.syntax.row_pattern import Excluded, RowPattern, read_pattern, variables_of
+from tidewheel.match_recognize.syntax.row_pattern import Excluded, RowPattern, parts_of, read_pattern, variables_of
 from tidewheel.match_recognize.syntax.scalar import Scalar, Span, read_scalar
 from tidewheel.match_recognize.syntax.tokens import Cursor, split
 from tidewheel.model.time import Duration, duration
@@ -298,7 +298,4 @@ def _unknown(name: str, clause: Clause) -> str:
 
 
 def _excludes(pattern: RowPattern) -> bool:
-    if isinstance(pattern, Excluded):
-        return True
-    parts = getattr(pattern, "parts", ()) or ((pattern.part,) if hasattr(pattern, "part") else ())
-    return any(_excludes(part) for part in parts)
+    return any(isinstance(part, Excluded) for part in parts_of(pattern))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, NoReturn
 
 from tidewheel.errors import StatementError
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
 __all__ = [
     "Alternatives",
@@ -42,7 +42,7 @@ class Variable:
     """One row that meets the variable's condition."""
 
     stable_name: ClassVar[str] = "match_recognize.variable/1"
-    stored: ClassVar[Stored] = Stored("name")
+    stored: ClassVar[StoredFields] = StoredFields("name")
 
     name: str
 
@@ -52,7 +52,7 @@ class Sequence:
     """Parts of a row pattern, one after the other."""
 
     stable_name: ClassVar[str] = "match_recognize.sequence/1"
-    stored: ClassVar[Stored] = Stored("parts")
+    stored: ClassVar[StoredFields] = StoredFields("parts")
 
     parts: tuple[RowPattern, ...]
 
@@ -62,7 +62,7 @@ class Alternatives:
     """One of its parts, the first that leads to a match."""
 
     stable_name: ClassVar[str] = "match_recognize.alternatives/1"
-    stored: ClassVar[Stored] = Stored("parts")
+    stored: ClassVar[StoredFields] = StoredFields("parts")
 
     parts: tuple[RowPattern, ...]
 
@@ -72,7 +72,7 @@ class Permute:
     """All of its parts in any order; orders that begin with earlier parts are preferred."""
 
     stable_name: ClassVar[str] = "match_recognize.permute/1"
-    stored: ClassVar[Stored] = Stored("parts")
+    stored: ClassVar[StoredFields] = StoredFields("parts")
 
     parts: tuple[RowPattern, ...]
 
@@ -82,7 +82,7 @@ class Repeat:
     """The part again and again: as often as can be, or (not greedy) as seldom."""
 
     stable_name: ClassVar[str] = "match_recognize.repeat/1"
-    stored: ClassVar[Stored] = Stored("part", "low", "high", "greedy")
+    stored: ClassVar[StoredFields] = StoredFields("part", "low", "high", "greedy")
 
     part: RowPattern
     low: int
@@ -95,7 +95,7 @@ class Excluded:
     """Matched, but not among the rows that come out."""
 
     stable_name: ClassVar[str] = "match_recognize.excluded/1"
-    stored: ClassVar[Stored] = Stored("part")
+    stored: ClassVar[StoredFields] = StoredFields("part")
 
     part: RowPattern
 

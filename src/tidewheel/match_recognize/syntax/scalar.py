@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from tidewheel.errors import StatementError
 from tidewheel.match_recognize.syntax.tokens import closing, word
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
 __all__ = ["MARK", "Scalar", "Span", "read_scalar", "span_of"]
 
@@ -39,7 +39,7 @@ class Scalar:
     """An expression: its text, where it stands, and its tree (sqlglot's)."""
 
     stable_name: ClassVar[str] = "match_recognize.scalar/1"
-    stored: ClassVar[Stored] = Stored("text")
+    stored: ClassVar[StoredFields] = StoredFields("text")
 
     text: str
     span: Span = field(repr=False, compare=False)

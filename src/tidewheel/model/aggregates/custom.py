@@ -13,7 +13,7 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.aggregate import Aggregate, Column, Row
 from tidewheel.model.columns import TIME
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
 __all__ = ["Custom"]
 
@@ -23,7 +23,7 @@ class Custom(Aggregate):
     """Named parts from rows, the same from parts, and a result from parts. Without `merging` all rows are kept."""
 
     stable_name: ClassVar[str] = "agg.custom/1"
-    stored: ClassVar[Stored] = Stored("parts", "merging", "finishing", "name")
+    stored: ClassVar[StoredFields] = StoredFields("parts", "merging", "finishing", "name")
 
     function: ClassVar[str] = "custom"
 

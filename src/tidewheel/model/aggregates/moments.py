@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import polars as pl
 
 from tidewheel.model.aggregates.aggregate import Aggregate, Column, Row, carried_type
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
 __all__ = ["Count", "Mean", "Stddev", "Sum", "Variance", "total"]
 
@@ -28,7 +28,7 @@ class Count(Aggregate):
     """How many rows, or values that are not null."""
 
     stable_name: ClassVar[str] = "agg.count/1"
-    stored: ClassVar[Stored] = Stored("column")
+    stored: ClassVar[StoredFields] = StoredFields("column")
 
     function: ClassVar[str] = "count"
 
@@ -61,7 +61,7 @@ class Sum(Aggregate):
     """The sum of numbers or durations."""
 
     stable_name: ClassVar[str] = "agg.sum/1"
-    stored: ClassVar[Stored] = Stored("column")
+    stored: ClassVar[StoredFields] = StoredFields("column")
 
     function: ClassVar[str] = "sum"
 
@@ -96,7 +96,7 @@ class Mean(Aggregate):
     """The mean of numbers, durations or times."""
 
     stable_name: ClassVar[str] = "agg.mean/1"
-    stored: ClassVar[Stored] = Stored("column")
+    stored: ClassVar[StoredFields] = StoredFields("column")
 
     function: ClassVar[str] = "mean"
 
@@ -143,7 +143,7 @@ class Variance(Aggregate):
     """
 
     stable_name: ClassVar[str] = "agg.variance/1"
-    stored: ClassVar[Stored] = Stored("column", "ddof")
+    stored: ClassVar[StoredFields] = StoredFields("column", "ddof")
 
     function: ClassVar[str] = "variance"
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from tidewheel.model.aggregates.aggregate import Aggregate, Column, Row
 from tidewheel.model.columns import TIME
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
 __all__ = ["ArgMax", "ArgMin", "First", "Last", "Max", "Min", "TopK", "order_of"]
 
@@ -25,7 +25,7 @@ class Min(Aggregate):
     """The least value."""
 
     stable_name: ClassVar[str] = "agg.min/1"
-    stored: ClassVar[Stored] = Stored("column")
+    stored: ClassVar[StoredFields] = StoredFields("column")
 
     function: ClassVar[str] = "min"
 
@@ -49,7 +49,7 @@ class Max(Aggregate):
     """The greatest value."""
 
     stable_name: ClassVar[str] = "agg.max/1"
-    stored: ClassVar[Stored] = Stored("column")
+    stored: ClassVar[StoredFields] = StoredFields("column")
 
     function: ClassVar[str] = "max"
 
@@ -74,7 +74,7 @@ class ArgMax(Aggregate):
     null are left out."""
 
     stable_name: ClassVar[str] = "agg.arg_max/1"
-    stored: ClassVar[Stored] = Stored("column", "by")
+    stored: ClassVar[StoredFields] = StoredFields("column", "by")
 
     function: ClassVar[str] = "arg_max"
     greatest: ClassVar[bool] = True
@@ -157,7 +157,7 @@ class TopK(Aggregate):
     earliest arrival. Rows in which either is null are left out."""
 
     stable_name: ClassVar[str] = "agg.top_k/1"
-    stored: ClassVar[Stored] = Stored("column", "k", "by")
+    stored: ClassVar[StoredFields] = StoredFields("column", "k", "by")
 
     function: ClassVar[str] = "top_k"
 

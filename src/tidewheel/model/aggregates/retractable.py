@@ -20,12 +20,12 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.aggregate import Aggregate, Row
-from tidewheel.model.aggregates.buffered import of_rows
+from tidewheel.model.aggregates.buffered_aggregate import of_rows
 from tidewheel.model.aggregates.moments import Count, Mean, Sum, total
 from tidewheel.model.columns import TIME
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
-__all__ = ["WEIGHT", "KeptRows", "Totals", "retractable"]
+__all__ = ["WEIGHT", "RetractableRows", "Totals", "retractable"]
 
 WEIGHT = "__weight"
 """The column that is 1 for an element and -1 for the retraction of one."""
@@ -56,12 +56,12 @@ def retractable(aggregate: Aggregate, schema: Mapping[str, pl.DataType], *, inst
         if kind in _SMALL or (kind == pl.Int64 and isinstance(aggregate, Sum)):
             return Totals(aggregate, result)
     types = {name: schema[name] for name in aggregate.columns} | {TIME: pl.Int64(), WEIGHT: pl.Int8()}
-    return KeptRows(aggregate, result, pl.Struct(types))
+    return RetractableRows(aggregate, result, pl.Struct(types))
 
 
 @dataclass(frozen=True, repr=False)
 class _Retractable(Aggregate):
-    stored: ClassVar[Stored] = Stored("aggregate")
+    stored: ClassVar[StoredFields] = StoredFields("aggregate")
 
     function: ClassVar[str] = "retractable"
 
@@ -106,7 +106,7 @@ class _Retractable(Aggregate):
         return self.aggregate.dtype(schema)
 
     def __repr__(self) -> str:
-        return f"retractable({self.aggregate!r})"
+        return repr(self.aggregate)  # how it is kept is no part of what it is
 
 
 @dataclass(frozen=True, repr=False)
@@ -155,16 +155,16 @@ class Totals(_Retractable):
 
 
 @dataclass(frozen=True, repr=False)
-class KeptRows(_Retractable):
+class RetractableRows(_Retractable):
     """Keeps the rows, for any other aggregate: a retraction cancels the latest equal row that is still there."""
 
-    stable_name: ClassVar[str] = "agg.kept_rows/1"
+    stable_name: ClassVar[str] = "agg.retractable_rows/1"
 
-    kept: pl.Struct = field(repr=False)
+    row_type: pl.Struct = field(repr=False)
 
     def partial(self, prefix: str) -> list[pl.Expr]:
         """One part, the rows that are left."""
-        row = pl.struct(pl.col(field.name).cast(field.dtype) for field in self.kept.fields)
+        row = pl.struct(pl.col(field.name).cast(field.dtype) for field in self.row_type.fields)
         return [self._left(row).alias(f"{prefix}.rows")]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
@@ -172,7 +172,7 @@ class KeptRows(_Retractable):
         return [self._left(pl.col(f"{prefix}.rows").explode().drop_nulls()).alias(f"{prefix}.rows")]
 
     def _left(self, rows: pl.Expr) -> pl.Expr:
-        return rows.map_batches(_left, return_dtype=self.kept)
+        return rows.map_batches(_left, return_dtype=self.row_type)
 
     def finish(self, prefix: str) -> pl.Expr:
         """The aggregate of the rows that are left."""

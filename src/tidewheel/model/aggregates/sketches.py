@@ -20,7 +20,7 @@ import polars as pl
 from tidewheel.errors import DefinitionError
 from tidewheel.model.aggregates.aggregate import Aggregate, Column, Row, carried_type
 from tidewheel.model.aggregates.values import share_of
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
 __all__ = ["ApproxCountDistinct", "ApproxPercentile", "MostFrequent", "Sketch"]
 
@@ -115,7 +115,7 @@ class ApproxCountDistinct(Sketch):
     """About how many different values (HyperLogLog)."""
 
     stable_name: ClassVar[str] = "agg.approx_count_distinct/1"
-    stored: ClassVar[Stored] = Stored("column", "lg_k")
+    stored: ClassVar[StoredFields] = StoredFields("column", "lg_k")
 
     function: ClassVar[str] = "approx_count_distinct"
     exact: ClassVar[str | None] = "count_distinct"
@@ -173,7 +173,7 @@ class ApproxPercentile(Sketch):
     """About the value that `percent` per cent of the values do not exceed (t-digest); NaN is left out."""
 
     stable_name: ClassVar[str] = "agg.approx_percentile/1"
-    stored: ClassVar[Stored] = Stored("column", "percent", "compression")
+    stored: ClassVar[StoredFields] = StoredFields("column", "percent", "compression")
 
     function: ClassVar[str] = "approx_percentile"
     exact: ClassVar[str | None] = "percentile"
@@ -212,7 +212,7 @@ class MostFrequent(Sketch):
     """
 
     stable_name: ClassVar[str] = "agg.most_frequent/1"
-    stored: ClassVar[Stored] = Stored("column", "k", "size")
+    stored: ClassVar[StoredFields] = StoredFields("column", "k", "size")
 
     function: ClassVar[str] = "most_frequent"
     exact: ClassVar[str | None] = "collect"

@@ -12,7 +12,7 @@ import polars as pl
 
 from tidewheel.model.aggregates.aggregate import Aggregate, Column, Row
 from tidewheel.model.aggregates.ordered import order_of
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
 __all__ = ["Collect", "CountDistinct", "Percentile", "share_of"]
 
@@ -27,7 +27,7 @@ class Collect(Aggregate):
     """All values in the order of arrival."""
 
     stable_name: ClassVar[str] = "agg.collect/1"
-    stored: ClassVar[Stored] = Stored("column")
+    stored: ClassVar[StoredFields] = StoredFields("column")
 
     function: ClassVar[str] = "collect"
 
@@ -81,7 +81,7 @@ class Percentile(Collect):
     """The least value that at least `percent` per cent of the values do not exceed (nearest rank)."""
 
     stable_name: ClassVar[str] = "agg.percentile/1"
-    stored: ClassVar[Stored] = Stored("column", "percent")
+    stored: ClassVar[StoredFields] = StoredFields("column", "percent")
 
     function: ClassVar[str] = "percentile"
 

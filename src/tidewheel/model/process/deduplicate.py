@@ -9,12 +9,12 @@ import numpy as np
 import polars as pl
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.process.process import DATETIME, Clock, Process
+from tidewheel.model.process.process import DATETIME, Clock, Process, ReadyMade
 from tidewheel.model.segmented_search import first_at_or_after
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, duration, format_duration
 
-__all__ = ["DUPLICATES", "deduplicate", "is_deduplicate"]
+__all__ = ["DUPLICATES", "deduplicate"]
 
 DUPLICATES = "duplicates"
 """The output to which all but the first of equal events go: none vanishes."""
@@ -23,9 +23,9 @@ _KEPT_AT = "kept_at"
 
 
 @dataclass(frozen=True)
-class _Deduplicate:
+class _Deduplicate(ReadyMade):
     stable_name: ClassVar[str] = "deduplicate/1"
-    stored: ClassVar[Stored] = Stored("columns", "horizon", "time", micros=("horizon",))
+    stored: ClassVar[StoredFields] = StoredFields("columns", "horizon", "time", micros=("horizon",))
 
     columns: tuple[str, ...]
     horizon: Duration
@@ -33,6 +33,7 @@ class _Deduplicate:
 
     __name__ = "deduplicate"
     output_column: ClassVar[str] = "__output"  # rows may have a column called output
+    keeps_time: ClassVar[bool] = True
 
     @property
     def about(self) -> str:
@@ -76,8 +77,3 @@ def deduplicate(*columns: str, horizon: Duration | str, time: str = "event_time"
     # Events up to the horizon past the kept one may still come; the last event is never before the kept one.
     state = {_KEPT_AT: DATETIME}
     return Process(function, keys=columns, state=state, ttl=micros, outputs=(DUPLICATES,), time=time)
-
-
-def is_deduplicate(process: Process) -> bool:
-    """Whether a process function was made by `deduplicate`: then its results have the times of their events."""
-    return isinstance(process.function, _Deduplicate)

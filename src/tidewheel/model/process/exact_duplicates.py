@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from tidewheel.errors import DefinitionError
 from tidewheel.model.columns import TIME
 from tidewheel.model.panes import rejection
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, duration, format_duration
 
 __all__ = ["ExactDuplicates", "ExactDuplicatesReference"]
@@ -29,7 +29,7 @@ class ExactDuplicates:
     ExactDuplicates(('sensor', 'reading'), horizon='1 min')
     """
 
-    stored: ClassVar[Stored] = Stored("columns", "horizon", micros=("horizon",))
+    stored: ClassVar[StoredFields] = StoredFields("columns", "horizon", micros=("horizon",))
 
     columns: tuple[str, ...]
     horizon: Duration | str

@@ -17,7 +17,7 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError, MalformedError
 from tidewheel.model.process.process import DataType
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.topic_names import lookups
 
 __all__ = ["Key", "Lookup"]
@@ -47,7 +47,7 @@ class Lookup:
     """
 
     stable_name: ClassVar[str] = "lookup.definition/1"
-    stored: ClassVar[Stored] = Stored("name", "keys", "returns")
+    stored: ClassVar[StoredFields] = StoredFields("name", "keys", "returns")
 
     name: str
     keys: Mapping[str, DataType] = field(kw_only=True)

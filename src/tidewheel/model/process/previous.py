@@ -9,8 +9,8 @@ from typing import ClassVar
 import polars as pl
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.process.process import DATETIME, Clock, DataType, Process
-from tidewheel.model.stored import Stored
+from tidewheel.model.process.process import DATETIME, Clock, DataType, Process, ReadyMade
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, duration
 
 __all__ = ["RETRACTION", "previous"]
@@ -22,9 +22,9 @@ _RECENT, _WAS, _NEW, _AFTER_NEW = "recent", "__was_", "__new", "__after_new"
 
 
 @dataclass(frozen=True)
-class _Previous:
+class _Previous(ReadyMade):
     stable_name: ClassVar[str] = "previous/1"
-    stored: ClassVar[Stored] = Stored("columns", "keys", "prefix")
+    stored: ClassVar[StoredFields] = StoredFields("columns", "keys", "prefix")
 
     columns: tuple[str, ...]
     keys: tuple[str, ...]
@@ -51,11 +51,11 @@ class _Previous:
 
 
 @dataclass(frozen=True)
-class _Corrected:
+class _Corrected(ReadyMade):
     """The same for events that may come late: those that a late one may still come between are kept, and one more."""
 
     stable_name: ClassVar[str] = "previous.corrected/1"
-    stored: ClassVar[Stored] = Stored(
+    stored: ClassVar[StoredFields] = StoredFields(
         "columns", "keys", "prefix", "time", "ttl", "lateness", micros=("ttl", "lateness")
     )
 

@@ -18,6 +18,7 @@ the function: events of a key handed in together must give what they give when h
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -27,10 +28,20 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, duration, format_duration, moment
 
-__all__ = ["DATETIME", "OUTPUT", "Clock", "DataType", "Process", "ProcessFunction", "ProcessingTimer", "Timer"]
+__all__ = [
+    "DATETIME",
+    "OUTPUT",
+    "Clock",
+    "DataType",
+    "Process",
+    "ProcessFunction",
+    "ProcessingTimer",
+    "ReadyMade",
+    "Timer",
+]
 
 DATETIME = pl.Datetime("us", "UTC")
 """The type of all times in the frames that a function sees."""
@@ -97,7 +108,7 @@ class Timer:
     """
 
     stable_name: ClassVar[str] = "timer/1"
-    stored: ClassVar[Stored] = Stored("after", micros=("after",))
+    stored: ClassVar[StoredFields] = StoredFields("after", micros=("after",))
 
     after: str | timedelta | Duration = "1 us"
 
@@ -134,6 +145,24 @@ class ProcessingTimer:
     stable_name: ClassVar[str] = "processing_timer/1"
 
 
+class ReadyMade(ABC):
+    """A process function of Tidewheel's own, which says of itself what nobody can tell of a user's."""
+
+    output_column: ClassVar[str] = OUTPUT
+    """The column of the results that names their output; one that passes on any columns has one of its own."""
+    keeps_time: ClassVar[bool] = False
+    """Whether each result has the time of an event."""
+
+    @property
+    @abstractmethod
+    def about(self) -> str:
+        """What it does, in plain words."""
+
+    @abstractmethod
+    def __call__(self, events: pl.DataFrame, state: pl.DataFrame, clock: Clock) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Give results and the new state, as any process function does."""
+
+
 ProcessFunction = Callable[[pl.DataFrame, pl.DataFrame, Clock], tuple[pl.DataFrame, pl.DataFrame]]
 StateColumn = DataType | Timer | ProcessingTimer | type[Timer] | type[ProcessingTimer]
 
@@ -161,7 +190,7 @@ class Process:
     Process(totals, keys=('shop',), state={'total': Int64}, ttl='1 d')
     """
 
-    stored: ClassVar[Stored] = Stored(
+    stored: ClassVar[StoredFields] = StoredFields(
         "function",
         "keys",
         "state",
@@ -234,9 +263,18 @@ class Process:
 
     @property
     def output_column(self) -> str:
-        """The column of the results that names their output. Ready-made functions, which pass on any columns, have
-        one of their own."""
-        return str(getattr(self.function, "output_column", OUTPUT))
+        """The column of the results that names their output."""
+        return self.function.output_column if isinstance(self.function, ReadyMade) else OUTPUT
+
+    @property
+    def keeps_time(self) -> bool:
+        """Whether each result is known to have the time of an event."""
+        return isinstance(self.function, ReadyMade) and self.function.keeps_time
+
+    @property
+    def about(self) -> str | None:
+        """What the function does, in plain words; None if that is not known."""
+        return self.function.about if isinstance(self.function, ReadyMade) else None
 
     @property
     def retracts(self) -> bool:
@@ -251,7 +289,7 @@ class Process:
     @property
     def timers(self) -> tuple[str, ...]:
         """The state columns that are timers in event time."""
-        return tuple(name for name, kind in self.state.items() if isinstance(kind, Timer))
+        return tuple(self.waits)
 
     @property
     def processing_timers(self) -> tuple[str, ...]:
@@ -259,9 +297,14 @@ class Process:
         return tuple(name for name, kind in self.state.items() if isinstance(kind, ProcessingTimer))
 
     @property
+    def waits(self) -> Mapping[str, Duration]:
+        """The least time from an event to each of the timers in event time that it sets."""
+        return {name: kind.wait for name, kind in self.state.items() if isinstance(kind, Timer)}
+
+    @property
     def wait(self) -> Duration | None:
-        """The least time from an event to a timer that it sets; None if there are no timers in event time."""
-        return min((kind.wait for kind in self.state.values() if isinstance(kind, Timer)), default=None)
+        """The least of these; None if there are no timers in event time."""
+        return min(self.waits.values(), default=None)
 
     def __repr__(self) -> str:
         parts = [self.name, f"keys={self.keys!r}", f"state={self.state!r}"]

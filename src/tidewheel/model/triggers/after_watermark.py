@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Instant
 from tidewheel.model.triggers.trigger import State, Trigger, all_inputs, check_trigger
 
@@ -18,7 +18,7 @@ class AfterWatermark(Trigger):
     """Fires when the watermark passes the window; `early` before that and `late` after it repeat by themselves."""
 
     stable_name: ClassVar[str] = "triggers.after_watermark/1"
-    stored: ClassVar[Stored] = Stored("early", "late")
+    stored: ClassVar[StoredFields] = StoredFields("early", "late")
 
     early: Trigger | None = None
     late: Trigger | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Instant
 from tidewheel.model.triggers.after_watermark import AfterWatermark
 from tidewheel.model.triggers.trigger import State, Trigger, all_inputs, check_trigger, least
@@ -20,7 +20,7 @@ class Repeatedly(Trigger):
     """Its trigger begins again when it finishes; never finishes itself."""
 
     stable_name: ClassVar[str] = "triggers.repeatedly/1"
-    stored: ClassVar[Stored] = Stored("trigger")
+    stored: ClassVar[StoredFields] = StoredFields("trigger")
 
     trigger: Trigger
 
@@ -81,7 +81,7 @@ _DEFAULT = Repeatedly(AfterWatermark())
 class _Parallel(Trigger):
     """Several triggers that all see all elements; finished when it fires."""
 
-    stored: ClassVar[Stored] = Stored("triggers")
+    stored: ClassVar[StoredFields] = StoredFields("triggers")
     function: ClassVar[str]
     """What users write to make it."""
 
@@ -175,7 +175,7 @@ class InOrder(Trigger):
     """One trigger after the other: elements count only for the active one."""
 
     stable_name: ClassVar[str] = "triggers.in_order/1"
-    stored: ClassVar[Stored] = Stored("triggers")
+    stored: ClassVar[StoredFields] = StoredFields("triggers")
 
     triggers: tuple[Trigger, ...]
 
@@ -259,7 +259,7 @@ class OrFinally(Trigger):
     """`main` repeats until `last` fires; that is the end."""
 
     stable_name: ClassVar[str] = "triggers.or_finally/1"
-    stored: ClassVar[Stored] = Stored("main", "last")
+    stored: ClassVar[StoredFields] = StoredFields("main", "last")
 
     main: Trigger
     last: Trigger

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant, format_duration
 from tidewheel.model.windows import typed_back
 
@@ -152,7 +152,7 @@ class AfterCount(_Once):
     """Fires when so many elements have come."""
 
     stable_name: ClassVar[str] = "triggers.after_count/1"
-    stored: ClassVar[Stored] = Stored("count")
+    stored: ClassVar[StoredFields] = StoredFields("count")
 
     count: int
 
@@ -181,7 +181,9 @@ class AfterProcessingTime(_Once):
     """Fires at a clock that the first element of a pane decides: its own, or the next of a grid, plus the delay."""
 
     stable_name: ClassVar[str] = "triggers.after_processing_time/1"
-    stored: ClassVar[Stored] = Stored("delay", "period", "offset", "unchanged", micros=("delay", "period", "offset"))
+    stored: ClassVar[StoredFields] = StoredFields(
+        "delay", "period", "offset", "unchanged", micros=("delay", "period", "offset")
+    )
 
     delay: Duration = 0
     period: Duration | None = None
@@ -252,7 +254,7 @@ class Completeness(_Once):
     """Fires when a part of the expected number of elements has come."""
 
     stable_name: ClassVar[str] = "triggers.completeness/1"
-    stored: ClassVar[Stored] = Stored("percent", "expected")
+    stored: ClassVar[StoredFields] = StoredFields("percent", "expected")
 
     percent: float
     expected: int | str

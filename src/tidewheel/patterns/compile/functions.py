@@ -10,6 +10,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from tidewheel.patterns.define.expressions import Node
@@ -113,24 +114,15 @@ def _binary(act: Callable[[Any, Any], Any], left: Function, right: Function) -> 
     return function
 
 
-def _and(left: Function, right: Function) -> Function:
+def _logical(left: Function, right: Function, *, decisive: bool) -> Function:
+    """Three-valued AND (where False decides) and OR (where True does)."""
+
     def function(event: int, taken: tuple[Any, ...]) -> Value:
         a = left(event, taken)
-        if a is False:
-            return False
+        if a is decisive:
+            return decisive
         b = right(event, taken)
-        return False if b is False else None if a is None or b is None else True
-
-    return function
-
-
-def _or(left: Function, right: Function) -> Function:
-    def function(event: int, taken: tuple[Any, ...]) -> Value:
-        a = left(event, taken)
-        if a is True:
-            return True
-        b = right(event, taken)
-        return True if b is True else None if a is None or b is None else False
+        return decisive if b is decisive else None if a is None or b is None else not decisive
 
     return function
 
@@ -143,7 +135,7 @@ def _when(condition: Function, then: Function, otherwise: Function) -> Function:
 
 
 def _between(value: Function, low: Function, high: Function) -> Function:
-    return _and(_binary(_PLAIN[">="], value, low), _binary(_PLAIN["<="], value, high))
+    return _logical(_binary(_PLAIN[">="], value, low), _binary(_PLAIN["<="], value, high), decisive=False)
 
 
 # polars orders NaN above all numbers and holds it equal to itself.
@@ -192,8 +184,8 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "radians": math.radians,
 }
 _SPECIAL: dict[str, Callable[..., Function]] = {
-    "&": _and,
-    "|": _or,
+    "&": partial(_logical, decisive=False),
+    "|": partial(_logical, decisive=True),
     "when": _when,
     "is_between": _between,
     "is_null": lambda part: lambda event, taken: part(event, taken) is None,

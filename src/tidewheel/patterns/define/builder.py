@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import polars as pl
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, duration
 from tidewheel.patterns.define import repr, validation
 from tidewheel.patterns.define.policy import ALL, AfterMatch, Missing, Policy, Select
@@ -91,7 +91,7 @@ class Pattern:
     """
 
     stable_name: ClassVar[str] = "pattern/1"
-    stored: ClassVar[Stored] = Stored("parts", "window", "gap", "policy", micros=("window", "gap"))
+    stored: ClassVar[StoredFields] = StoredFields("parts", "window", "gap", "policy", micros=("window", "gap"))
 
     parts: tuple[Part, ...]
     window: Duration | None = None

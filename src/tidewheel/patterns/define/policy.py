@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
 __all__ = ["ALL", "AfterMatch", "Missing", "Policy", "Select"]
 
@@ -25,7 +25,7 @@ class Policy:
     """
 
     stable_name: ClassVar[str] = "pattern.policy/1"
-    stored: ClassVar[Stored] = Stored("after_match", "stage", "missing", "select", "reuse")
+    stored: ClassVar[StoredFields] = StoredFields("after_match", "stage", "missing", "select", "reuse")
 
     after_match: AfterMatch = "skip none"
     stage: str | None = None

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 import polars as pl
 
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration
 from tidewheel.patterns.define.expressions import source
 
@@ -26,7 +26,7 @@ class Condition:
     """An expression that is equal to another if it is written the same."""
 
     stable_name: ClassVar[str] = "pattern.condition/1"
-    stored: ClassVar[Stored] = Stored("expression")
+    stored: ClassVar[StoredFields] = StoredFields("expression")
 
     expression: pl.Expr
 
@@ -45,7 +45,7 @@ class Quantifier:
     """How often, and how the events of a loop lie to each other. within: how far apart neighbours in it may be."""
 
     stable_name: ClassVar[str] = "pattern.quantifier/1"
-    stored: ClassVar[Stored] = Stored(
+    stored: ClassVar[StoredFields] = StoredFields(
         "least", "most", "inner", "greedy", "optional", "until", "within", micros=("within",)
     )
 
@@ -74,7 +74,7 @@ class Stage:
     """
 
     stable_name: ClassVar[str] = "pattern.stage/1"
-    stored: ClassVar[Stored] = Stored(
+    stored: ClassVar[StoredFields] = StoredFields(
         "name", "condition", "contiguity", "quantifier", "forbids", "within", "differs_in", micros=("within",)
     )
 
@@ -92,7 +92,7 @@ class Group:
     """Sequences as one part: one sequence, one of several, or all of several in any order."""
 
     stable_name: ClassVar[str] = "pattern.group/1"
-    stored: ClassVar[Stored] = Stored("kind", "sequences", "contiguity", "quantifier")
+    stored: ClassVar[StoredFields] = StoredFields("kind", "sequences", "contiguity", "quantifier")
 
     kind: Kind
     sequences: tuple[tuple[Part, ...], ...]

@@ -15,7 +15,7 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.columns import TIME
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Instant
 from tidewheel.patterns.compile.bound_program import BoundProgram
 from tidewheel.patterns.compile.compiler import compile_pattern
@@ -53,7 +53,7 @@ class Matcher:
     """
 
     stable_name: ClassVar[str] = "matcher/1"
-    stored: ClassVar[Stored] = Stored("pattern", "keys", "measures", "limit")
+    stored: ClassVar[StoredFields] = StoredFields("pattern", "keys", "measures", "limit")
 
     pattern: Pattern
     keys: tuple[str, ...] = ()
@@ -124,10 +124,10 @@ class Matcher:
         known = tuple(relevant.items())
         if known not in bound:
             check_columns(self.columns, {name: kind for name, kind in schema.items() if name != TIME})
-            bound[known] = self._matching(relevant)
+            bound[known] = self._bound_step(relevant)
         return bound[known]
 
-    def _matching(self, schema: dict[str, pl.DataType]) -> MatchStep:
+    def _bound_step(self, schema: dict[str, pl.DataType]) -> MatchStep:
         machine = BoundProgram(self._program, schema)  # type: ignore[attr-defined]
         asked = [condition.expression for condition in conditions_of(self.pattern.parts)]
         references = resolve([*asked, *self.measures.values()], self.pattern.stages, what="pattern")

@@ -45,7 +45,7 @@ _AT_ONCE = 2
 """Answers that are made at a time: each takes turns with the event loop, which must not wait for many."""
 _IN_LINE = 64
 """Answers that may wait to be made."""
-_PIECE = 256 << 10
+_CHUNK_BYTES = 256 << 10
 
 
 def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -54,7 +54,7 @@ def json_response(content: Any, status: int = 200, headers: Mapping[str, str] | 
     return Response(body, status, {"cache-control": "no-store", **(headers or {})}, "application/json")
 
 
-class _Pieces(Response):
+class _ChunkedResponse(Response):
     """A large body that is handed to the connection bit by bit, as the client takes it, within a budget."""
 
     def __init__(self, body: bytes, media_type: str, budget: _Budget) -> None:
@@ -65,10 +65,10 @@ class _Pieces(Response):
         with self._budget.of(len(self.body)):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             body = memoryview(self.body)
-            for begin in range(0, len(body) or 1, _PIECE):
-                piece = bytes(body[begin : begin + _PIECE])
-                more = begin + _PIECE < len(body)
-                await send({"type": "http.response.body", "body": piece, "more_body": more})
+            for begin in range(0, len(body) or 1, _CHUNK_BYTES):
+                chunk = bytes(body[begin : begin + _CHUNK_BYTES])
+                more = begin + _CHUNK_BYTES < len(body)
+                await send({"type": "http.response.body", "body": chunk, "more_body": more})
 
 
 class _Budget:
@@ -278,7 +278,7 @@ class Api:
         finally:
             self._in_line -= 1
         self._budget.check(len(body))
-        return _Pieces(body, media_type, self._budget)
+        return _ChunkedResponse(body, media_type, self._budget)
 
     def _finder(self, request: Request, names: Sequence[str]) -> tuple[Instant, Instant, Callable[[], _Found]]:
         """The time of the request by the server's clock, the moment that it asks for, and what finds the items."""

@@ -122,7 +122,7 @@ class Server:
             clock=clock,
         )
         self.connections = self._server.connections
-        self._listener = listen(host, port, mend="choose another with --port")
+        self._listener = listen(host, port, fix="choose another with --port")
         self.port = int(self._listener.getsockname()[1])
         self._start()
 

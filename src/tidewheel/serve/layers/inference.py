@@ -7,8 +7,8 @@ import polars as pl
 
 from tidewheel.serve.layers.layer import (
     EXPIRY,
-    KEPT,
     LONGEST,
+    MIN_EXPIRY,
     Cell,
     Edge,
     Figure,
@@ -63,7 +63,7 @@ def timed(layer: Layer, sample: pl.DataFrame | None) -> Layer:
     shown = period or longest
     expiry = EXPIRY if shown is None else shown + _GRACE
     if isinstance(layer.geometry, Nowhere):
-        expiry = max(expiry, KEPT)
+        expiry = max(expiry, MIN_EXPIRY)
     return msgspec.structs.replace(layer, expiry=min(expiry, LONGEST), period=layer.period or period)
 
 

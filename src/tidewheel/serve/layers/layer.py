@@ -31,7 +31,7 @@ __all__ = [
 EXPIRY = 30_000
 """After so many milliseconds a result on the map expires if nothing else is known."""
 
-KEPT = 3_600_000
+MIN_EXPIRY = 3_600_000
 """For so many milliseconds at least a result without a place is shown, if nothing else is known: it is in no one's way,
 and its row shows its time."""
 
@@ -141,7 +141,7 @@ class Layer(_Part, frozen=True):
 
     Without `expiry` the windows of the results tell it and `period`: results expire a period and 5 s after their
     arrival, those of sessions when the longest of them would have passed once more, and `EXPIRY` after it if there are
-    no windows. Results without a place stay for `KEPT` at least. The time in which nothing comes to the log does not
+    no windows. Results without a place stay for `MIN_EXPIRY` at least. Time in which nothing comes to the log does not
     count.
 
     Args:

@@ -16,7 +16,7 @@ import polars as pl
 
 from tidewheel.model.time import Duration, Instant
 
-__all__ = ["HOUR", "History", "Kept"]
+__all__ = ["HOUR", "History", "StoredHistory"]
 
 HOUR: Duration = 3_600_000_000
 _BUCKETS = 16
@@ -37,7 +37,7 @@ class _Pack:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredHistory:
     """What was kept of a layer at a moment: the results in the order of event time, of those of one key and time the
     last, unless it was a retraction. `since` and `until` are event times, both included."""
 
@@ -47,11 +47,11 @@ class Kept:
     def of_key(self, key: str, *, since: Instant | None = None, until: Instant | None = None) -> pl.DataFrame:
         """The history of one key."""
         found = [rows.filter(pl.col("@k") == key) for rows in self._frames(_bucket(key))]
-        return _settled(found, since, until)
+        return _in_order(found, since, until)
 
     def all(self, *, since: Instant | None = None) -> pl.DataFrame:
         """The history of all keys."""
-        return _settled(list(self._frames(None)), since, None)
+        return _in_order(list(self._frames(None)), since, None)
 
     def _frames(self, bucket: int | None) -> Iterator[pl.DataFrame]:
         for pack in self.packs:
@@ -111,9 +111,9 @@ class History:
             oldest = min((packs for packs in self._packs.values() if packs), key=lambda packs: packs[0].first)
             self._forget(oldest.popleft())
 
-    def of(self, layer: str) -> Kept:
+    def of(self, layer: str) -> StoredHistory:
         """What is kept of a layer now. It stays as it is, so that it can be read while more comes."""
-        return Kept(tuple(self._packs.get(layer, ())), tuple(self._loose.get(layer, ())))
+        return StoredHistory(tuple(self._packs.get(layer, ())), tuple(self._loose.get(layer, ())))
 
     def _pack(self, layer: str) -> None:
         loose = self._loose.pop(layer)
@@ -146,7 +146,7 @@ def _bucket(key: str) -> int:
     return zlib.crc32(key.encode()) % _BUCKETS
 
 
-def _settled(frames: list[pl.DataFrame], since: Instant | None, until: Instant | None) -> pl.DataFrame:
+def _in_order(frames: list[pl.DataFrame], since: Instant | None, until: Instant | None) -> pl.DataFrame:
     rows = pl.concat(frames, how="diagonal_relaxed") if frames else pl.DataFrame(schema=_NONE)
     if since is not None:
         rows = rows.filter(pl.col("@t") >= since)

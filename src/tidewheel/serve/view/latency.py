@@ -42,13 +42,13 @@ class Latencies:
         """Measure what came since the last time, by the event times that the inputs have reached, rising, and when they
         did. A result of the future (an early one) has no such moment; one whose moment was before the first is not
         measured either."""
-        marks, moments = np.array(reached, np.int64), np.array(when, np.int64)
+        marks, arrivals = np.array(reached, np.int64), np.array(when, np.int64)
         found = [(np.empty(0, np.int64), np.empty(0, np.int64))]
         waiting, self._waiting = self._waiting, []
         for times, counts, had in waiting:
             place = np.searchsorted(marks, times)
             known = (place > 0) & (place < len(marks))
-            taken = had - moments[place[known]]
+            taken = had - arrivals[place[known]]
             past = taken >= 0
             found.append((taken[past] // 1_000, counts[known][past]))
         millis, which = np.unique(np.concatenate([taken for taken, _ in found]), return_inverse=True)

@@ -126,7 +126,7 @@ def encode_columns(
     >>> decode_columns(DeadLetter, values).columns["reason"].to_pylist()
     ['too long']
     """
-    batch = _fitted(type_name(of), _as_batch(columns), registry.schema(of))
+    batch = _conform(type_name(of), _as_batch(columns), registry.schema(of))
     count = batch.num_rows
     details = registry.converter(of).encode(batch)
     if not isinstance(ingestion_time, (pa.Array, pa.ChunkedArray)):
@@ -305,7 +305,7 @@ def _as_batch(columns: pa.RecordBatch | pl.DataFrame) -> pa.RecordBatch:
     )
 
 
-def _fitted(name: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _conform(name: str, batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The columns in the message's own types: ptars would pass over in silence what does not fit."""
     names, known = batch.schema.names, set(schema.names)
     strange = [column for column in names if column not in known]

@@ -10,7 +10,7 @@ from tidewheel.errors import DefinitionError, LogError, TopicNotFoundError
 from tidewheel.topic_names import TYPES_TOPIC
 from tidewheel.transport.events import event_pb2
 from tidewheel.transport.events.registry import TypeRegistry, types
-from tidewheel.transport.events.schema_inference import MADE, define_message, made_name
+from tidewheel.transport.events.schema_inference import GENERATED, define_message, generated_type_name
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.topics.types import (
     carried_type,
@@ -71,9 +71,9 @@ def grow_row_type(log: Log, topic: str, schema: pa.Schema) -> RowType:
         info = log.topic_info(topic)
         noted = _noted(turn.state, info.id)
         there = noted or carried_type(log, topic)
-        if there is not None and not there.startswith(MADE):
+        if there is not None and not there.startswith(GENERATED):
             return _filled(RowType(there, _registry(log, there), info.id), topic, schema)
-        name = there or made_name(topic)
+        name = there or generated_type_name(topic)
         defined = definitions(log)
         # A topic that was deleted and made anew may have other columns.
         earlier = {name: defined[name]} if there is not None and name in defined else {}
@@ -108,7 +108,7 @@ def _filled(found: RowType, topic: str, schema: pa.Schema) -> RowType:
 
 def _registry(log: Log, name: str) -> TypeRegistry:
     """A registry that knows the type: what was made of columns is the log's own."""
-    if name in types and not name.startswith(MADE):
+    if name in types and not name.startswith(GENERATED):
         return types
     found = TypeRegistry()
     found.register(event_pb2)

@@ -13,12 +13,12 @@ from google.protobuf.message import DecodeError
 from tidewheel.errors import DefinitionError
 from tidewheel.transport.events.registry import TypeRegistry
 
-__all__ = ["MADE", "define_message", "made_name"]
+__all__ = ["GENERATED", "define_message", "generated_type_name"]
 
-MADE = "tidewheel.results."
+GENERATED = "tidewheel.results."
 """What the names of such types begin with."""
 
-_PACKAGE = MADE.rstrip(".")
+_PACKAGE = GENERATED.rstrip(".")
 _AFTER_A_DOT = re.compile(r"(?<=.)\.([a-z])", re.DOTALL)
 _AFTER_A_HYPHEN = re.compile(r"(?<=.)-(?=[a-z0-9])", re.DOTALL)
 _NEITHER = re.compile(r"(?<!\0)[A-Z]|[^A-Za-z0-9\0]")
@@ -77,8 +77,8 @@ def define_message(
     >>> define_message(registry, "visit-count", pa.schema({"cell": pa.uint64(), "count": pa.int64()}))
     'tidewheel.results.Visit_count'
     """
-    full = full or made_name(name)
-    short = full.removeprefix(MADE)
+    full = full or generated_type_name(name)
+    short = full.removeprefix(GENERATED)
     file = FileDescriptorProto(
         name=f"tidewheel/results/{short}.proto",
         package=_PACKAGE,
@@ -100,22 +100,22 @@ def define_message(
     return full
 
 
-def made_name(name: str) -> str:
+def generated_type_name(name: str) -> str:
     """The full name of the type that is made under a name, such as a topic's: another one for every other name.
 
     A dot becomes `_` before a capital, a hyphen `_` before a small letter or a digit; whatever else is no small letter
     or digit is written as `__` and its code.
 
-    >>> made_name("analytics.busy-routes")
+    >>> generated_type_name("analytics.busy-routes")
     'tidewheel.results.Analytics_Busy_routes'
-    >>> made_name("late_3-6"), made_name("late-36")
+    >>> generated_type_name("late_3-6"), generated_type_name("late-36")
     ('tidewheel.results.Late__5f3_6', 'tidewheel.results.Late_36')
     """
     short = _AFTER_A_DOT.sub(lambda found: f"\0{found[1].upper()}", name)
     short = _AFTER_A_HYPHEN.sub("\0", short)
     short = _NEITHER.sub(lambda found: f"__{ord(found[0]):02x}", short).replace("\0", "_")
     # No other name is written with a second capital right after the first.
-    return MADE + (short[0].upper() + short[1:] if short[:1].islower() else f"TYPE{short}")
+    return GENERATED + (short[0].upper() + short[1:] if short[:1].islower() else f"TYPE{short}")
 
 
 def _message_of(full: str, definition: bytes) -> DescriptorProto:
@@ -133,7 +133,7 @@ def _continue(message: DescriptorProto, made: DescriptorProto, *, where: str, wi
     """Add to a message the fields that only the other one has; those that both have must be of one type."""
     known = {field.name: field for field in message.field}
     parts = {part.name: part for part in message.nested_type}
-    made_parts = {part.name: part for part in made.nested_type}
+    new_parts = {part.name: part for part in made.nested_type}
     number = max((field.number for field in message.field), default=0)
     for field in made.field:
         there = known.get(field.name)
@@ -146,13 +146,13 @@ def _continue(message: DescriptorProto, made: DescriptorProto, *, where: str, wi
             if field.proto3_optional:
                 added.oneof_index = len(message.oneof_decl)
                 message.oneof_decl.add(name=f"_{field.name}")
-            if part in made_parts:
-                message.nested_type.add().CopyFrom(made_parts[part])
-        elif widen and _kind(there) == _kind(field) and part in parts and part in made_parts:
-            _continue(parts[part], made_parts[part], where=f"{where}.{field.name}", widen=True)
+            if part in new_parts:
+                message.nested_type.add().CopyFrom(new_parts[part])
+        elif widen and _kind(there) == _kind(field) and part in parts and part in new_parts:
+            _continue(parts[part], new_parts[part], where=f"{where}.{field.name}", widen=True)
         elif widen and _widened(there, field):
             there.type = field.type if (there.type, field.type) in _SAME_BYTES else there.type
-        elif _kind(there) != _kind(field) or parts.get(part) != made_parts.get(part):
+        elif _kind(there) != _kind(field) or parts.get(part) != new_parts.get(part):
             detail = f" ({_type_text(there)}, not {_type_text(field)})" if widen else ""
             raise DefinitionError(
                 f"{where}: the log holds {'events' if widen else 'results'} whose column {field.name!r} is of another "

@@ -112,14 +112,14 @@ class Consumer:
     def _available(self, limit: int) -> Iterator[Batch]:
         for part, position in self.positions.items():
             on_damage = None if self._on_damage is None else self._pass_over
-            yield from self.log.read(*part, self._kept(part, position), limit=limit, on_damage=on_damage)
+            yield from self.log.read(*part, self._first_available(part, position), limit=limit, on_damage=on_damage)
 
     def _pass_over(self, damaged: DamagedBlockError) -> None:
         assert self._on_damage is not None
         self._on_damage(damaged)
         self._reach((damaged.topic, damaged.partition), damaged.next_offset)
 
-    def _kept(self, part: Partition, position: int) -> int:
+    def _first_available(self, part: Partition, position: int) -> int:
         """The first offset, from the position on, at which there is something to read."""
         first = self.log.position(*part, "earliest") if self._skip_lost else position
         if first > position:
@@ -201,6 +201,6 @@ class Consumer:
             for number in range(info.partitions) if self._partitions is None else self._partitions:
                 at: StartFrom = committed.get((topic, number), start_from)
                 if isinstance(at, int):
-                    at = self._kept((topic, number), at)
+                    at = self._first_available((topic, number), at)
                 self._positions[topic, number] = self.log.position(topic, number, at)
         self._awaited = missing

@@ -20,10 +20,10 @@ from tidewheel.model.time import Duration, Instant, duration, format_duration, f
 from tidewheel.transport.log.block_header import encode_header
 from tidewheel.transport.sqlite.blocks import blocks_appended_after
 
-__all__ = ["AppendClock", "last_append", "mend_append_times", "proved_clock"]
+__all__ = ["AppendClock", "last_append", "correct_append_times", "proved_clock"]
 
 _TRUSTED_SINCE: Instant = instant("2025-01-01T00:00:00Z")
-"""A clock that is before this is wrong itself (a machine without a battery begins in 1970): nothing is mended by it."""
+"""A clock before this is wrong itself (a machine without a battery begins in 1970), and corrects nothing."""
 _NEVER_BEFORE: Duration = duration("365 d")
 """How far ahead times must be where nothing before them tells that they are wrong."""
 
@@ -31,7 +31,7 @@ _logger = logging.getLogger(__name__)
 
 
 class AppendClock:
-    """Gives the time of an append, notes when it leaps ahead, and mends the log when it was wrong."""
+    """Gives the time of an append, notes when it leaps ahead, and corrects the log when it was wrong."""
 
     def __init__(self, path: Path, clock: Callable[[], Instant]) -> None:
         self._path = path
@@ -51,19 +51,19 @@ class AppendClock:
             )
             _logger.warning(
                 "%s: it is %s after the log's last append (%s). If this machine's clock is wrong, set it right: the "
-                "log's times are mended then. Retention by age waits for %s.",
+                "log's times are corrected then. Retention by age waits for %s.",
                 self._path,
                 format_duration(now - last),
                 format_instant(last),
                 format_duration(JUMP),
             )
         elif is_ahead(last, now):
-            mended = mend_append_times(connection, now)
-            if mended:
+            corrected = correct_append_times(connection, now)
+            if corrected:
                 _logger.warning(
-                    "%s: the times of %d blocks were up to %s ahead of this machine's clock, and are mended",
+                    "%s: the times of %d blocks were up to %s ahead of this machine's clock, and are corrected",
                     self._path,
-                    mended,
+                    corrected,
                     format_duration(last - now),
                 )
             elif not self._warned:
@@ -92,7 +92,7 @@ def proved_clock(connection: sqlite3.Connection, now: Instant) -> Instant:
     return now
 
 
-def mend_append_times(connection: sqlite3.Connection, now: Instant) -> int:
+def correct_append_times(connection: sqlite3.Connection, now: Instant) -> int:
     """Let what was appended with a clock in the future be appended now; returns how many blocks that were.
 
     Nothing is changed if it may be this clock that is wrong: the times must have leapt over it.
@@ -108,10 +108,10 @@ def mend_append_times(connection: sqlite3.Connection, now: Instant) -> int:
         ahead = blocks_appended_after(connection, topic, partition, now)
         for block in ahead:
             place = block.place._replace(append_time=now)
-            mended = replace(block.header, summary=_appended_at(block.header.summary, now))
+            corrected = replace(block.header, summary=_appended_at(block.header.summary, now))
             connection.execute(
                 "UPDATE block SET append_time = ?, header = ? WHERE topic = ? AND partition = ? AND first_offset = ?",
-                (now, encode_header(mended, place), topic, partition, block.first_offset),
+                (now, encode_header(corrected, place), topic, partition, block.first_offset),
             )
         connection.execute(
             "UPDATE partition SET last_append = ? WHERE topic = ? AND number = ?", (now, topic, partition)

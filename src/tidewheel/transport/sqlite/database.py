@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 _LEAST_BYTES = 512  # a SQLite file is at least a page
 _LOOK_SECONDS = 60
 _CHECKPOINT_BYTES = 16 << 20
-_KEPT = 15 / 16
+_JOURNAL_SHARE = 15 / 16
 """How much of a journal of that length is kept to be written over; a longer one holds something for certain."""
 _CHECKPOINT_WAIT_MS = 1_000
 _TO_OPEN_BYTES = 1 << 20
@@ -241,7 +241,7 @@ class Database:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute(f"PRAGMA synchronous = {self._sync}")
             connection.execute("PRAGMA wal_autocheckpoint = 0")
-            connection.execute(f"PRAGMA journal_size_limit = {int(_CHECKPOINT_BYTES * _KEPT)}")
+            connection.execute(f"PRAGMA journal_size_limit = {int(_CHECKPOINT_BYTES * _JOURNAL_SHARE)}")
             connection.execute("PRAGMA secure_delete = OFF")
             connection.execute("PRAGMA cell_size_check = ON")  # a damaged page is noticed before it is used
             add_functions(connection)

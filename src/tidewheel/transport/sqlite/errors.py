@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tidewheel.errors import DamagedBlockError, DamagedLogError, DiskFullError, LogError
 from tidewheel.transport.sqlite import transactions
-from tidewheel.transport.sqlite.reserve import room_beside, way_out
+from tidewheel.transport.sqlite.reserve import full_disk_remedy, room_beside
 
 __all__ = ["NOT_SQLITE", "sqlite_errors"]
 
@@ -40,7 +40,7 @@ def sqlite_errors(path: Path) -> Iterator[None]:
             reason = reason if "disk is full" in reason else f"the disk is full ({reason})"
             raise DiskFullError(
                 f"{path}: {reason}. Nothing of this was written, and all that was appended before is safe. "
-                f"There are {room_beside(path)}: {way_out(path)}"
+                f"There are {room_beside(path)}: {full_disk_remedy(path)}"
             ) from error
         if "locked" in reason:
             reason = f"another process has held the log for more than {transactions.BUSY_SECONDS} s ({reason})"

@@ -14,7 +14,7 @@ from tidewheel.errors import DiskFullError, LogError, MalformedError
 from tidewheel.model.clock_jump import is_ahead
 from tidewheel.model.time import Instant, duration
 from tidewheel.transport.sqlite.blocks import Damage, StoredBlock, blocks_after, blocks_of, last_block, remove_blocks
-from tidewheel.transport.sqlite.clock import last_append, mend_append_times, proved_clock
+from tidewheel.transport.sqlite.clock import correct_append_times, last_append, proved_clock
 from tidewheel.transport.sqlite.compaction import compact
 from tidewheel.transport.sqlite.database import Database
 from tidewheel.transport.sqlite.schema import sound_rows
@@ -60,7 +60,7 @@ class Maintenance:
             last, proved = last_append(connection), now if eager else proved_clock(connection, now)
             topics = sound_rows(connection, "topic")
         if last is not None and is_ahead(last, now):
-            self._database.making_room(lambda connection: mend_append_times(connection, now))
+            self._database.making_room(lambda connection: correct_append_times(connection, now))
         # What only removes comes first, since a full disk may not have room for more.
         for topic, name, partitions, age, size, _ in topics:
             if name is None:

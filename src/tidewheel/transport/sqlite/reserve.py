@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RESERVE_BYTES", "Reserve", "Room", "room_beside", "way_out"]
+__all__ = ["RESERVE_BYTES", "Reserve", "Room", "room_beside", "full_disk_remedy"]
 
 RESERVE_BYTES = 20 << 20
 _WORTH_BYTES = 16 << 20
@@ -109,10 +109,10 @@ class Reserve:
             self._warned_at = None
         elif self._warned_at is None or room.free <= self._warned_at // 2:
             self._warned_at = room.free
-            _logger.warning("%s: the disk is almost full (%s): %s", self._log, room, way_out(self._log))
+            _logger.warning("%s: the disk is almost full (%s): %s", self._log, room, full_disk_remedy(self._log))
 
 
-def way_out(log: Path) -> str:
+def full_disk_remedy(log: Path) -> str:
     """How to make room, for people."""
     return (
         f"limit topics (tidewheel topics TOPIC --keep 1d --log {log}), delete some (--delete), or move other files away"

@@ -107,7 +107,7 @@ _KEYS = {
     "producer": ("name",),
     "cursor": ("consumer_group", "topic", "partition"),
 }
-_WAYS_OUT = "restore a backup, or copy what can still be read into a new log"
+_REMEDY = "restore a backup, or copy what can still be read into a new log"
 
 
 def is_log(connection: sqlite3.Connection, path: Path) -> bool:
@@ -186,7 +186,7 @@ def check_tables(connection: sqlite3.Connection) -> None:
         if sqlite3.sqlite_version_info >= (3, 33):  # older ones look through the whole file, which may be large
             found = connection.execute(f"PRAGMA main.integrity_check({table})").fetchall()
             if found != [("ok",)]:
-                raise DamagedLogError(f"the table {table} is damaged ({str(found[0][0]).strip()}): {_WAYS_OUT}")
+                raise DamagedLogError(f"the table {table} is damaged ({str(found[0][0]).strip()}): {_REMEDY}")
         if table not in _MANY and scalar(connection, "PRAGMA user_version") >= VERSION:
             sound_rows(connection, table)
 
@@ -212,7 +212,7 @@ def sound_rows(
     for row in rows:
         if row[-1] is not None and row[-1] != _row_checksum(*row[:-1]):
             raise DamagedLogError(
-                f"a row of the table {table} is damaged ({', '.join(map(_shown, row[:-1]))}): {_WAYS_OUT}"
+                f"a row of the table {table} is damaged ({', '.join(map(_shown, row[:-1]))}): {_REMEDY}"
             )
     return [row[:-1] for row in rows]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from tidewheel.errors import DataLossError, TopicNotFoundError
 from tidewheel.model.time import Duration, Instant, duration
@@ -18,7 +19,6 @@ __all__ = ["HeldWatermarks"]
 _AGAIN: Duration = duration("30 s")
 """How often a job repeats its record, so that readers know that it is still there."""
 _STALE: Duration = 3 * _AGAIN
-_FIELDS = ("topic", "partition", "since", "mark", "fed")
 
 
 class HeldWatermarks:
@@ -45,7 +45,7 @@ class HeldWatermarks:
         same = [(each.place, each.since) for each in held] == [(each.place, each.since) for each in self._recorded]
         if same and (not held or abs(now - self._recorded_at) < _AGAIN):
             return
-        record = {"at": now, "held": [{name: getattr(each, name) for name in _FIELDS} for each in held]}
+        record = {"at": now, "held": [_record(each) for each in held]}
         self._log.ensure_topic(HOLDS_TOPIC, compact=True)
         self._log.append(HOLDS_TOPIC, records([json.dumps(record).encode()], keys=[job.encode()]))
         self._recorded, self._recorded_at = tuple(held), now
@@ -63,7 +63,20 @@ class HeldWatermarks:
                 ):
                     with suppress(ValueError, TypeError, KeyError, AttributeError):  # of others, or of a later version
                         fields = json.loads(value)
-                        held = (Holder(**{name: each[name] for name in _FIELDS}) for each in fields["held"])
-                        self._found[key.decode()] = (int(fields["at"]), tuple(held))
+                        self._found[key.decode()] = (int(fields["at"]), tuple(map(_holder, fields["held"])))
                 self._position = batch.records.column("offset")[-1].as_py() + 1
         return {job: held for job, (at, held) in sorted(self._found.items()) if held and abs(now - at) < _STALE}
+
+
+def _record(held: Holder) -> dict[str, Any]:
+    return {
+        "topic": held.topic,
+        "partition": held.partition,
+        "since": held.since,
+        "mark": held.mark,
+        "fed": held.fed,
+    }
+
+
+def _holder(record: Mapping[str, Any]) -> Holder:
+    return Holder(record["topic"], record["partition"], since=record["since"], mark=record["mark"], fed=record["fed"])

@@ -36,7 +36,7 @@ def without_superseded(rows: pl.DataFrame, key: str) -> pl.DataFrame:
     )
     if bounds.select((pl.col(_END) - pl.col(_START)).n_unique()).item() <= 1:
         return rows  # windows of one length: none lies within another
-    gone = _grown(_nested(bounds, key))
+    gone = _superseded(_nested(bounds, key))
     return rows.filter(~pl.int_range(pl.len(), dtype=pl.Int64).is_in(gone.implode())) if len(gone) else rows
 
 
@@ -52,15 +52,15 @@ def _nested(bounds: pl.DataFrame, key: str) -> pl.DataFrame:
     return ordered.join(inside.select(_CLUSTER).unique(), on=_CLUSTER, how="semi", maintain_order="left")
 
 
-def _grown(nested: pl.DataFrame) -> pl.Series:
+def _superseded(nested: pl.DataFrame) -> pl.Series:
     """The places of those that lie within one that came later."""
     # Of a session that grew, what it has become holds all of the cluster, and came last.
     whole = (pl.col(_END).first() == pl.col(_END).max()) & (pl.col(_PLACE).first() == pl.col(_PLACE).max())
     largest = pl.col(_PLACE).first()
     nested = nested.with_columns(whole.over(_CLUSTER).alias("@whole"), largest.over(_CLUSTER).alias("@it"))
-    grown = nested.filter(pl.col("@whole") & (pl.col(_PLACE) != pl.col("@it")) & ~pl.col(_LAST))[_PLACE]
+    superseded = nested.filter(pl.col("@whole") & (pl.col(_PLACE) != pl.col("@it")) & ~pl.col(_LAST))[_PLACE]
     others = nested.filter(~pl.col("@whole")).sort(_CLUSTER, _PLACE, descending=True)
-    return pl.concat([grown, pl.Series(_PLACE, _within_later(others), pl.Int64)])
+    return pl.concat([superseded, pl.Series(_PLACE, _within_later(others), pl.Int64)])
 
 
 def _within_later(clusters: pl.DataFrame) -> list[int]:

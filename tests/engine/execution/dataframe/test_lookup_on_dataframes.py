@@ -35,8 +35,8 @@ def test_rows_of_a_table_get_the_answers_that_the_log_has(log, rows):
     say(log, "b", reason="gone")
     result = tw.stream(rows, time="at", lookups=log).lookup(DEPOT)
     found = result.df(key_groups=2).collect()
-    told = sorted((row.line, row.depot) for row in found if row.output == "results")
-    assert told == [("a", "north"), ("a", "north"), ("b", "south"), ("c", None)]
+    reported = sorted((row.line, row.depot) for row in found if row.output == "results")
+    assert reported == [("a", "north"), ("a", "north"), ("b", "south"), ("c", None)]
     assert [(row.failed.line, row.failed.reason) for row in found if row.output == "failed"] == [
         ("c", "no answer in time")
     ]

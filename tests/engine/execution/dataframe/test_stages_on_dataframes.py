@@ -76,7 +76,7 @@ def outputs(found: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def visits(events: pl.DataFrame, state: pl.DataFrame, clock: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The sum of events less than 10 s apart, told when it is over."""
+    """The sum of events less than 10 s apart, reported when it is over."""
     news = events.group_by("key", maintain_order=True).agg(pl.col("value").sum().alias("more"), pl.last("event_time"))
     ended = state.filter("ends_at_due").select("key", event_time="ends_at", total="total")
     joined = news.join(state.drop("ends_at"), on="key", how="left", maintain_order="left")

@@ -47,7 +47,7 @@ def drained(frame: DataFrame, name: str, checkpoint: Path) -> pl.DataFrame:
 
 
 def test_the_next_batch_of_the_same_run_knows_what_was_expected_and_no_other(spark, tmp_path):
-    class Told(StatefulProcessor):
+    class Reported(StatefulProcessor):
         """Says what the tasks before it knew, and expects ten seconds more than the row says."""
 
         def init(self, handle):
@@ -69,8 +69,8 @@ def test_the_next_batch_of_the_same_run_knows_what_was_expected_and_no_other(spa
 
     numbers = files(spark, tmp_path / "in", [pl.DataFrame({"number": [n]}) for n in (1, 2, 3)], "number BIGINT")
     schema = "number BIGINT, bound BIGINT"
-    told = numbers.mapInArrow(known, schema).groupBy("number")
-    result = told.transformWithState(Told(), outputStructType=schema, outputMode="append", timeMode="None")
+    reported = numbers.mapInArrow(known, schema).groupBy("number")
+    result = reported.transformWithState(Reported(), outputStructType=schema, outputMode="append", timeMode="None")
     for run in (1, 2):  # the second one begins anew, on a checkpoint of its own
         found = drained(result, "known", tmp_path / f"checkpoint{run}")
         assert found.sort("number").rows() == [(1, None), (2, 10_002_000), (3, 20_002_000)]

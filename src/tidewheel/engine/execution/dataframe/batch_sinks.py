@@ -136,17 +136,17 @@ def _take_folder(spark: SparkSession, path: str, query: str, batch_id: int, outp
     except AnalysisException:  # the folder is not there yet
         found = None
     held, last = (0, None) if found is None else (found["files"], found["last"])
-    mend = "Name another folder for this run, or move what is there elsewhere"
+    fix = "Name another folder for this run, or move what is there elsewhere"
     if held and (owner is None or owner.value != query):
         whose = "files that no run of writeStream put there" if owner is None else "results of another run"
         raise CheckpointError(
             f"writeStream: the sink of {output!r}, {path}, holds {whose}; those of a new checkpoint begin with "
-            f"micro-batch 0 again and would overwrite them. {mend}"
+            f"micro-batch 0 again and would overwrite them. {fix}"
         )
     if last is not None and last > batch_id:
         raise CheckpointError(
             f"writeStream: the sink of {output!r}, {path}, holds micro-batch {last}, and the checkpoint goes on with "
-            f"{batch_id}: it is older than the results, and would overwrite some of them with others. {mend}, and give "
+            f"{batch_id}: it is older than the results, and would overwrite some of them with others. {fix}, and give "
             "the run a new checkpoint"
         )
     if owner is None or owner.value != query:

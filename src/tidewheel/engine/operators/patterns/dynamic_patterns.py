@@ -17,7 +17,7 @@ from tidewheel.engine.operators.operator import REPORTS, RESULTS, Schema, SideIn
 from tidewheel.engine.operators.patterns.pattern import DynamicPatternsOperator, Frames
 from tidewheel.engine.operators.patterns.recognizer import DROPPED, EVENT_TIME, MATCHER_OUTPUTS, TIMED_OUT, Recognizer
 from tidewheel.errors import CheckpointError, DefinitionError, TidewheelError
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Instant
 from tidewheel.model.watermarks import ControlTopic, Strategy
 from tidewheel.patterns.serde.measures_json import as_json
@@ -39,7 +39,7 @@ DEFINITIONS: dict[str, pl.DataType] = {
 out those that do not count."""
 
 _VERSION = 1
-_PATTERNS = "book"
+_PATTERNS = "patterns"
 _ENTRIES = {"format": pl.Int32(), **DEFINITIONS, "failed": pl.Boolean()}
 _INSTANT = pl.Datetime("us", "UTC")
 _OWN = ("pattern", "version", "match_start", "match_end", "stage", "reason", "measures", EVENT_TIME)
@@ -65,7 +65,7 @@ class DynamicPatterns(Recognizer):
     limit: int = 10_000
 
     stable_name: ClassVar[str] = "match_from/1"
-    stored: ClassVar[Stored] = Stored("topic", "keys", "limit")
+    stored: ClassVar[StoredFields] = StoredFields("topic", "keys", "limit")
     noun: ClassVar[str] = "match_from"
     message: ClassVar[str] = type_name(PatternDefinition)
     strategy: ClassVar[Strategy] = ControlTopic()
@@ -93,17 +93,17 @@ class DynamicPatterns(Recognizer):
             DROPPED: {**begin, "stage": pl.String(), "reason": pl.String(), EVENT_TIME: _INSTANT},
         }
 
-    def described(self, outputs: Mapping[str, str]) -> list[str]:
-        return [
-            f"What: the patterns that the topic {self.topic} defines.",
-            "When: a match in the batch in which the watermark passes what decides it; a pattern counts for the rows "
+    def described(self, outputs: Mapping[str, str]) -> dict[str, str]:
+        return {
+            "What": f"the patterns that the topic {self.topic} defines.",
+            "When": "a match in the batch in which the watermark passes what decides it; a pattern counts for the rows "
             "that the watermark passes from the batch on in which its definition is read.",
-            "Changed: a pattern that is replaced or removed takes its partial matches with it, to the output "
+            "Changed": "a pattern that is replaced or removed takes its partial matches with it, to the output "
             f"{outputs[DROPPED]}.",
-            "Kept: rows, with all their columns, until the watermark passes them; the patterns in force; the events of "
-            f"open partial matches, at most {self.limit:,} of these for each key and pattern: beyond it the oldest go "
-            f"to the output {outputs[DROPPED]}.",
-        ]
+            "Kept": "rows, with all their columns, until the watermark passes them; the patterns in force; the events "
+            f"of open partial matches, at most {self.limit:,} of these for each key and pattern: beyond it the oldest "
+            f"go to the output {outputs[DROPPED]}.",
+        }
 
     # Where definitions are read ------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ def _read(state: Frames) -> dict[str, _Entry]:
             f"the patterns of this job were kept in format {version}, this Tidewheel reads {_VERSION}; "
             "start on a new checkpoint, or with the Tidewheel that wrote it"
         )
-    return {row["name"]: _Entry(**row) for row in frame.drop("format").iter_rows(named=True)}
+    return {row[0]: _Entry(*row) for row in frame.select(*DEFINITIONS, "failed").iter_rows()}
 
 
 def _written(state: Frames, entries: Mapping[str, _Entry]) -> Frames:

@@ -17,7 +17,7 @@ from tidewheel.match_recognize.syntax.clause import Clause
 from tidewheel.match_recognize.syntax.row_pattern import End, parts_of
 from tidewheel.match_recognize.syntax.scalar import Span
 from tidewheel.model.columns import TIME
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Instant
 
 __all__ = ["LIMIT", "ROW_TIME", "MatchRecognize", "time_of"]
@@ -44,7 +44,7 @@ class MatchRecognize(Recognizer):
     matcher: ClauseMatcher = field(init=False, repr=False, compare=False)
 
     stable_name: ClassVar[str] = "match_recognize/1"
-    stored: ClassVar[Stored] = Stored("clause", "select")
+    stored: ClassVar[StoredFields] = StoredFields("clause", "select")
     noun: ClassVar[str] = "a MATCH_RECOGNIZE clause"
 
     def __post_init__(self) -> None:
@@ -94,15 +94,15 @@ class MatchRecognize(Recognizer):
         keys = [pl.col(name).alias(f"{name}_key" if name in taken else name) for name in self.matcher.partition_by]
         return [*keys, *columns, pl.col(LAST).cast(_INSTANT).cast(pl.Int64).alias(TIME)]
 
-    def described(self, outputs: Mapping[str, str]) -> list[str]:
+    def described(self, outputs: Mapping[str, str]) -> dict[str, str]:
         start, end = self.clause.span
-        return [
-            f"What: MATCH_RECOGNIZE ({' '.join(self.clause.text[start:end].split())}).",
-            "When: a match in the batch in which no later row could change it.",
-            "Kept: rows until the watermark passes them; the rows that an unfinished match may still need, at most "
+        return {
+            "What": f"MATCH_RECOGNIZE ({' '.join(self.clause.text[start:end].split())}).",
+            "When": "a match in the batch in which no later row could change it.",
+            "Kept": "rows until the watermark passes them; the rows that an unfinished match may still need, at most "
             f"{self.limit:,} of each partition: a longer one is given up and is in the output "
             f"{outputs[DROPPED]}.",
-        ]
+        }
 
 
 def time_of(clause: Clause, schema: Mapping[str, pl.DataType], *, endless: bool = True) -> str:

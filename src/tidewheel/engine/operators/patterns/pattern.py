@@ -16,7 +16,7 @@ from tidewheel.model.time import Instant
 __all__ = ["DynamicPatternsOperator", "Frames", "PatternOperator"]
 
 Frames = dict[str, pl.DataFrame]
-_KEPT = "match/"
+_PREFIX = "match/"
 
 
 class EventRecognizer(Protocol):
@@ -99,16 +99,16 @@ class DynamicPatternsOperator(PatternOperator):
 
 
 def _state(store: Store) -> Frames:
-    names = [name for name in store.names() if name.startswith(_KEPT)]
-    return {name.removeprefix(_KEPT): frame for name in names if (frame := store.get(name)) is not None}
+    names = [name for name in store.names() if name.startswith(_PREFIX)]
+    return {name.removeprefix(_PREFIX): frame for name in names if (frame := store.get(name)) is not None}
 
 
 def _keep(store: Store, before: Frames, after: Frames) -> None:
     for name in before.keys() - after.keys():
-        store.remove(_KEPT + name)
+        store.remove(_PREFIX + name)
     for name, frame in after.items():
         if name not in before or not frame.equals(before[name]):
-            store.put(_KEPT + name, frame)
+            store.put(_PREFIX + name, frame)
 
 
 def _timed(frame: pl.DataFrame, before: Instant | None) -> pl.DataFrame:

@@ -22,11 +22,11 @@ from tidewheel.engine.operators.operator import (
     Schema,
     StageInput,
     StageOperator,
-    late_line,
+    about_late,
     unlike_outputs,
 )
 from tidewheel.engine.operators.patterns.pattern import Frames, PatternOperator
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 from tidewheel.model.time import Duration, Instant
 from tidewheel.patterns.define.expressions import source
 from tidewheel.patterns.define.references import references_in
@@ -80,9 +80,8 @@ class Recognizer(Operation):
         """Rows by output, and the state after these events, which are in order and all before the watermark."""
 
     @abstractmethod
-    def described(self, outputs: Mapping[str, str]) -> list[str]:
-        """Describe in plain words what it is, and last its state. outputs: what its outputs are called, by their own
-        names."""
+    def described(self, outputs: Mapping[str, str]) -> dict[str, str]:
+        """What `about` says, without what becomes of late rows."""
 
     def needed(self, stage: StageInput) -> Iterable[str] | None:
         return self.columns
@@ -101,9 +100,10 @@ class Recognizer(Operation):
     def label(self) -> str:
         return "match"
 
-    def about(self, outputs: Mapping[str, str]) -> list[str]:
-        *first, state_line = map(plain, self.described(outputs))
-        return [*first, late_line(outputs[LATE]), state_line]
+    def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
+        told = {word: plain(text) for word, text in self.described(outputs).items()}
+        kept = told.pop("Kept")
+        return {**told, "Late": about_late(outputs[LATE]), "Kept": kept}
 
     def operator(self, stage: StageInput) -> StageOperator:
         return PatternOperator(self, stage.by)
@@ -117,7 +117,7 @@ class PatternRecognizer(Recognizer):
     schema: Mapping[str, pl.DataType] = field(repr=False)
 
     stable_name: ClassVar[str] = "match/1"
-    stored: ClassVar[Stored] = Stored("matcher")
+    stored: ClassVar[StoredFields] = StoredFields("matcher")
 
     def __post_init__(self) -> None:
         self.matcher.schemas(dict(self.schema))  # what does not fit is refused here
@@ -139,18 +139,18 @@ class PatternRecognizer(Recognizer):
         found, after = self.matcher.step(state, events, watermark)
         return {MATCHER_OUTPUTS[name][0]: _output_rows(name, frame) for name, frame in found.items()}, after
 
-    def described(self, outputs: Mapping[str, str]) -> list[str]:
-        lines = [f"What: {self.matcher.pattern!r}."]
+    def described(self, outputs: Mapping[str, str]) -> dict[str, str]:
+        told = {"What": f"{self.matcher.pattern!r}."}
         if self.matcher.measures:
             measures = ", ".join(f"{name} = {_in_words(measure)}" for name, measure in self.matcher.measures.items())
-            lines.append(f"Measures: {measures}.")
-        return [
-            *lines,
-            "When: a match in the batch in which the watermark passes what decides it.",
-            "Kept: rows until the watermark passes them; the events of open partial matches, at most "
+            told["Measures"] = f"{measures}."
+        return {
+            **told,
+            "When": "a match in the batch in which the watermark passes what decides it.",
+            "Kept": "rows until the watermark passes them; the events of open partial matches, at most "
             f"{self.matcher.limit:,} of these for each key: beyond it the oldest go to the output "
             f"{outputs[DROPPED]}.",
-        ]
+        }
 
     def reference(self, stage: StageInput) -> Reference | None:
         """The pattern's NFA, one key and one event after the other."""

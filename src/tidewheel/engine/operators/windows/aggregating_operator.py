@@ -10,7 +10,7 @@ import polars as pl
 from tidewheel.engine.operators.lateness import split_late
 from tidewheel.engine.operators.operator import StageOperator
 from tidewheel.engine.operators.windows.assignment import SLICE, is_covering, last_end
-from tidewheel.engine.operators.windows.partial_aggregates import N, partials
+from tidewheel.engine.operators.windows.partial_aggregates import N, partial_aggregates
 from tidewheel.model.columns import TIME
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windowing import Windowing
@@ -44,7 +44,7 @@ class AggregatingOperator(StageOperator):
 
     def pre_aggregate(self, rows: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
         """Aggregate rows by key and slice: before the shuffle, for any part of a batch."""
-        return rows if self.takes_rows else partials(self.windowing, rows, self.keys, before)
+        return rows if self.takes_rows else partial_aggregates(self.windowing, rows, self.keys, before)
 
     def without_late(self, taken: pl.DataFrame, before: Instant | None) -> pl.DataFrame:
         """Leave out the partial aggregates of slices whose windows are all over."""

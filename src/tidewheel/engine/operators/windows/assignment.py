@@ -13,7 +13,7 @@ import polars as pl
 
 from tidewheel.errors import DefinitionError
 from tidewheel.model.columns import ALL, TIME
-from tidewheel.model.hashing import key_hash
+from tidewheel.model.key_hash import key_hash
 from tidewheel.model.panes import END_OF_TIME, START_OF_TIME, Window
 from tidewheel.model.time import Duration, Instant
 from tidewheel.model.windows import Calendar, Custom, Global, Session, Sliding, Windows
@@ -26,7 +26,7 @@ __all__ = [
     "last_end",
     "merged",
     "slice_length",
-    "sliced",
+    "with_slices",
     "to_windows",
 ]
 
@@ -71,7 +71,7 @@ def is_covering(windows: Windows) -> bool:
     return not isinstance(windows, Custom) and not (isinstance(windows, Sliding) and windows.every > windows.size)
 
 
-def sliced(windows: Windows, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+def with_slices(windows: Windows, frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """The frame with a column `__slice`; sessions get `__start` and `__end` of the session within this frame."""
     match windows:
         case Sliding():

@@ -7,7 +7,7 @@ from typing import cast
 
 import polars as pl
 
-from tidewheel.engine.operators.windows.assignment import END, SLICE, START, sliced
+from tidewheel.engine.operators.windows.assignment import END, SLICE, START, with_slices
 from tidewheel.engine.operators.windows.vectorized_triggers import expected_column
 from tidewheel.model.aggregates.aggregate import Aggregate
 from tidewheel.model.aggregates.retractable import WEIGHT
@@ -26,7 +26,7 @@ __all__ = [
     "group",
     "merging",
     "partial_columns",
-    "partials",
+    "partial_aggregates",
     "prefix",
 ]
 
@@ -47,10 +47,12 @@ def prefix(name: str) -> str:
     return f"__agg.{name}"
 
 
-def partials(windowing: Windowing, rows: pl.DataFrame, keys: Sequence[str], before: Instant | None) -> pl.DataFrame:
+def partial_aggregates(
+    windowing: Windowing, rows: pl.DataFrame, keys: Sequence[str], before: Instant | None
+) -> pl.DataFrame:
     """One row for each key and slice; `before` is the watermark in force when the rows came."""
     by = [START, END] if isinstance(windowing.windows, Session) else [SLICE]
-    return group(windowing, sliced(windowing.windows, rows, keys), [*keys, *by], before)
+    return group(windowing, with_slices(windowing.windows, rows, keys), [*keys, *by], before)
 
 
 def group(windowing: Windowing, rows: pl.DataFrame, by: Sequence[str], before: Instant | None) -> pl.DataFrame:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from tidewheel.engine.operators.windows.assignment import END
-from tidewheel.model.hashing import key_hash
+from tidewheel.model.key_hash import key_hash
 from tidewheel.model.windows import Calendar, Sliding, Windows
 
 __all__ = ["FEW", "SEGMENT", "is_spread", "segments"]

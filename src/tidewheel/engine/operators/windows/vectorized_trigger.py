@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from tidewheel.model.time import Instant
 
-__all__ = ["DEADLINE", "Arrays", "Column", "Mask", "Moment", "NEVER_DUE", "VectorizedTrigger"]
+__all__ = ["DEADLINE", "Arrays", "Column", "Mask", "TriggerContext", "NEVER_DUE", "VectorizedTrigger"]
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -33,9 +33,9 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """What a trigger may look at: whether the watermark has passed each window, the clock, whether the batch touched
-    each window."""
+class TriggerContext:
+    """What a trigger may look at: for each window whether the watermark has passed it and whether the batch touched it,
+    and the clock."""
 
     passed: Mask
     clock: Instant
@@ -54,11 +54,11 @@ class VectorizedTrigger(ABC):
         """Note that `counts` elements came to the windows of the mask."""
 
     @abstractmethod
-    def should_fire(self, state: Arrays, at: Moment) -> Mask:
+    def should_fire(self, state: Arrays, at: TriggerContext) -> Mask:
         """For each window whether it fires."""
 
     @abstractmethod
-    def on_fire(self, state: Arrays, where: Mask, at: Moment) -> Mask:
+    def on_fire(self, state: Arrays, where: Mask, at: TriggerContext) -> Mask:
         """Note that the windows of the mask fire; for each whether that finishes it."""
 
     def due(self, state: Arrays) -> npt.NDArray[np.int64]:
@@ -78,10 +78,10 @@ class VectorizedTrigger(ABC):
         for child in self.children():
             child.rearm(state, where, clock)
 
-    def settle(self, state: Arrays, merged: Mask, passed: Mask) -> None:
-        """Settle windows of the mask, which have just merged; `passed`: the watermark was past their new ends."""
+    def on_merge(self, state: Arrays, merged: Mask, passed: Mask) -> None:
+        """Adjust the state of windows that have just merged; `passed`: the watermark was past their new ends."""
         for child in self.children():
-            child.settle(state, merged, passed)
+            child.on_merge(state, merged, passed)
 
     def children(self) -> Iterable[VectorizedTrigger]:
         """The nodes below."""

@@ -18,7 +18,7 @@ from tidewheel.engine.operators.windows.vectorized_trigger import (
     Arrays,
     Column,
     Mask,
-    Moment,
+    TriggerContext,
     VectorizedTrigger,
 )
 from tidewheel.model import triggers
@@ -36,16 +36,16 @@ class _Never(VectorizedTrigger):
     def on_elements(self, state: Arrays, where: Mask, counts: npt.NDArray[np.int64], clock: Instant) -> None:
         pass
 
-    def should_fire(self, state: Arrays, at: Moment) -> Mask:
+    def should_fire(self, state: Arrays, at: TriggerContext) -> Mask:
         return np.zeros_like(at.passed)
 
-    def on_fire(self, state: Arrays, where: Mask, at: Moment) -> Mask:
+    def on_fire(self, state: Arrays, where: Mask, at: TriggerContext) -> Mask:
         return np.zeros_like(where)
 
 
 @dataclass(frozen=True, slots=True)
 class _EachBatch(_Never):
-    def should_fire(self, state: Arrays, at: Moment) -> Mask:
+    def should_fire(self, state: Arrays, at: TriggerContext) -> Mask:
         return at.touched.copy()
 
 
@@ -60,11 +60,11 @@ class _Count(VectorizedTrigger):
     def on_elements(self, state: Arrays, where: Mask, counts: npt.NDArray[np.int64], clock: Instant) -> None:
         state[f"{self.name}.count"][where] += counts[where]
 
-    def should_fire(self, state: Arrays, at: Moment) -> Mask:
+    def should_fire(self, state: Arrays, at: TriggerContext) -> Mask:
         result: Mask = state[f"{self.name}.count"] >= self.count
         return result
 
-    def on_fire(self, state: Arrays, where: Mask, at: Moment) -> Mask:
+    def on_fire(self, state: Arrays, where: Mask, at: TriggerContext) -> Mask:
         return where.copy()
 
 
@@ -75,7 +75,7 @@ class _Completeness(_Count):
     percent: float
     expected: str | int
 
-    def should_fire(self, state: Arrays, at: Moment) -> Mask:
+    def should_fire(self, state: Arrays, at: TriggerContext) -> Mask:
         known = self.expected if isinstance(self.expected, int) else state[expected_column(self.expected)]
         counts = state[f"{self.name}.count"]
         result: Mask = (counts > 0) & (counts * 100 >= self.percent * known)
@@ -100,11 +100,11 @@ class _ProcessingTime(VectorizedTrigger):
         column = state[f"{self.name}.at"]
         column[where & (column == NEVER_DUE)] = self._deadline(clock)
 
-    def should_fire(self, state: Arrays, at: Moment) -> Mask:
+    def should_fire(self, state: Arrays, at: TriggerContext) -> Mask:
         result: Mask = state[f"{self.name}.at"] <= at.clock
         return result
 
-    def on_fire(self, state: Arrays, where: Mask, at: Moment) -> Mask:
+    def on_fire(self, state: Arrays, where: Mask, at: TriggerContext) -> Mask:
         return where.copy()
 
     def rearm(self, state: Arrays, where: Mask, clock: Instant) -> None:
@@ -135,13 +135,13 @@ class _Watermark(VectorizedTrigger):
         if self.late is not None:
             self.late.on_elements(state, where & late, counts, clock)
 
-    def should_fire(self, state: Arrays, at: Moment) -> Mask:
+    def should_fire(self, state: Arrays, at: TriggerContext) -> Mask:
         late = state[self._phase] == 1
         early = ~late & (at.passed | self.early.should_fire(state, at))
         result: Mask = early if self.late is None else early | (late & self.late.should_fire(state, at))
         return result
 
-    def on_fire(self, state: Arrays, where: Mask, at: Moment) -> Mask:
+    def on_fire(self, state: Arrays, where: Mask, at: TriggerContext) -> Mask:
         late = state[self._phase] == 1
         early_fire = where & ~late & ~at.passed
         on_time = where & ~late & at.passed
@@ -161,7 +161,7 @@ class _Watermark(VectorizedTrigger):
     def rearm(self, state: Arrays, where: Mask, clock: Instant) -> None:
         self.early.rearm(state, where, clock)
 
-    def settle(self, state: Arrays, merged: Mask, passed: Mask) -> None:
+    def on_merge(self, state: Arrays, merged: Mask, passed: Mask) -> None:
         again = merged & ~passed & (state[self._phase] == 1)
         state[self._phase][again] = 0
         if self.late is not None:
@@ -172,7 +172,7 @@ class _Watermark(VectorizedTrigger):
         for column in self.early.columns():
             state[column.name][late] = column.initial
         for child in self.children():
-            child.settle(state, merged, passed)
+            child.on_merge(state, merged, passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +188,10 @@ class _Repeatedly(VectorizedTrigger):
     def on_elements(self, state: Arrays, where: Mask, counts: npt.NDArray[np.int64], clock: Instant) -> None:
         self.child.on_elements(state, where, counts, clock)
 
-    def should_fire(self, state: Arrays, at: Moment) -> Mask:
+    def should_fire(self, state: Arrays, at: TriggerContext) -> Mask:
         return self.child.should_fire(state, at)
 
-    def on_fire(self, state: Arrays, where: Mask, at: Moment) -> Mask:
+    def on_fire(self, state: Arrays, where: Mask, at: TriggerContext) -> Mask:
         finished = self.child.on_fire(state, where, at)
         self.child.reset(state, finished, at.clock)
         return np.zeros_like(where)
@@ -214,12 +214,12 @@ class _Together(VectorizedTrigger):
         for child in self.parts:
             child.on_elements(state, where, counts, clock)
 
-    def should_fire(self, state: Arrays, at: Moment) -> Mask:
+    def should_fire(self, state: Arrays, at: TriggerContext) -> Mask:
         answers = [child.should_fire(state, at) for child in self.parts]
         result: Mask = np.logical_and.reduce(answers) if self.every else np.logical_or.reduce(answers)
         return result
 
-    def on_fire(self, state: Arrays, where: Mask, at: Moment) -> Mask:
+    def on_fire(self, state: Arrays, where: Mask, at: TriggerContext) -> Mask:
         return where.copy()
 
 
@@ -242,14 +242,14 @@ class _InOrder(VectorizedTrigger):
         for number, child in enumerate(self.parts):
             child.on_elements(state, where & (state[self._current] == number), counts, clock)
 
-    def should_fire(self, state: Arrays, at: Moment) -> Mask:
+    def should_fire(self, state: Arrays, at: TriggerContext) -> Mask:
         answers = [
             (state[self._current] == number) & child.should_fire(state, at) for number, child in enumerate(self.parts)
         ]
         result: Mask = np.logical_or.reduce(answers)
         return result
 
-    def on_fire(self, state: Arrays, where: Mask, at: Moment) -> Mask:
+    def on_fire(self, state: Arrays, where: Mask, at: TriggerContext) -> Mask:
         current = state[self._current].copy()
         finished = np.zeros_like(where)
         for number, child in enumerate(self.parts):
@@ -262,12 +262,12 @@ class _InOrder(VectorizedTrigger):
                 state[self._current][done] = number + 1
         return finished
 
-    def settle(self, state: Arrays, merged: Mask, passed: Mask) -> None:
+    def on_merge(self, state: Arrays, merged: Mask, passed: Mask) -> None:
         for number, child in enumerate(self.parts):
             elsewhere = merged & (state[self._current] != number)
             for column in child.columns():
                 state[column.name][elsewhere] = column.initial
-            child.settle(state, merged & ~elsewhere, passed)
+            child.on_merge(state, merged & ~elsewhere, passed)
 
     def rearm(self, state: Arrays, where: Mask, clock: Instant) -> None:
         self.parts[0].rearm(state, where, clock)
@@ -288,10 +288,10 @@ class _OrFinally(VectorizedTrigger):
         self.main.on_elements(state, where, counts, clock)
         self.last.on_elements(state, where, counts, clock)
 
-    def should_fire(self, state: Arrays, at: Moment) -> Mask:
+    def should_fire(self, state: Arrays, at: TriggerContext) -> Mask:
         return self.main.should_fire(state, at) | self.last.should_fire(state, at)
 
-    def on_fire(self, state: Arrays, where: Mask, at: Moment) -> Mask:
+    def on_fire(self, state: Arrays, where: Mask, at: TriggerContext) -> Mask:
         finished = where & self.last.should_fire(state, at)
         again = self.main.on_fire(state, where & ~finished, at)
         self.main.reset(state, again, at.clock)

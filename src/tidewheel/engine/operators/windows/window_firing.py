@@ -12,7 +12,7 @@ from tidewheel.engine.operators.operator import BatchTime
 from tidewheel.engine.operators.windows.assignment import END, START
 from tidewheel.engine.operators.windows.pane_builder import INDEX, VOID, PaneBuilder
 from tidewheel.engine.operators.windows.partial_aggregates import LEFT, N, partial_columns
-from tidewheel.engine.operators.windows.vectorized_trigger import NEVER_DUE, Arrays, Moment, VectorizedTrigger
+from tidewheel.engine.operators.windows.vectorized_trigger import NEVER_DUE, Arrays, TriggerContext, VectorizedTrigger
 from tidewheel.engine.operators.windows.vectorized_triggers import expected_column
 from tidewheel.model.panes import END_OF_TIME, Timing
 from tidewheel.model.time import Duration, Instant
@@ -125,17 +125,19 @@ class WindowFiring:
             trigger=trigger,
         )
 
-    def _take_elements(self, rows: pl.DataFrame, progress: _Progress, passed: _Passed, clock: Instant) -> Moment:
+    def _take_elements(
+        self, rows: pl.DataFrame, progress: _Progress, passed: _Passed, clock: Instant
+    ) -> TriggerContext:
         """Tell the trigger of the batch's elements; gives the moment at which it is then asked."""
         counts = rows[N].to_numpy()
         if self._merging:
-            self._trigger.settle(progress.trigger, rows["__old"].to_numpy() > 0, passed.before)
+            self._trigger.on_merge(progress.trigger, rows["__old"].to_numpy() > 0, passed.before)
         touched = (counts > 0) & ~progress.done
         self._trigger.on_elements(progress.trigger, touched, counts, clock)
         progress.unreported[touched] += counts[touched]
-        return Moment(passed.now, clock, touched)
+        return TriggerContext(passed.now, clock, touched)
 
-    def _triggered(self, rows: pl.DataFrame, progress: _Progress, passed: _Passed, at: Moment) -> np.ndarray:
+    def _triggered(self, rows: pl.DataFrame, progress: _Progress, passed: _Passed, at: TriggerContext) -> np.ndarray:
         """For each window whether its trigger lets it fire."""
         due = self._trigger.due(progress.trigger) <= at.clock
         asked = ~progress.done & (at.touched | (passed.now & ~passed.before) | due)

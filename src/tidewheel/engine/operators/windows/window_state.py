@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from tidewheel.engine.operators.operator import BatchTime, Store
+from tidewheel.engine.operators.operator import BatchTime, Store, check_names
 from tidewheel.engine.operators.windows.assignment import END
 from tidewheel.engine.operators.windows.state_layout import SEGMENT, is_spread, segments
 from tidewheel.model.panes import END_OF_TIME
@@ -14,10 +14,12 @@ from tidewheel.model.windowing import Windowing
 
 __all__ = ["HINTS", "PENDING", "WindowState"]
 
-HINTS = "hints"
+# The number in a name is the version of what is under it.
+HINTS = "hints/1"
 """The frame that says when each of the others is due."""
-PENDING = "pending"
+PENDING = "pending/1"
 """The frame of retractions that wait until the window that took another one in fires."""
+_WINDOWS = "windows/1/"
 
 
 class WindowState:
@@ -32,6 +34,7 @@ class WindowState:
     ) -> tuple[list[int], pl.DataFrame | None]:
         """Load the frames that this batch touches: their numbers, and the windows in them."""
         if hints is None:
+            check_names("this window", store.names(), (HINTS, PENDING, _WINDOWS))
             return [], None
         due = pl.col("wake_clock") <= batch_time.clock
         if batch_time.watermark is not None:
@@ -42,7 +45,7 @@ class WindowState:
         wanted = hints.filter(due)[SEGMENT].to_list()
         if self._windowing.early_windows == "next" and (wanted or fresh is not None):
             wanted = sorted({*wanted, *hints.filter(pl.col("open"))[SEGMENT].to_list()})
-        frames = [frame for frame in (store.get(f"w{number}") for number in wanted) if frame is not None]
+        frames = [frame for frame in (store.get(f"{_WINDOWS}{number}") for number in wanted) if frame is not None]
         return wanted, pl.concat(frames) if frames else None
 
     def pending(
@@ -72,14 +75,14 @@ class WindowState:
         state = state.with_columns(segments(self._windowing.windows, state, self._keys, spread=spread))
         for (number,), frame in state.partition_by(SEGMENT, as_dict=True).items():
             now.add(int(number))
-            store.put(f"w{number}", frame.drop(SEGMENT, "__due"))
+            store.put(f"{_WINDOWS}{number}", frame.drop(SEGMENT, "__due"))
             closes = (pl.col(END) + lateness).clip(upper_bound=END_OF_TIME)
             still_open = pl.lit(True) if batch_time.watermark is None else pl.col(END) > batch_time.watermark
             wake = pl.when(still_open).then(END).otherwise(closes)
             ends, is_open = frame.select(wake.min().alias("wake"), still_open.any().alias("open")).row(0)
             new_hints.append((number, ends, frame["__due"].min(), is_open))
         for number in {*loaded} - now:
-            store.remove(f"w{number}")
+            store.remove(f"{_WINDOWS}{number}")
         schema = {SEGMENT: pl.Int64, "wake_watermark": pl.Int64, "wake_clock": pl.Int64, "open": pl.Boolean}
         table = pl.DataFrame(new_hints, schema=schema, orient="row")
         if hints is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tidewheel.engine.datasource.batch_limit import MAX_BYTES
@@ -12,7 +12,7 @@ from tidewheel.engine.runtime.flow import Flow, Stage
 from tidewheel.engine.runtime.stage_runner import late_output
 from tidewheel.engine.streams.step_text import step_texts
 
-__all__ = ["explain", "output_names", "source_text", "stage_lines"]
+__all__ = ["about_stage", "explain", "output_names", "source_text"]
 
 _BATCHES = (
     "Batches: as many blocks of the log as there are, up to a limit of events (max_events_per_batch) and of "
@@ -27,7 +27,7 @@ def explain(source: LogInput | DataFrameInput, flow: Flow, outputs: Sequence[str
     for number, stage in enumerate(stages, start=1):
         title = f"Stage {number}" if len(stages) > 1 else "Then"
         lines.append(f"{title}, {_about(stage, source if number == 1 else None)}:")
-        lines += [f"  {line}" for line in stage_lines(flow, number - 1)]
+        lines += [f"  {word}: {text}" for word, text in about_stage(flow, number - 1).items()]
         if number < len(stages) and stage.operation.note is not None:
             lines.append(f"  {stage.operation.note}")
     if after := step_texts(flow.after):
@@ -52,8 +52,8 @@ def output_names(flow: Flow, depth: int) -> dict[str, str]:
     return late | {name: flow.output(depth, name) for name in stage.others}
 
 
-def stage_lines(flow: Flow, depth: int) -> list[str]:
-    """What a stage gives, when, and what it keeps, each line with a word in front that says which of these it is."""
+def about_stage(flow: Flow, depth: int) -> Mapping[str, str]:
+    """What a stage gives, when, and what it keeps, each by the word that says which of these it is."""
     return flow.stages[depth].operation.about(output_names(flow, depth))
 
 

@@ -13,13 +13,14 @@ from typing import Literal
 
 from tidewheel.engine.execution.input import DataFrameInput, LogInput
 from tidewheel.engine.runtime.flow import Flow, Stage
-from tidewheel.engine.streams.explain.explain import output_names, source_text, stage_lines
+from tidewheel.engine.streams.explain.explain import about_stage, output_names, source_text
 from tidewheel.engine.streams.step_text import key_by_text, step_texts
 from tidewheel.html import counted
 
 __all__ = ["Graph", "Operator", "Step", "graph_of"]
 
-_SHOWN = ("What", "Measures", "Where", "When", "How", "Kept")
+_SHOWN = {**{word: word for word in ("What", "Measures", "Where", "When", "How")}, "Kept": "State"}
+"""What is told of a stage, by what it is called here."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +85,9 @@ def graph_of(
 
 
 def _stage(flow: Flow, depth: int, stage: Stage, outputs: tuple[str, ...]) -> Step:
-    lines = [line for line in stage_lines(flow, depth) if line.startswith(_SHOWN)]
-    texts = [f"State: {line.removeprefix('Kept: ')}" if line.startswith("Kept: ") else line for line in lines]
-    return Step(stage.operation.label, tuple(texts), "stage", outputs)
+    told = about_stage(flow, depth)
+    texts = tuple(f"{_SHOWN[word]}: {text}" for word, text in told.items() if word in _SHOWN)
+    return Step(stage.operation.label, texts, "stage", outputs)
 
 
 def _reader(source: LogInput | DataFrameInput) -> tuple[str, str, str]:

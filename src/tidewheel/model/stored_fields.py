@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-__all__ = ["Stored"]
+__all__ = ["StoredFields"]
 
 
-class Stored:
+class StoredFields:
     """The fields of a dataclass that checkpoints store, by the names that they store them under.
 
     A field that comes to be called otherwise keeps its stored name: `renamed` says which attribute has it now.
     `micros`: those that are spans of time, in microseconds.
 
-    >>> Stored("gap", "name", micros=("gap",), renamed={"gap": "silence"}).attributes
+    >>> StoredFields("gap", "name", micros=("gap",), renamed={"gap": "silence"}).attributes
     {'gap': 'silence', 'name': 'name'}
     """
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewheel.errors import DefinitionError
-from tidewheel.model.hashing import hash_of, key_hash
+from tidewheel.model.key_hash import hash_of, key_hash
 
 GOLDEN = {
     (): 12716208069505033823,

@@ -8,7 +8,7 @@ import pytest
 import tidewheel as tw
 from tests.engine.orders import INPUT, put
 from tidewheel.engine.datasource.batch_planner import OffsetRange
-from tidewheel.engine.datasource.batch_reader import read_pieces
+from tidewheel.engine.datasource.batch_reader import read_ranges
 from tidewheel.engine.datasource.options import ReadOptions
 from tidewheel.engine.datasource.reader_function import ReadInfo, reader_function
 from tidewheel.engine.execution.map_side_reader import MapSideReader
@@ -57,7 +57,7 @@ def partitioned(log, orders, before):
     piece = OffsetRange(INPUT, 0, 0, log.topic_info(INPUT).next_offsets[0])
     info = ReadInfo(before, before, 0, 0, 1)
     found = {}
-    for batch in read_pieces(log, options, [piece], info, exchange_rows.EXCHANGE_ARROW):
+    for batch in read_ranges(log, options, [piece], info, exchange_rows.EXCHANGE_ARROW):
         for data in batch.column("batch_bytes").to_pylist():
             found |= {type(part): frame for part, frame in ExchangeBatch.read(data)}
     return found

@@ -10,7 +10,7 @@ import polars as pl
 
 from tidewheel.model.aggregates.aggregate import Aggregate, Row
 from tidewheel.model.columns import TIME
-from tidewheel.model.stored import Stored
+from tidewheel.model.stored_fields import StoredFields
 
 __all__ = ["Buffered", "of_rows", "buffered"]
 
@@ -37,7 +37,7 @@ class Buffered(Aggregate):
     """One part, the rows, of which the result is made when it is asked for."""
 
     stable_name: ClassVar[str] = "agg.unmerged/1"
-    stored: ClassVar[Stored] = Stored("aggregate")
+    stored: ClassVar[StoredFields] = StoredFields("aggregate")
 
     function: ClassVar[str] = "buffered"
 

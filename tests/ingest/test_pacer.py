@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from tidewheel.errors import DefinitionError
-from tidewheel.ingest.replay.pacing import Pacer
+from tidewheel.ingest.replay.pacer import Pacer
 
 SECOND = 1_000_000
 

@@ -150,12 +150,12 @@ def test_a_job_says_what_its_topic_has(log):
 
 
 PLAIN = define_message(types, "plain.count", pa.schema({"vehicle": pa.int32(), "n": pa.int64()}))
-TOLD = define_message(
-    types, "told.count", pa.schema({"vehicle": pa.int32(), "n": pa.int64(), "retraction": pa.bool_()})
+REPORTED = define_message(
+    types, "reported.count", pa.schema({"vehicle": pa.int32(), "n": pa.int64(), "retraction": pa.bool_()})
 )
 
 
 def test_the_field_retraction_alone_tells_that_rows_may_be_retracted(log):
-    publish_types(log, types, [PLAIN, TOLD])
-    assert tw.stream(log, "analytics.told", type=TOLD).retracting
-    assert not tw.stream(log, "analytics.told", type=PLAIN).retracting
+    publish_types(log, types, [PLAIN, REPORTED])
+    assert tw.stream(log, "analytics.reported", type=REPORTED).retracting
+    assert not tw.stream(log, "analytics.reported", type=PLAIN).retracting

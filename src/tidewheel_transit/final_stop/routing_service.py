@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any
 
 import tidewheel as tw
@@ -50,11 +50,7 @@ class RoutingService:
             raise ProviderError(str(error), again=False, healthy=True) from None
         variables = {"route": f"{self._feed}:{route}", "direction": direction - 1, "date": day, "time": seconds}
         body = json.dumps({"query": QUERY, "variables": variables}).encode()
-        try:
-            response = await post(self._url, body, headers=self._headers)
-        except (OSError, http.client.HTTPException) as error:
-            # A refused connection says so in a text that names the address: the kind is enough, and can be counted.
-            raise ProviderError(f"the service cannot be reached: {type(error).__name__}") from None
+        response = await post(self._url, body, headers=self._headers)
         if response.status != 200:
             raise _refused(response.status, response.headers)
         return self._answer(response.body)
@@ -78,12 +74,12 @@ class RoutingService:
 
 
 def _refused(status: int, headers: Mapping[str, str]) -> ProviderError:
-    named = {name.lower(): value for name, value in headers.items()}
-    after = named.get("retry-after", "")
+    after = headers.get("retry-after", "")
     # What is wrong with the request stays wrong; a server that is busy or broken may recover.
     busy = status in (408, 425, 429) or status >= 500
+    known = {each.value: each.phrase for each in HTTPStatus}
     return ProviderError(
-        f"the service answered {status} {http.client.responses.get(status, '')}".rstrip(),
+        f"the service answered {status} {known.get(status, '')}".rstrip(),
         again=busy,
         after=float(after) if after.isdecimal() else 0.0,
         healthy=False,
