@@ -146,7 +146,7 @@ def test_a_sum_without_room_is_an_error_and_never_another_number(values):
     parts = [partial([wide], rows(n=[value])) for value in values]
     with pytest.raises(pl.exceptions.InvalidOperationError, match="i64"):
         merge([wide], *parts)
-    with pytest.raises(OverflowError, match="no room in 64 bits"):
+    with pytest.raises(OverflowError, match="does not fit into 64 bits"):
         wide.of(rows(n=values))
     assert only(wide, rows(n=[2**62, 2**62 - 1])) == 2**63 - 1
 

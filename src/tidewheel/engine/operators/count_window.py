@@ -9,7 +9,7 @@ import polars as pl
 
 from tidewheel.engine.operators import event_buffer
 from tidewheel.engine.operators.event_buffer import ARRIVAL, read_queue, write_queue
-from tidewheel.engine.operators.operator import RESULTS, BatchTime, Outputs, StageOperator, Store
+from tidewheel.engine.operators.operator import RESULTS, BatchTime, Outputs, StageOperator, Store, check_names
 from tidewheel.engine.operators.windows.assignment import END, START
 from tidewheel.engine.operators.windows.pane_schema import pane_frame
 from tidewheel.engine.operators.windows.partial_aggregates import aggregates, finished, group
@@ -64,6 +64,7 @@ class CountWindowOperator(StageOperator):
 
     def _release(self, store: Store, rows: pl.DataFrame | None, watermark: Instant | None) -> pl.DataFrame:
         """The events that the watermark has passed, in order; the others wait."""
+        check_names("this window", store.names(), (_OPEN, _COUNTS, event_buffer.QUEUE, event_buffer.EVENTS))
         queue = read_queue(store)
         fresh = pl.DataFrame(schema=self._schema) if rows is None else rows
         released, after = event_buffer.release(store, fresh, watermark, queue)

@@ -30,6 +30,7 @@ from tidewheel.engine.operators.operator import (
     StageInput,
     StageOperator,
     Store,
+    check_names,
 )
 from tidewheel.engine.operators.schema_evolution import conform
 from tidewheel.errors import DefinitionError, MalformedError
@@ -218,6 +219,7 @@ class LookupJoinOperator(StageOperator):
 
     def on_control(self, store: Store, control: pl.DataFrame, batch_time: BatchTime) -> Outputs:
         """Take outcomes that were read in this batch: they count for its rows already."""
+        check_names("this lookup", store.names(), (_ANSWERS, _WAITING))
         fresh = control.select(*self._kinds())
         stored = store.get(_ANSWERS)
         newest = self.operation.newest(fresh if stored is None else pl.concat([stored, fresh]))
@@ -234,6 +236,7 @@ class LookupJoinOperator(StageOperator):
 
     def step(self, store: Store, rows: pl.DataFrame | None, batch_time: BatchTime) -> Outputs:
         """Take the batch's rows and its time; give those that have their answer, and those that can wait no more."""
+        check_names("this lookup", store.names(), (_ANSWERS, _WAITING))
         waiting = store.get(_WAITING)
         given = [conform(frame, self.schema) for frame in (waiting, rows) if frame is not None]
         if not given or not any(frame.height for frame in given):
