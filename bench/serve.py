@@ -113,11 +113,11 @@ def _stream(bench: Bench, count: int, kind: str) -> dict[str, float]:
             _await(clients, "ready")
             bench.say(f"{count:,} clients look on ...")
             _write(log, _WARM_UP)
-            _tell(clients)
+            _report(clients)
             before, began = _cpu(server.pid), time.monotonic()
             _write(log, bench.seconds)
             took, seconds = _cpu(server.pid) - before, time.monotonic() - began
-            _tell(clients)
+            _report(clients)
             report: dict[str, float] = json.loads(_line(clients))
             return {**report, "server": 100 * took / seconds}
         finally:
@@ -215,7 +215,7 @@ def _await(process: subprocess.Popen[str], word: str) -> None:
         raise RuntimeError(f"{process.args!r} did not say {word}")
 
 
-def _tell(process: subprocess.Popen[str]) -> None:
+def _report(process: subprocess.Popen[str]) -> None:
     assert process.stdin is not None
     process.stdin.write("\n")
     process.stdin.flush()

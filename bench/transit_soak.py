@@ -67,7 +67,7 @@ class Outcome:
     accounts: Sequence[Account]
     dead: int
     unanswered: int
-    """Questions about final stops that got no answer."""
+    """Requests for final stops that got no answer."""
 
 
 class Soak:

@@ -21,7 +21,7 @@ def test_the_docstring_lists_every_public_name_once():
     assert sorted(LISTED.findall(str(tw.__doc__))) == sorted(tw.__all__)
 
 
-def test_help_tells_what_there_is():
+def test_help_lists_what_there_is():
     text = pydoc.render_doc(tw, renderer=pydoc.plaintext)
     assert "a stream over topics of a log, or over any DataFrame" in text
     assert "Start jobs and results of one log as one query" in text, "also of what is imported when it is asked for"

@@ -51,7 +51,7 @@ METRICS = "metrics"
 INGESTED = "ingested"
 """What a pipeline counts of the messages it took in."""
 LOOKUPS = "lookups"
-"""What became of the questions of a lookup."""
+"""The outcomes of the requests of a lookup."""
 
 _INTERNAL = "__"
 

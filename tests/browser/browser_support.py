@@ -117,7 +117,7 @@ class Screen:
     def chip(self, field: str, value: str) -> Locator:
         return self.page.locator(f"[data-filter={field}] [data-value='{value}']")
 
-    def tell(self, script: str, argument: Any = None) -> Any:
+    def evaluate(self, script: str, argument: Any = None) -> Any:
         return self.page.evaluate(script, argument)
 
     def until(self, script: str, argument: Any = None, *, patience: float = PATIENCE) -> None:
@@ -134,15 +134,15 @@ class Screen:
         try:
             self.until(script, [layer, dict(values)])
         except Exception as error:
-            items = self.tell("layer => [...window.tidewheel.app.store.items(layer).values()]", layer)
-            drawn = self.tell("() => window.tidewheel.drawn()")
+            items = self.evaluate("layer => [...window.tidewheel.app.store.items(layer).values()]", layer)
+            drawn = self.evaluate("() => window.tidewheel.drawn()")
             raise AssertionError(f"{layer} should show {values}, has {items}, draws {drawn}") from error
 
     # What is to be seen.
 
     def place(self, lon: float, lat: float) -> tuple[float, float]:
         """The pixel at which a place is drawn."""
-        camera = self.tell("() => window.tidewheel.app.map.camera.value")
+        camera = self.evaluate("() => window.tidewheel.app.map.camera.value")
         box = self.page.locator("#map").bounding_box()
         assert box is not None
         size = 512 * 2 ** camera["zoom"]

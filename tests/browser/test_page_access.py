@@ -46,7 +46,7 @@ def steps(shown: Screen, *, backward: bool = False) -> Iterator[dict[str, Any]]:
     passed: list[str] = []
     while True:
         shown.page.keyboard.press("Shift+Tab" if backward else "Tab")
-        focus = shown.tell(FOCUS)
+        focus = shown.evaluate(FOCUS)
         if focus is None or (passed and focus["what"] == passed[0]):
             return
         passed.append(focus["what"])

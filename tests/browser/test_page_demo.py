@@ -50,7 +50,7 @@ def result_of(log: Log, vehicle: int) -> Instant:
 
 
 def moved(shown: Screen, places: dict[str, list[float]]) -> int:
-    now_at = shown.tell(_PLACES)
+    now_at = shown.evaluate(_PLACES)
     return sum(key in now_at and now_at[key] != place for key, place in places.items())
 
 
@@ -66,7 +66,7 @@ def test_the_demo_is_on_the_map_and_an_injected_emergency_stop_in_the_list(tmp_p
         shown = screen(map_address(demo)).look_at(24.94, 60.19, zoom=11)
         shown.forgive("ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_EMPTY_RESPONSE")  # the demo ends first
         shown.until(_ENOUGH, patience=240)  # Spark has to start
-        places = shown.tell(_PLACES)
+        places = shown.evaluate(_PLACES)
         shown.sees(lambda: moved(shown, places) > 20, "vehicles elsewhere than before")
         shown.until("() => Number.parseInt(document.querySelector('[data-test=events]').textContent) > 0")
         expect(shown.test("watermark")).to_have_text(re.compile(r"^watermark [\d.]+ m?s behind$"))

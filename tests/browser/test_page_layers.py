@@ -102,7 +102,7 @@ def test_what_was_taken_back_is_emptied_at_once_and_what_expired_fades(log, star
     high = shown.ramp("vehicle-distribution")[-1]
     for place in (here, there):
         shown.sees(lambda place=place: near(shown.colour(place), high), "a full hexagon")
-    shown.tell("() => { window.pace = 0.002; }")
+    shown.evaluate("() => { window.pace = 0.002; }")
     counts(log, {HERE: 12}, end=end, retraction=True)
     shown.shows("vehicle-distribution", {hexadecimal(THERE): 12})
     shown.sees(lambda: near(shown.colour(here), bare, 4), "the hexagon that was retracted is empty")
@@ -112,7 +112,7 @@ def test_what_was_taken_back_is_emptied_at_once_and_what_expired_fades(log, star
     orders(log, ("ada", "FI", 9.0), time=now())
     shown.shows("vehicle-distribution", {})
     assert near(shown.colour(there), high), "the one that expired fades slowly"
-    shown.tell("() => { window.pace = 1; }")
+    shown.evaluate("() => { window.pace = 1; }")
     shown.sees(lambda: near(shown.colour(there), bare, 4) and not outlined(), "the bare map again")
 
 
@@ -179,7 +179,7 @@ def test_filters_leave_what_was_asked_for(log, start, screen):
 
 
 @pytest.mark.parametrize("what", ["cell", "vehicle"])
-def test_what_is_clicked_tells_its_figures_and_its_last_minutes(log, start, screen, what):
+def test_what_is_clicked_shows_its_figures_and_its_last_minutes(log, start, screen, what):
     lon, lat = PLACE
     end = window_end()
     if what == "cell":

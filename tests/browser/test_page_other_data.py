@@ -74,4 +74,4 @@ def test_cells_points_and_tables_of_unknown_topics_are_shown_while_the_page_is_o
     row = shown.test("tables").locator("tr[data-key=south]")
     expect(row).to_contain_text("south")
     expect(row).to_contain_text("9")
-    assert hexadecimal(beside) in shown.tell("() => [...window.tidewheel.app.store.items('noise').values()][0].c")
+    assert hexadecimal(beside) in shown.evaluate("() => [...window.tidewheel.app.store.items('noise').values()][0].c")

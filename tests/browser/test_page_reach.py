@@ -42,7 +42,7 @@ def test_on_a_phone_panels_open_one_at_a_time_and_fit(log, start, screen):
     expect(layers).to_have_js_property("inert", True)
     shown.page.locator("[data-dock=alerts]").tap()
     expect(info).to_have_js_property("inert", True)
-    assert shown.tell("() => document.documentElement.scrollWidth") <= 390
+    assert shown.evaluate("() => document.documentElement.scrollWidth") <= 390
 
 
 def test_the_keyboard_reaches_the_layers_and_escape_closes(log, start, screen):
@@ -52,7 +52,7 @@ def test_the_keyboard_reaches_the_layers_and_escape_closes(log, start, screen):
     passed = []
     while "layer-vehicles" not in passed and len(passed) < 40:
         shown.page.keyboard.press("Tab")
-        passed.append(shown.tell("() => document.activeElement.id"))
+        passed.append(shown.evaluate("() => document.activeElement.id"))
     assert passed[-1] == "layer-vehicles"
     shown.page.keyboard.press("Space")
     shown.shows("vehicles", {})
@@ -74,7 +74,7 @@ def test_everything_that_can_be_pressed_has_a_name(log, start, screen):
     some_results(log)
     shown = screen(start()).look_at(*PLACE)
     shown.shows("vehicles", {"1/1": "bus", "1/2": "tram"})
-    nameless = shown.tell(
+    nameless = shown.evaluate(
         """() => [...document.querySelectorAll("button, input, select, [role=tab]")]
             .filter((it) => !(it.getAttribute("aria-label") || it.textContent.trim() || it.labels?.length || it.title))
             .map((it) => it.outerHTML.slice(0, 200))"""
@@ -124,6 +124,6 @@ def test_the_address_brings_the_view_back(log, start, screen):
     expect(again.chip("mode", "tram")).to_have_attribute("aria-pressed", "true")
     expect(again.test("details")).to_have_attribute("data-key", "1/2")
     expect(again.page.locator("html")).to_have_attribute("data-theme", "dark")
-    camera = again.tell("() => window.tidewheel.app.map.camera.value")
+    camera = again.evaluate("() => window.tidewheel.app.map.camera.value")
     assert (camera["lon"], camera["lat"], camera["zoom"]) == pytest.approx((lon, lat, 13), abs=1e-4)
     assert hexadecimal(HERE) not in again.page.url

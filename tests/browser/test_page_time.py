@@ -27,19 +27,19 @@ def test_rewinding_shows_the_past_and_live_is_a_click_away(log, start, screen):
     end = now() // SECOND * SECOND
     counts(log, {HERE: 3}, end=end)
     shown.shows("vehicle-distribution", {KEY: 3})
-    reported = shown.tell("() => window.tidewheel.app.clock.now()")
+    reported = shown.evaluate("() => window.tidewheel.app.clock.now()")
     shown.until("since => window.tidewheel.app.clock.now() > since + 3000", reported)
     counts(log, {HERE: 9}, end=end + 5 * SECOND)
     shown.shows("vehicle-distribution", {KEY: 9})
 
     shown.test("slider").focus()
-    back = shown.tell("reported => Math.ceil((window.tidewheel.app.clock.now() - reported - 1500) / 1000)", reported)
+    back = shown.evaluate("since => Math.ceil((window.tidewheel.app.clock.now() - since - 1500) / 1000)", reported)
     for _ in range(back):
         shown.page.keyboard.press("ArrowLeft")
     shown.shows("vehicle-distribution", {KEY: 3})
     expect(shown.page.locator("html")).to_have_attribute("data-moment", "past")
     expect(shown.test("moment")).to_contain_text("ago")
-    clocks = [shown.tell(CLOCKS) for _ in range(20)]
+    clocks = [shown.evaluate(CLOCKS) for _ in range(20)]
     assert all(bar.startswith(strip) for strip, bar in clocks), "the strip and the time bar tell the same event time"
     assert len({strip for strip, _ in clocks}) == 1, "and it stands still"
     shown.until(r"() => /[#&]t=\d+/.test(location.hash)")
@@ -61,11 +61,11 @@ def test_a_past_that_plays_moves_on_and_becomes_live_when_it_has_caught_up(log, 
     end = now() // SECOND * SECOND
     counts(log, {HERE: 3}, end=end)
     shown.shows("vehicle-distribution", {KEY: 3})
-    reported = shown.tell("() => window.tidewheel.app.clock.now()")
+    reported = shown.evaluate("() => window.tidewheel.app.clock.now()")
     shown.until("since => window.tidewheel.app.clock.now() > since + 4000", reported)
     counts(log, {HERE: 9}, end=end + 5 * SECOND)
     shown.shows("vehicle-distribution", {KEY: 9})
-    since = shown.tell("() => window.tidewheel.app.clock.now()")
+    since = shown.evaluate("() => window.tidewheel.app.clock.now()")
     shown.until("time => window.tidewheel.app.state.status.value.event_time >= time", (end + 4 * SECOND) // 1_000)
     # Long enough to be seen when it is played, even if frames take their time.
     shown.until("since => window.tidewheel.app.clock.now() > since + 4000", since)
@@ -73,11 +73,11 @@ def test_a_past_that_plays_moves_on_and_becomes_live_when_it_has_caught_up(log, 
     shown.shows("vehicle-distribution", {KEY: 5})
 
     shown.test("slider").focus()
-    back = shown.tell("reported => Math.ceil((window.tidewheel.app.clock.now() - reported - 1500) / 1000)", reported)
+    back = shown.evaluate("since => Math.ceil((window.tidewheel.app.clock.now() - since - 1500) / 1000)", reported)
     for _ in range(back):
         shown.page.keyboard.press("ArrowLeft")
     shown.shows("vehicle-distribution", {KEY: 3})
-    clocks, before = shown.tell(CLOCKS), shown.tell(SHOWN)
+    clocks, before = shown.evaluate(CLOCKS), shown.evaluate(SHOWN)
     shown.test("play").click()
     expect(shown.test("play")).to_have_attribute("aria-label", "Pause")
     shown.shows("vehicle-distribution", {KEY: 9})
@@ -121,7 +121,7 @@ def test_the_details_of_a_replay_have_their_plot_though_its_events_are_years_old
     expect(plot).to_have_attribute("data-seconds", "240")
 
 
-def test_the_strip_tells_event_time_watermark_and_rates(log, start, screen):
+def test_the_strip_shows_event_time_watermark_and_rates(log, start, screen):
     end = now() // SECOND * SECOND
     counts(log, {HERE: 3}, end=end, watermark=end)
     shown = screen(start(speed=1.0)).look_at(*PLACE)

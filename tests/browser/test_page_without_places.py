@@ -70,15 +70,15 @@ def test_plots_and_tables_fill_the_page_and_nothing_is_cut_off(log, start, scree
     expect(visits.locator("tbody th").filter(has_text=LONG)).to_have_attribute("title", LONG)
     for name in ("revenue", "sessions"):
         shown.page.locator(f"[data-card={name}] .scroll").scroll_into_view_if_needed()
-        seen = shown.tell(OUTSIDE, f"[data-card={name}]")
+        seen = shown.evaluate(OUTSIDE, f"[data-card={name}]")
         assert seen["right"] <= 0.5
         assert re.fullmatch(r"\d\d:\d\d:\d\d – \d\d:\d\d:\d\d", seen["on"]), "the last column is there to be read"
-    assert shown.tell("() => document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the page"
+    assert shown.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the page"
     assert "c=" not in shown.page.url
-    shown.tell("() => { document.getElementById('board').scrollTop = 0; }")
+    shown.evaluate("() => { document.getElementById('board').scrollTop = 0; }")
 
 
-def test_new_results_come_into_plots_and_tables_and_a_row_tells_more(log, start, screen):
+def test_new_results_come_into_plots_and_tables_and_a_row_shows_more(log, start, screen):
     at = now() // MINUTE * MINUTE
     shop(log, until=at)
     shown = board(screen(start(), viewport={"width": 1280, "height": 800}))
@@ -106,7 +106,7 @@ def test_a_map_comes_when_something_has_a_place(log, start, screen):
     expect(shown.page.locator("#map")).to_be_visible()
     expect(shown.page.locator("#board")).to_be_hidden()
     lon, lat = centre(CELLS["here"])
-    shown.tell("([lon, lat]) => window.tidewheel.app.map.flyTo(lon, lat)", [lon, lat])
+    shown.evaluate("([lon, lat]) => window.tidewheel.app.map.flyTo(lon, lat)", [lon, lat])
     shown.shows("vehicle-distribution", {hexadecimal(CELLS["here"]): 4})
     shown.page.keyboard.press("t")
     expect(shown.test("tables").locator("tr[data-key=DE]")).to_be_visible()
@@ -136,22 +136,22 @@ def test_a_log_at_rest_for_hours_is_shown_as_it_was_and_says_since_when(tmp_path
         expect(shown.page.locator("[data-card=revenue] tbody tr")).to_have_count(2)
         expect(shown.test("watermark")).to_have_text(re.compile(r"^at rest since (\w+ \d+ \w+, )?\d\d:\d\d"))
         expect(shown.test("live")).to_have_text("At rest")
-        event_time = shown.tell("() => window.tidewheel.app.state.status.value.event_time")
+        event_time = shown.evaluate("() => window.tidewheel.app.state.status.value.event_time")
         assert event_time == (at - SECOND) // 1_000
-        since = shown.tell("() => window.tidewheel.app.state.status.value.now")
+        since = shown.evaluate("() => window.tidewheel.app.state.status.value.now")
         seen = set()
         for _ in range(40):
             seen.add(shown.test("clock").inner_text())
-            shown.tell("() => new Promise((done) => setTimeout(done, 50))")
+            shown.evaluate("() => new Promise((done) => setTimeout(done, 50))")
         assert len(seen) == 1, "the event clock stands"
         shown.until("since => window.tidewheel.app.state.status.value.now > since + 2000", since)
-        assert shown.tell("() => window.tidewheel.view()") == {"revenue": 2, "sessions": 3}
+        assert shown.evaluate("() => window.tidewheel.view()") == {"revenue": 2, "sessions": 3}
         orders(log, ("ada", "FI", 12.0), time=now())
         expect(shown.test("watermark")).to_have_text(re.compile("^watermark .* behind$"))
         expect(shown.test("live")).to_have_text("Live")
 
 
-def test_a_layer_of_ones_own_tells_the_page_titles_units_and_order(log, start, screen):
+def test_a_layer_of_ones_own_gives_the_page_titles_units_and_order(log, start, screen):
     shop(log, until=now())
     layer = Layer(
         topic="analytics.revenue",

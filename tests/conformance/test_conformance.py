@@ -113,7 +113,7 @@ def test_a_case_that_cannot_be_read_fails_and_the_others_are_run(tmp_path, text,
 
 
 @pytest.mark.parametrize("named", ["", "dataflow"])
-def test_the_command_runs_another_folder_and_tells_what_failed(tmp_path, monkeypatch, capsys, named):
+def test_the_command_runs_another_folder_and_reports_what_failed(tmp_path, monkeypatch, capsys, named):
     folder = tmp_path / "dataflow"
     folder.mkdir()
     (folder / "other_name.yaml").write_text(TRANSCRIPT.format(end=9, value=3, more=""))

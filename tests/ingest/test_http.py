@@ -367,7 +367,7 @@ def test_repeats_are_known_again_by_the_next_process(log: Log) -> None:
     assert numbers_in(log) == [1]
 
 
-def test_no_producer_is_forgotten_for_another_that_is_told_so(log: Log) -> None:
+def test_no_producer_is_forgotten_for_another_which_is_refused(log: Log) -> None:
     """Its repeat would be taken twice; one that has not written for long may go, and that is counted."""
     with served(Pipeline(log, NumberProcessor()), limits=HttpLimits(producers=2)) as client:
         for name, sequence in (("a", 0), ("b", 0), ("a", 1)):

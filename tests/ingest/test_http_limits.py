@@ -68,7 +68,7 @@ def test_a_small_request_cannot_hold_a_million_messages(log: Log) -> None:
     assert len(dead_letters(log)) == 1_000
 
 
-def test_health_tells_how_old_the_delivery_at_hand_is() -> None:
+def test_health_shows_how_old_the_delivery_at_hand_is() -> None:
     gate = Gate()
     with served(gate, limits=HttpLimits(unhealthy_after="300 ms")) as client:
         posting = threading.Thread(

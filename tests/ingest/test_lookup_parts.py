@@ -1,4 +1,4 @@
-"""Cache, breaker and questions, each by itself, with a clock that is moved by hand."""
+"""Cache, breaker and requests, each by itself, with a clock that is moved by hand."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ class Scripted:
 
 def ask(provider, *, time=None, times=1, chance=0.0, **limits):
     time = time or Time()
-    questioner = LookupAttempts(DEPOT, provider, Limits(**limits), clock=time, sleep=time.sleep, chance=lambda: chance)
+    attempts = LookupAttempts(DEPOT, provider, Limits(**limits), clock=time, sleep=time.sleep, chance=lambda: chance)
 
     async def run():
-        return [await questioner.ask(A) for _ in range(times)]
+        return [await attempts.ask(A) for _ in range(times)]
 
     return asyncio.run(run())
 
@@ -136,7 +136,7 @@ def test_after_a_pause_one_may_try_and_pauses_grow_until_one_works():
     assert breaker.allows(), "pauses are short again"
 
 
-# Questions ------------------------------------------------------------------------------------------------------
+# Requests -------------------------------------------------------------------------------------------------------
 
 
 def test_an_answer_is_the_outcome():
@@ -186,7 +186,7 @@ def test_it_waits_as_the_service_asks_but_not_beyond_the_timeout():
     assert (outcome.reason, outcome.attempts) == ("busy", 1)
 
 
-def test_what_is_wrong_with_the_question_is_not_asked_again_and_no_fault_of_the_service():
+def test_a_wrong_request_is_not_repeated_and_no_fault_of_the_service():
     provider = Scripted(ProviderError("no such day", again=False, healthy=True))
     outcomes = ask(provider, times=5, breaker_failures=2)
     assert [outcome.reason for outcome in outcomes] == ["no such day"] * 5
@@ -210,10 +210,10 @@ def test_a_provider_that_never_answers_is_given_up():
                 Silent.cancelled += 1
                 raise
 
-    questioner = LookupAttempts(
+    attempts = LookupAttempts(
         DEPOT, Silent(), Limits(timeout="1 min", attempt_timeout="20 ms", attempts=2, backoff="1 ms")
     )
-    outcome = asyncio.run(questioner.ask(A))
+    outcome = asyncio.run(attempts.ask(A))
     assert (outcome.kind, outcome.reason.split(" within")[0]) == ("failed", "no answer")
     assert Silent.cancelled == outcome.attempts == 2
 

@@ -122,7 +122,7 @@ def test_the_limits_that_a_user_gave_the_topic_of_outcomes_stay(log):
     assert log.topic_info(DEPOT.topic).retention == Retention(age=10**15)
 
 
-def test_a_topic_that_comes_while_questions_are_open_is_not_read_again(log):
+def test_a_topic_that_comes_while_requests_are_open_is_not_read_again(log):
     asked = threading.Event()
 
     class Silent:
@@ -192,7 +192,7 @@ def test_answers_and_failures_of_a_key_both_survive_compaction(log):
 
 
 @pytest.mark.parametrize("most", [1, 7])
-def test_no_more_questions_are_asked_at_a_time_than_allowed(log, most):
+def test_no_more_requests_are_made_at_a_time_than_allowed(log, most):
     class Counting:
         running = highest = 0
 
@@ -210,7 +210,7 @@ def test_no_more_questions_are_asked_at_a_time_than_allowed(log, most):
     assert provider.highest == most
 
 
-def test_events_are_not_read_while_too_many_questions_are_open(log, monkeypatch):
+def test_events_are_not_read_while_too_many_requests_are_open(log, monkeypatch):
     monkeypatch.setattr("tidewheel.ingest.lookup.worker._READ_AT_ONCE", 6)
     opened = []
 
@@ -266,7 +266,7 @@ def test_of_two_workers_the_newer_one_goes_on(log):
     assert outcomes(log) == [(1, "depot 1", 0)]
 
 
-def test_stop_leaves_open_questions_to_the_next_worker(log):
+def test_stop_leaves_open_requests_to_the_next_worker(log):
     class Silent:
         async def ask(self, key):
             await asyncio.Event().wait()
@@ -307,7 +307,7 @@ def test_what_cannot_be_asked_is_refused_when_it_is_defined(log):
         LookupWorker(log, DEPOT, Depots(), topics=DEPOT.topic, type=VehiclePosition)
 
 
-def test_a_provider_that_panics_fails_its_question_and_no_other(log):
+def test_a_provider_that_panics_fails_its_request_and_no_other(log):
     class Panicking(Depots):
         async def ask(self, key):
             if key[1] == 2:
@@ -329,8 +329,8 @@ def test_a_worker_whose_part_died_ends_with_what_broke_it(log, monkeypatch):
     async def broken(key):
         raise RuntimeError("a fault of ours")
 
-    monkeypatch.setattr(made._questioner, "ask", broken)
-    with pytest.raises(RuntimeError, match="a fault of ours"):  # not a question that stays open for ever
+    monkeypatch.setattr(made._attempts, "ask", broken)
+    with pytest.raises(RuntimeError, match="a fault of ours"):  # not a request that stays open for ever
         made.run(until_idle=True)
 
 

@@ -75,7 +75,7 @@ def test_a_clause_may_read_another():
         parsed.clause  # noqa: B018
 
 
-def test_the_clause_is_told_from_the_word():
+def test_the_clause_is_distinguished_from_the_word():
     assert has_match_recognize(EMERGENCY_STOP)
     assert has_match_recognize("select * from t match_recognize (")
     assert has_match_recognize("select * from t match_recognize ('")

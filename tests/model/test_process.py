@@ -27,9 +27,9 @@ def same(events, state, clock):
 
 
 def diary(wait, kind=Timer, **options):
-    """A process that tells what it was called for; each event sets the timer `wait` after itself, or the clock."""
+    """A process that reports what it was called for; each event sets the timer `wait` after itself, or the clock."""
 
-    def tell(events, state, clock):
+    def report(events, state, clock):
         reported = events.select("key", "event_time", what=pl.lit("event"), seen=pl.lit(state["seen"].sum(), pl.Int64))
         rung = state.filter("wake_at_due").select(
             "key", event_time="wake_at", what=pl.lit("timer"), seen=pl.col("seen").cast(pl.Int64)
@@ -40,7 +40,7 @@ def diary(wait, kind=Timer, **options):
             new = new.with_columns((set_to + wait).cast(DATETIME).alias("wake_at"))
         return pl.concat([reported, rung]), new
 
-    return Process(tell, keys="key", state={"seen": pl.Int64, "wake_at": kind}, **options)
+    return Process(report, keys="key", state={"seen": pl.Int64, "wake_at": kind}, **options)
 
 
 def reported(outputs):
@@ -124,7 +124,7 @@ def test_late_rows_come_out_with_their_reason():
     assert [row["value"] for row in outputs["results"]] == [4]
 
 
-def test_the_clock_tells_times_as_datetimes():
+def test_the_clock_gives_times_as_datetimes():
     clock = Clock(before=None, watermark=END_OF_TIME, clock=1)
     assert (clock.before_time, clock.ended) == (None, True)
     assert clock.watermark_time == datetime.max.replace(tzinfo=timezone.utc)
@@ -215,7 +215,7 @@ def test_previous_gives_each_event_what_the_one_before_it_had():
     assert outputs["results"][2]["old_event_time"].microsecond == 1
 
 
-def test_deduplicate_keeps_the_first_in_event_time_and_tells_the_others():
+def test_deduplicate_keeps_the_first_in_event_time_and_reports_the_others():
     reference = ProcessReference(deduplicate("key", "value", horizon=10), SCHEMA)
     rows = frame(("a", 1, 8), ("a", 1, 5), ("a", 2, 6), ("a", 1, 15), ("a", 1, 16))
     outputs = reference.step(rows, watermark=50, clock=0)

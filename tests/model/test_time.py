@@ -83,7 +83,7 @@ def test_instants_without_a_zone_are_utc_and_absurd_ones_are_shown():
         (-90_000_000, "-1 min 30 s"),
     ],
 )
-def test_people_are_told_about_how_long(micros, text):
+def test_people_are_shown_about_how_long(micros, text):
     assert approximate_duration(micros) == text
 
 

@@ -60,5 +60,5 @@ def test_all_that_never_had_an_event_hold_it() -> None:
     assert hold_text(held, now=80 * SECOND) == "held by b/0 and 2 more for 1 min 19 s: never an event"
 
 
-def test_states_of_before_tell_of_nobody() -> None:
+def test_states_of_earlier_versions_name_nobody() -> None:
     assert holders({"inputs": {"a/0": {"fed": 0}}, "watermark": None}, now=20 * SECOND) == ()

@@ -409,7 +409,7 @@ def test_matches_that_may_not_overlap():
     assert found(built.select(overlap=False), "abab") == ["0 1", "2 3"]
 
 
-# Several keys, conditions, memory ---------------------------------------------------------------------------
+# Several keys, conditions, accumulators ---------------------------------------------------------------------------
 
 
 def test_another_key_differs_from_all_events_taken():

@@ -59,7 +59,7 @@ def test_an_expression_that_has_no_python_of_its_own_is_shown_in_the_words_of_po
     assert "str.contains" in repr(pattern("a", pl.col("name").str.contains("x")))
 
 
-def test_a_pattern_tells_the_columns_it_needs():
+def test_a_pattern_names_the_columns_it_needs():
     built = (
         pattern("a", pl.col("x") > 1)
         .next("b", (pl.col("y") > first("a.z")) & (count("a") > 1) & (previous("w") > 0), differs_in="who")

@@ -51,13 +51,13 @@ def test_what_came_in_counts_as_no_result(log, start):
     assert set(server.feed.status.latest["topics"]) == {"analytics.vehicle-distribution"}
 
 
-def test_the_status_tells_of_a_run_that_is_starting_until_it_runs(log, start):
+def test_the_status_shows_a_run_that_is_starting_until_it_runs(log, start):
     run, since = RunStates(log), now() - 8 * SECOND
-    run.tell("demo", RunState(STARTING, since))
+    run.report("demo", RunState(STARTING, since))
     server = start()
     (reported,) = server.feed.status.latest["starting"]
     assert (reported["run"], reported["since"]) == ("demo", since // 1_000)
     assert reported["text"].startswith("Spark is starting: ")
     assert "15 to 40 s" in reported["text"], "however long that test takes"
-    run.tell("demo", RunState(RUNNING, since))
+    run.report("demo", RunState(RUNNING, since))
     eventually(lambda: server.feed.status.latest["starting"] == [], "it runs")

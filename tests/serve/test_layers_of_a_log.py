@@ -132,7 +132,7 @@ def test_results_expire_by_the_windows_that_the_job_was_told_to_make(log):
     assert (beside.title, beside.period, beside.expiry) == ("Vehicles per cell (v2)", 5_000, 10_000)
 
 
-def test_an_expiry_that_was_given_stays_and_one_that_nothing_tells_is_30_seconds_or_without_a_place_an_hour(log):
+def test_an_expiry_that_was_given_stays_and_an_unknown_one_is_30_seconds_or_without_a_place_an_hour(log):
     given = Layer(topic="analytics.vehicle-distribution", name="given", expiry=7_000)
     waiting = Layer(topic="analytics.later", name="waiting")
     end = now() // SECOND * SECOND

@@ -38,7 +38,7 @@ from tidewheel_transit.transit_pb2 import Bunching, VehicleCell
 SECOND = 1_000_000
 
 
-def test_a_client_is_told_what_there_is_then_what_is_shown_then_what_changes(log, start):
+def test_a_client_gets_what_there_is_then_what_is_shown_then_what_changes(log, start):
     vehicles(log, (7, 24.9, 60.2), speed=12.5, route="55")
     with viewer(start()) as page:
         assert page.hello["protocol"] == 1
@@ -109,7 +109,7 @@ def test_a_pair_passes_a_filter_with_either_of_its_vehicles(log, start):
         assert page.layers["bunching"] == {}
 
 
-def test_a_region_does_not_touch_alerts_whose_list_tells_of_all_places(log, start):
+def test_a_region_does_not_touch_alerts_whose_list_shows_all_places(log, start):
     vehicles(log, (7, 24.9, 60.2))
     stop_of(log, 7)
     with viewer(start()) as page:
@@ -269,7 +269,7 @@ def test_a_damaged_block_is_reported_and_the_rest_is_shown(log, start):
 def test_health_warns_of_a_watermark_that_is_held(log, start):
     at = now()
     job = HeldWatermarks(log)
-    job.tell("final-stops", [Holder("input.door", 2, at - duration("5 min"), None, at - duration("5 min"))], now=at)
+    job.report("final-stops", [Holder("input.door", 2, at - duration("5 min"), None, at - duration("5 min"))], now=at)
     server = start()
     eventually(lambda: server.status()["warnings"], "it is reported")
     health = httpx.get(f"{server.url}/api/health").json()

@@ -162,7 +162,7 @@ def test_a_key_with_many_results_is_looked_at_once_until_it_expires():
     assert (view.items, view._due, view._looked_at) == ({}, [], {})
 
 
-def test_a_cleared_view_tells_that_all_is_gone():
+def test_a_cleared_view_reports_that_all_is_gone():
     view = LayerView(Layer(topic="analytics.x", geometry=Cell(), show="cells", expiry=10))
     view.apply(rows(("a", 1, 0, None, False, 1), ("b", 1, 0, None, False, 1)), now=0)
     view.changes()

@@ -79,7 +79,7 @@ def test_every_message_is_reported_with_its_key_and_all_its_fields(log):
 
 
 @pytest.mark.parametrize("job", [pytest.param(job, id=job.name) for job in JOBS])
-def test_the_definition_of_a_message_tells_its_topic_and_its_key(job, log):
+def test_the_definition_of_a_message_gives_its_topic_and_its_key(job, log):
     text = PROTO.read_text(encoding="utf-8")
     (comment,) = re.findall(rf"((?:^//.*\n)+)message {job.writes.DESCRIPTOR.name} ", text, re.MULTILINE)
     words = " ".join(comment.replace("//", "").split())

@@ -22,7 +22,7 @@ def append_one(address: str, topic: str, value: bytes) -> None:
         log.append(topic, records([value]))
 
 
-def open_and_tell(address: str, pipe: Connection) -> None:
+def open_and_report(address: str, pipe: Connection) -> None:
     pipe.recv()  # so that all begin at once
     try:
         with open_log(address) as log:

@@ -54,7 +54,7 @@ __all__ = [
     "say",
     "size",
     "taught",
-    "tell_damage",
+    "report_damage",
 ]
 
 
@@ -116,7 +116,7 @@ def say(text: str, *, style: str | None = None) -> None:
     out(stderr=True).print(text, style=style, markup=False)
 
 
-def tell_damage(damaged: DamagedBlockError) -> None:
+def report_damage(damaged: DamagedBlockError) -> None:
     """Report damaged records and continue, for `--skip-damaged`."""
     say(str(damaged).partition(". ")[0], style="red")
 

@@ -95,7 +95,7 @@ class AskOptions:
 def ask(options: AskOptions) -> None:
     """Run a lookup worker, which asks about what events name, and writes the answers down for the jobs.
 
-    It follows the events in the log, asks for what is new, and writes what became of each question into the topic
+    It follows the events in the log, asks for what is new, and writes the outcome of each request into the topic
     lookups.LOOKUP, where jobs read it. It may be stopped, killed and started again at any time: jobs go on without
     answers, and count what they miss.
 

@@ -193,7 +193,7 @@ class _Demo:
         while not self._stop.wait(_LOOK_SECONDS):
             self._parts.check()
             keep_an_hour(self._log, before=self._start_from)
-            self._tell_of_the_map()
+            self._print_map_address()
             if self._ready is None and self._job.status.get("batches"):
                 self._ready = tw.time.now()
             if self._ready is not None and length is not None and tw.time.now() - self._ready >= length:
@@ -204,7 +204,7 @@ class _Demo:
         """Describe what Spark is doing, and how long it takes."""
         return start_text(self._started, first_batch=self._job.status.get("state") == "running") + " ..."
 
-    def _tell_of_the_map(self) -> None:
+    def _print_map_address(self) -> None:
         url = self._map.status.get("url")
         if url is not None and self._addressed is None:
             self._addressed = tw.time.now()

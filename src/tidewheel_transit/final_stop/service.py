@@ -9,7 +9,7 @@ of the simulator.
     errors   share that get a 503              garbage  share that get something that is no answer
     unknown  routes that it does not know
 
-`GET /count` tells how many questions came, and how many were being answered at a time at most. Which requests go wrong
+`GET /count` returns how many requests came, and how many were being answered at a time at most. Which requests go wrong
 follows from the seed and their number.
 """
 
@@ -53,7 +53,7 @@ class RoutingServer(ThreadingHTTPServer):
     def __init__(self, port: int = 0, *, faults: Faults | None = None, seed: int = 7) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
         self.faults = faults or Faults()
-        self.questions = 0
+        self.requests = 0
         self.at_once = 0
         self.most_at_once = 0
         self._chance = random.Random(seed)
@@ -65,9 +65,9 @@ class RoutingServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}/"
 
     def begin(self) -> float:
-        """Count a question; gives the number that decides what goes wrong with it."""
+        """Count a request; returns the number that decides what goes wrong with it."""
         with self._lock:
-            self.questions += 1
+            self.requests += 1
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
             return self._chance.random()
@@ -78,7 +78,7 @@ class RoutingServer(ThreadingHTTPServer):
             super().handle_error(request, client_address)
 
     def end(self) -> None:
-        """Note that a question is done with."""
+        """Note that a request is done with."""
         with self._lock:
             self.at_once -= 1
 
@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, b"{}")
 
     def do_GET(self) -> None:
-        counts = {"questions": self.server.questions, "most_at_once": self.server.most_at_once}
+        counts = {"requests": self.server.requests, "most_at_once": self.server.most_at_once}
         self._send(200, json.dumps(counts).encode())
 
     def _send(self, status: int, body: bytes) -> None:

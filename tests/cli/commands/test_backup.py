@@ -62,7 +62,7 @@ def test_for_programs_there_is_json(small_log, inside, tmp_path):
     assert (tmp_path / "new" / "tidewheel.json").exists()
 
 
-def test_exit_codes_tell_what_is_wrong(small_log, inside, tmp_path):
+def test_exit_codes_say_what_is_wrong(small_log, inside, tmp_path):
     assert "there is no log" in inside("backup", tmp_path / "b", "--log", tmp_path / "none.tw", code=2).stderr
     assert "no manifest" in inside("backup", tmp_path / "b", "--verify", code=1).stderr
     assert "no manifest" in inside("restore", tmp_path / "b", "--log", tmp_path / "new.tw", code=1).stderr

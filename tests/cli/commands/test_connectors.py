@@ -86,7 +86,7 @@ def test_a_fast_simulation_ends_now(speed, tmp_path):
     assert before - 10 * SECOND < times[-1] < now() + 3 * SECOND, "clocks of vehicles differ by a few seconds"
 
 
-def test_simulate_tells_what_it_did_and_goes_on_counting(tmp_path):
+def test_simulate_reports_what_it_did_and_goes_on_counting(tmp_path):
     log = tmp_path / "city.tw"
     for place in range(2):
         done = tidewheel("simulate", *SMALL, "--for", "10s", "--json", "--log", log)

@@ -133,7 +133,7 @@ def test_a_batch_is_not_written_twice(story):
     assert "analytics.busy-routes.batch holds results of another run" in said
 
 
-def test_the_help_of_several_jobs_tells_of_all_their_parameters(story, inside):
+def test_the_help_of_several_jobs_lists_all_their_parameters(story, inside):
     text = inside("run", story.job, "vehicle-cell", "--help").stdout
     assert "Vehicles of each route, in windows of this size." in text
     assert "--size" in text

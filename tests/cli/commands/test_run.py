@@ -64,7 +64,7 @@ def test_every_position_on_a_journey_has_its_result_once(story):
         assert results.total() == story.stopped["results"] + story.finished["results"]
 
 
-def test_it_tells_what_it_processed(story):
+def test_it_reports_what_it_processed(story):
     reported, said = story.finished, story.done.stderr
     assert f"{reported['events']:,} events processed, {reported['results']:,} results in analytics.vehicle-cell" in said
 

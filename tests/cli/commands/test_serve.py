@@ -27,7 +27,7 @@ def city(tmp_path):
     return tmp_path / "city.tw"
 
 
-def test_it_tells_where_it_is_serves_what_it_was_given_and_ends_when_told(city, tmp_path):
+def test_it_prints_its_address_serves_what_it_was_given_and_ends_when_asked_to(city, tmp_path):
     (tmp_path / "lines.json").write_text('{"type": "FeatureCollection", "features": []}')
     (tmp_path / "layers.json").write_text('[{"topic": "analytics.later", "title": "Mine"}]')
     options = ["--lines", tmp_path / "lines.json", "--layers", tmp_path / "layers.json", "--token", "secret"]

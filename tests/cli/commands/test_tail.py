@@ -102,7 +102,7 @@ def test_after_compaction_the_last_records_are_found_behind_gaps(tmp_path, insid
     assert len(lines(inside("tail", "state", "--json", "--log", tmp_path / "log.tw"))) == kept
 
 
-def test_an_event_time_that_no_calendar_has_is_told_from_none(tmp_path, inside):
+def test_an_event_time_that_no_calendar_has_is_not_taken_for_none(tmp_path, inside):
     with open_log(tmp_path / "log.tw") as log:
         times = (None, 10**18, 0)
         log.append("odd", records([codec.encode(codec.pack(Arrival(stop="x"), event_time=time)) for time in times]))

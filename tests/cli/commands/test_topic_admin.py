@@ -46,7 +46,7 @@ def test_an_age_is_set_and_what_is_older_leaves_at_once(log_path, inside):
     assert retention(log_path, "notes") == Retention()
 
 
-def test_the_list_tells_what_is_kept(log_path, inside):
+def test_the_list_shows_what_is_kept(log_path, inside):
     inside("topics", "input.a", "--keep", "3h", "--keep", "1.5MB", "--log", log_path)
     assert retention(log_path, "input.a") == Retention(age=10_800_000_000, size=1_500_000)
     (found,) = lines(inside("topics", "--json", "--log", log_path))

@@ -137,7 +137,7 @@ def test_verifying_finds_nothing_in_a_log_as_it_was_written(small_log, inside):
     assert "5 records of 1 topics are as they were written" in inside("topics", "--verify", "--log", small_log).stdout
 
 
-def test_verifying_tells_what_is_damaged(damaged_log, inside):
+def test_verifying_reports_what_is_damaged(damaged_log, inside):
     reported = inside("topics", "--verify", "--log", damaged_log, code=1).stdout
     assert (
         "input.arrival partition 0: offsets 5 to 7 (3 records) are damaged: the checksum of its payload is" in reported
@@ -154,7 +154,7 @@ def test_verifying_tells_what_is_damaged(damaged_log, inside):
     assert found["faults"] == []
 
 
-def test_verifying_tells_what_sqlite_finds(small_log, inside):
+def test_verifying_reports_what_sqlite_finds(small_log, inside):
     connection = sqlite3.connect(small_log)
     connection.execute("PRAGMA writable_schema = ON")
     connection.execute("DELETE FROM sqlite_master WHERE name = 'block_by_time'")
@@ -165,7 +165,7 @@ def test_verifying_tells_what_sqlite_finds(small_log, inside):
     assert not found["damaged"]
 
 
-def test_tail_tells_what_is_damaged_or_passes_over_it(damaged_log, inside):
+def test_tail_reports_what_is_damaged_or_passes_over_it(damaged_log, inside):
     refused = inside("tail", "input.arrival", "--log", damaged_log, code=1).stderr
     assert "'input.arrival' partition 0: the block of offsets 5 to 7 is damaged" in refused
     shown = inside("tail", "input.arrival", "--json", "--skip-damaged", "--log", damaged_log)
@@ -173,7 +173,7 @@ def test_tail_tells_what_is_damaged_or_passes_over_it(damaged_log, inside):
     assert "the block of offsets 5 to 7 is damaged" in shown.stderr
 
 
-def test_compare_tells_what_is_damaged_or_passes_over_it(damaged_log, inside):
+def test_compare_reports_what_is_damaged_or_passes_over_it(damaged_log, inside):
     refused = inside("compare", "input.arrival", "input.arrival", "--log", damaged_log, code=1).stderr
     assert "'input.arrival' partition 0: the block of offsets 5 to 7 is damaged" in refused
     found = inside("compare", "input.arrival", "input.arrival", "--skip-damaged", "--json", "--log", damaged_log)

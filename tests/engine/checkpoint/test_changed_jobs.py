@@ -97,7 +97,7 @@ def test_what_differs_is_reported_by_job_and_step_before_spark_is_started(log, t
     assert refusal(log, folder, changed(positions(log)), accept_changes=True) == said
 
 
-def test_patterns_tell_their_stage_and_other_kinds_all_of_them(log, tmp_path):
+def test_patterns_report_their_stage_and_other_kinds_all_of_them(log, tmp_path):
     folder = made(tmp_path / "c", log, stopped(positions(log)))
     said = refusal(log, folder, stopped(positions(log), slow=2.0))
     assert 'fast: pattern standing condition expression: col("speed") < 1.0 → col("speed") < 2.0. ' in said
@@ -162,13 +162,13 @@ MY_JOB = """
 
 
 @pytest.mark.parametrize(
-    ("job", "change", "told"),
+    ("job", "change", "difference"),
     [
         ("my_jobs.py", ("--size", "20 s"), "counts: parameter size: 10 s → 20 s. "),
         ("vehicle-distribution", ("--resolution", 8), "vehicle-distribution: parameter resolution: 9 → 8. "),
     ],
 )
-def test_the_command_refuses_it_without_java_and_before_pyspark_is_imported(log, tmp_path, job, change, told):
+def test_the_command_refuses_it_without_java_and_before_pyspark_is_imported(log, tmp_path, job, change, difference):
     if job.endswith(".py"):
         (tmp_path / job).write_text(textwrap.dedent(MY_JOB))
         job = tmp_path / job
@@ -182,7 +182,7 @@ def test_the_command_refuses_it_without_java_and_before_pyspark_is_imported(log,
     environment = {"JAVA_HOME": str(home), "PATH": f"{home / 'bin'}:{os.environ['PATH']}"}
     options = ("--log", log.address, "--checkpoint", folder, "--available-now")
     said = tidewheel("run", job, *change, *options, code=4, **environment, PYTHONPROFILEIMPORTTIME="1").stderr
-    assert told in said
+    assert difference in said
     assert "--version v2" in said
     imported = {line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")}
     assert imported & {"polars", "pyspark", "pandas.core", "pyarrow", "py4j"} == {"polars", "pyarrow"}

@@ -180,7 +180,7 @@ def offsets(folder, *ends):
     return str(folder)
 
 
-def test_what_tells_batches_of_one_number_apart(log, tmp_path):
+def test_what_distinguishes_batches_of_one_number(log, tmp_path):
     here, there = offsets(tmp_path / "a", 1, 2, 3), offsets(tmp_path / "b", 1, 7, 3)
     for number in range(3):
         batch = BatchIdentity.of(here, number)

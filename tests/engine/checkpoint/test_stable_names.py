@@ -337,11 +337,11 @@ def test_a_class_that_is_renamed_is_the_same_step():
     assert differences({"what": described(Passthrough())}, {"what": {"$is": "window/1"}}) == ["each_row() → window()"]
 
 
-def test_another_version_of_what_a_step_keeps_is_told_as_such():
+def test_another_version_of_what_a_step_keeps_is_reported_as_such():
     stages = [{"keys": ["a"], "what": {"$is": f"window/{version}", "size": version}} for version in (1, 2)]
-    told = "window: version 1 → version 2"
-    assert differences(*({"stages": [stage]} for stage in stages)) == [told]
-    assert differences(*({"stages": [{"what": {"$is": "dedup/1"}}, stage]} for stage in stages)) == [f"stage 2 {told}"]
+    newer = "window: version 1 → version 2"
+    assert differences(*({"stages": [stage]} for stage in stages)) == [newer]
+    assert differences(*({"stages": [{"what": {"$is": "dedup/1"}}, stage]} for stage in stages)) == [f"stage 2 {newer}"]
     crossings = [{"function": {"$is": f"crossings/{version}"}} for version in (1, 2)]
     assert differences(*crossings) == ["function crossings: version 1 → version 2"]
 

@@ -187,27 +187,27 @@ def test_batches_and_their_shares_cover_every_record_once(tmp_path_factory, appe
         assert sorted(seen) == sorted((topic, number) for topic, end in ends.items() for number in range(end))
 
 
-ASIDE = {"a": TRUSTING, "control": watermarks.ControlTopic()}
+CONTROL = {"a": TRUSTING, "control": watermarks.ControlTopic()}
 
 
-def plan_aside(log, before, *, limit, until=None):
-    return plan_batch(log, ASIDE, before, limit=limit, clock=10, tick=0, until=until)
+def plan_with_control(log, before, *, limit, until=None):
+    return plan_batch(log, CONTROL, before, limit=limit, clock=10, tick=0, until=until)
 
 
-def test_a_topic_that_is_aside_has_no_say_in_the_watermark(log):
+def test_a_control_topic_has_no_say_in_the_watermark(log):
     log.create_topic("control")
     log.append("a", positions(range(10)))
-    first = plan_aside(log, begin(log, "a", "control"), limit=None)
+    first = plan_with_control(log, begin(log, "a", "control"), limit=None)
     assert first.watermark == START + 8 * S, "it is silent and holds nobody back"
     log.append("control", positions(range(500, 501)))
-    second = plan_aside(log, first, limit=None)
+    second = plan_with_control(log, first, limit=None)
     assert second.positions["control", 0] == 1
     assert second.watermark == first.watermark, "and its own times move nothing"
-    assert plan_aside(log, second, limit=None) is second
+    assert plan_with_control(log, second, limit=None) is second
     assert "control/0" not in second.memory["inputs"]
 
 
-def test_a_topic_that_is_aside_is_read_from_its_beginning(log):
+def test_a_control_topic_is_read_from_its_beginning(log):
     for topic in ("a", "control"):
         log.append(topic, positions(range(10)))
     offset = first_offset(log, ["a", "control"], "latest", clock=0, whole=["control"])
@@ -216,7 +216,7 @@ def test_a_topic_that_is_aside_is_read_from_its_beginning(log):
 
 @pytest.mark.parametrize("size", [30, 40, 100])
 @pytest.mark.parametrize("bounded", [False, True])
-def test_what_is_said_aside_waits_for_all_that_was_appended_before_it(log, size, bounded):
+def test_a_record_of_a_control_topic_waits_for_all_that_was_appended_before_it(log, size, bounded):
     """Also where a small block would still fit into the batch, and where not all of the backlog was looked at."""
     said = {}
     for number in range(10):
@@ -226,7 +226,7 @@ def test_what_is_said_aside_waits_for_all_that_was_appended_before_it(log, size,
     until = {("a", 0): 10 * size, ("control", 0): 10} if bounded else None
     offset = begin(log, "a", "control")
     steps = 0
-    while (after := plan_aside(log, offset, limit=100, until=until)) is not offset:
+    while (after := plan_with_control(log, offset, limit=100, until=until)) is not offset:
         offset, steps = after, steps + 1
         heard, events = offset.positions["control", 0], offset.positions["a", 0]
         assert events >= said.get(heard, 0), "nothing is heard before its time"
@@ -235,7 +235,7 @@ def test_what_is_said_aside_waits_for_all_that_was_appended_before_it(log, size,
     assert steps > 3
 
 
-def test_a_topic_that_is_ahead_is_read_first_and_all_of_it(log):
+def test_a_read_ahead_topic_is_read_first_and_all_of_it(log):
     """What it says is good for all times: also for events that were appended before it."""
     strategies = {"a": TRUSTING, "facts": watermarks.ReadAheadTopic()}
     for number in range(4):
@@ -254,7 +254,7 @@ def test_a_topic_that_is_ahead_is_read_first_and_all_of_it(log):
     assert len(seen) > 4
 
 
-def test_events_that_wait_for_a_topic_ahead_are_not_idle(log):
+def test_events_that_wait_for_a_read_ahead_topic_are_not_idle(log):
     idle = watermarks.bounded("1 s", idle="5 s", future=None)
     strategies = {"a": idle, "facts": watermarks.ReadAheadTopic()}
     log.append("a", positions(range(10)))
@@ -267,7 +267,7 @@ def test_events_that_wait_for_a_topic_ahead_are_not_idle(log):
     assert later.watermark == read.watermark
 
 
-def test_by_the_logs_clock_a_topic_that_is_ahead_says_nothing_of_the_time(tmp_path):
+def test_by_the_logs_clock_a_read_ahead_topic_says_nothing_of_the_time(tmp_path):
     now = [100]
     with SqliteLog(tmp_path / "x.tw", clock=lambda: now[0]) as log:
         log.append("a", positions(range(10)))

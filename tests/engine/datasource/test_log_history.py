@@ -76,7 +76,7 @@ def test_a_log_that_has_gone_on_beyond_the_position_is_refused(log, older, count
         split(older, begin(log), done, tasks=1, worth=1)
 
 
-def test_it_is_told_how_many_events_would_be_passed_over_where_that_is_known(log, older):
+def test_the_number_of_events_that_would_be_passed_over_is_reported_where_it_is_known(log, older):
     done = plan(log, begin(log))
     append(older, 70, first=60)
     with pytest.raises(CheckpointError, match="at least 40 of them came later"):

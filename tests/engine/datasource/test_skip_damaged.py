@@ -64,7 +64,7 @@ def letters(log, topic):
 
 
 @pytest.mark.parametrize("damage", [HEADER, PAYLOAD], ids=["header", "payload"])
-def test_a_batch_tells_it_or_goes_on_without(damaged, damage):
+def test_a_batch_reports_it_or_goes_on_without(damaged, damage):
     log = damaged(damage)
     before = first_offset(log, ["a"], "earliest", clock=0)
     with pytest.raises(DamagedBlockError, match="'a' partition 0: the block of offsets 100 to 199 is damaged"):

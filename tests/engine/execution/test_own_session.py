@@ -90,7 +90,7 @@ def test_a_stream_goes_from_log_to_log(log, reported):
     assert times == [START + number * 1_000_000 for number in range(COUNT)]
 
 
-def test_without_the_store_that_state_needs_it_is_told_what_to_set(reported):
+def test_without_the_store_that_state_needs_the_error_says_what_to_set(reported):
     for way in ("run", "df"):
         kind, message = reported[way]
         assert kind == "SetupError"

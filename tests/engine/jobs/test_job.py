@@ -218,7 +218,7 @@ def test_the_function_gets_the_stream_of_the_topic_and_the_parameters(log):
     assert (result.name, result.parameters) == ("moving", {"least": 3})
 
 
-def test_a_topic_without_a_type_tells_it_by_its_events(log):
+def test_the_type_of_a_topic_without_one_is_found_by_its_events(log):
     @tw.job("plain", reads=INPUT)
     def plain(rows: tw.Stream) -> tw.Result:
         """Rows."""

@@ -44,7 +44,7 @@ class KeyGroup:
         self.all: dict[str, list[dict[str, Any]]] = {}
 
     def batch(
-        self, *rows: tuple[float, str, int | None], until: float | None = None, tell: tuple[Any, ...] = ()
+        self, *rows: tuple[float, str, int | None], until: float | None = None, control: tuple[Any, ...] = ()
     ) -> dict[str, list[dict[str, Any]]]:
         """Rows (second, who, x), definitions (name, version, text or None), and how far the watermark comes."""
         operator = DynamicPatternsOperator(self.patterns, self.patterns.keys or ("__all",))
@@ -60,15 +60,15 @@ class KeyGroup:
             if not self.patterns.keys:
                 given = given.with_columns(pl.lit(0, pl.Int8).alias("__all"))
         self.outputs = {}
-        if tell:
-            frame = pl.DataFrame(list(tell), schema=dynamic_patterns.DEFINITIONS, orient="row")
-            self._tell(operator.on_control(self.store, frame.with_columns(reports=True), batch_time))
-        self._tell(operator.step(self.store, given, batch_time))
+        if control:
+            frame = pl.DataFrame(list(control), schema=dynamic_patterns.DEFINITIONS, orient="row")
+            self._report(operator.on_control(self.store, frame.with_columns(reports=True), batch_time))
+        self._report(operator.step(self.store, given, batch_time))
         self.watermark = mark
         self.store.frames = {name: from_bytes(to_bytes(frame)) for name, frame in self.store.frames.items()}
         return self.outputs
 
-    def _tell(self, outputs: Any) -> None:
+    def _report(self, outputs: Any) -> None:
         for name, frame in outputs.items():
             assert dict(frame.schema) == self.patterns.schemas()[name]
             for kept in (self.outputs, self.all) if frame.height else ():
@@ -86,7 +86,7 @@ def short(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 def test_a_pattern_counts_for_what_is_released_from_its_batch_on():
     key_group = KeyGroup()
     assert key_group.batch((1, "a", 1), (2, "a", 9), (5, "b", 1), until=3) == {}
-    assert key_group.batch((6, "b", 9), tell=(put("up", 1, UP, **TO),), until=7) == {
+    assert key_group.batch((6, "b", 9), control=(put("up", 1, UP, **TO),), until=7) == {
         "results": [
             {"who": "b", "pattern": "up", "version": 1, "match_start": at(5), "match_end": at(6),
              "measures": '{"to":9}', "event_time": at(6)}
@@ -96,8 +96,8 @@ def test_a_pattern_counts_for_what_is_released_from_its_batch_on():
 
 def test_a_replaced_pattern_takes_its_partial_matches_with_it():
     key_group = KeyGroup()
-    key_group.batch((1, "a", 1), (2, "b", 2), (2.5, "a", 2), tell=(put("up", 1, UP),), until=3)
-    reported = key_group.batch((4, "a", 9), tell=(put("up", 2, DOWN),), until=5)
+    key_group.batch((1, "a", 1), (2, "b", 2), (2.5, "a", 2), control=(put("up", 1, UP),), until=3)
+    reported = key_group.batch((4, "a", 9), control=(put("up", 2, DOWN),), until=5)
     assert reported == {
         "dropped": [
             {"who": who, "pattern": "up", "version": 1, "match_start": at(second), "match_end": at(second),
@@ -110,11 +110,11 @@ def test_a_replaced_pattern_takes_its_partial_matches_with_it():
 
 def test_a_removed_pattern_is_over_and_can_come_back():
     key_group = KeyGroup()
-    key_group.batch((1, "a", 1), tell=(put("up", 1, UP),), until=3)
-    gone = key_group.batch((4, "a", 9), tell=(("up", 2, None),), until=5)
+    key_group.batch((1, "a", 1), control=(put("up", 1, UP),), until=3)
+    gone = key_group.batch((4, "a", 9), control=(("up", 2, None),), until=5)
     assert [row["reason"] for row in gone["dropped"]] == ["removed by version 2"]
     assert list(gone) == ["dropped"]
-    assert key_group.batch((6, "a", 1), tell=(put("up", 3, UP),), until=7) == {}
+    assert key_group.batch((6, "a", 1), control=(put("up", 3, UP),), until=7) == {}
     assert short(key_group.batch((8, "a", 9), until=9)["results"]) == [("up", 3, "a", at(6), at(8))]
 
 
@@ -122,8 +122,8 @@ def test_matches_that_are_held_back_are_reported_too():
     later_only = (pl.col("x") == 3) & (tw.measures.first("a.x") == 4)
     held = tw.pattern("a", pl.col("x").is_in([1, 4])).followed_by("c", later_only).after_match("skip past last")
     key_group = KeyGroup()
-    assert key_group.batch((1, "k", 1), (2, "k", 4), (3, "k", 3), tell=(put("p", 1, held),), until=4) == {}
-    reported = key_group.batch(tell=(("p", 2, None),))["dropped"]
+    assert key_group.batch((1, "k", 1), (2, "k", 4), (3, "k", 3), control=(put("p", 1, held),), until=4) == {}
+    reported = key_group.batch(control=(("p", 2, None),))["dropped"]
     assert [(row["match_start"], row["match_end"], row["stage"]) for row in reported] == [
         (at(1), at(1), "a"),
         (at(2), at(3), "c"),
@@ -135,7 +135,7 @@ def test_time_runs_out_with_the_measures_so_far():
     key_group = KeyGroup()
     key_group.batch(
         (1, "a", 9),
-        tell=(put("down", 4, DOWN, first=tw.measures.first("high.x"), low=tw.measures.last("low.x")),),
+        control=(put("down", 4, DOWN, first=tw.measures.first("high.x"), low=tw.measures.last("low.x")),),
         until=3,
     )
     (row,) = key_group.batch(until=20)["timed_out"]
@@ -145,9 +145,9 @@ def test_time_runs_out_with_the_measures_so_far():
 
 def test_a_version_that_is_not_above_the_last_does_not_count_and_is_reported_once():
     key_group = KeyGroup()
-    key_group.batch((1, "a", 1), tell=(put("up", 5, UP),), until=3)
-    assert key_group.batch(tell=(put("up", 5, UP),)) == {}, "the same again says nothing new"
-    reported = key_group.batch(tell=(put("up", 4, DOWN), put("up", 5, DOWN), ("up", 3, None)))["dropped"]
+    key_group.batch((1, "a", 1), control=(put("up", 5, UP),), until=3)
+    assert key_group.batch(control=(put("up", 5, UP),)) == {}, "the same again says nothing new"
+    reported = key_group.batch(control=(put("up", 4, DOWN), put("up", 5, DOWN), ("up", 3, None)))["dropped"]
     assert [(row["pattern"], row["version"], row["who"], row["reason"]) for row in reported] == [
         ("up", version, None, f"version {version} is not above 5, the last one; it does not count")
         for version in (4, 5, 3)
@@ -160,25 +160,25 @@ def test_a_version_that_is_not_above_the_last_does_not_count_and_is_reported_onc
 
 def test_a_removed_name_remembers_its_version():
     key_group = KeyGroup()
-    key_group.batch(tell=(put("up", 5, UP), ("up", 6, None)), until=1)
-    (reported,) = key_group.batch(tell=(put("up", 6, UP),))["dropped"]
+    key_group.batch(control=(put("up", 5, UP), ("up", 6, None)), until=1)
+    (reported,) = key_group.batch(control=(put("up", 6, UP),))["dropped"]
     assert "not above 6" in reported["reason"]
 
 
 def test_more_patterns_than_the_most_are_reported(monkeypatch):
     monkeypatch.setattr(dynamic_patterns, "MOST_PATTERNS", 2)
     key_group = KeyGroup()
-    reported = key_group.batch(tell=(put("a", 1, UP), put("b", 2, UP), put("c", 3, UP), put("a", 4, DOWN)))
+    reported = key_group.batch(control=(put("a", 1, UP), put("b", 2, UP), put("c", 3, UP), put("a", 4, DOWN)))
     assert [(row["pattern"], row["reason"]) for row in reported["dropped"]] == [
         ("c", "2 patterns are in force, which is the most")
     ]
-    assert key_group.batch(tell=(("b", 5, None), put("c", 6, UP))) == {}
+    assert key_group.batch(control=(("b", 5, None), put("c", 6, UP))) == {}
 
 
 def test_the_limit_is_for_each_key_and_pattern():
     key_group = KeyGroup(limit=2)
     rows = [(1 + second / 10, "a", 1) for second in range(4)]
-    reported = key_group.batch(*rows, (1, "b", 1), tell=(put("up", 1, UP), put("again", 2, UP)), until=3)
+    reported = key_group.batch(*rows, (1, "b", 1), control=(put("up", 1, UP), put("again", 2, UP)), until=3)
     assert [(row["pattern"], row["who"], row["reason"]) for row in reported["dropped"]] == [
         (name, "a", "limit of partial matches reached") for name in ("again", "again", "up", "up")
     ]
@@ -194,20 +194,20 @@ def test_a_pattern_that_breaks_is_out_and_the_rest_goes_on(monkeypatch):
 
     monkeypatch.setattr(Matcher, "step", breaking)
     key_group = KeyGroup()
-    key_group.batch((1, "a", 1), (2, "a", 9), tell=(put("up", 1, UP), put("down", 2, DOWN)), until=3)
+    key_group.batch((1, "a", 1), (2, "a", 9), control=(put("up", 1, UP), put("down", 2, DOWN)), until=3)
     reported = key_group.batch((4, "a", 13), (4, "b", 1), until=5)
     assert [(row["pattern"], row["who"], row["reason"]) for row in reported["dropped"]] == [
         ("down", "a", "failed: ArithmeticError: thirteen"),
         ("down", None, "failed: ArithmeticError: thirteen"),
     ]
     assert short(key_group.batch((6, "a", 1), (6, "b", 9), until=7)["results"]) == [("up", 1, "b", at(4), at(6))]
-    key_group.batch((8, "a", 9), tell=(put("down", 3, DOWN),), until=9)
+    key_group.batch((8, "a", 9), control=(put("down", 3, DOWN),), until=9)
     assert ("down", 3, "a", at(8), at(10)) in short(key_group.batch((10, "a", 1), until=11)["results"])
 
 
 def test_without_keys():
     key_group = KeyGroup(keys=())
-    found = key_group.batch((1, "a", 1), (2, "b", 9), tell=(put("up", 1, UP),), until=3)
+    found = key_group.batch((1, "a", 1), (2, "b", 9), control=(put("up", 1, UP),), until=3)
     assert [(row["pattern"], row["match_start"]) for row in found["results"]] == [("up", at(1))]
     assert "who" not in found["results"][0]
 
@@ -259,7 +259,7 @@ def test_what_cannot_be_is_refused_when_defined():
 
 def test_the_kept_patterns_have_a_version():
     key_group = KeyGroup()
-    key_group.batch(tell=(put("up", 1, UP),))
+    key_group.batch(control=(put("up", 1, UP),))
     name = "match/patterns"
     assert key_group.store.frames[name].columns == ["format", "name", "version", "definition", "failed"]
     key_group.store.frames[name] = key_group.store.frames[name].with_columns(format=pl.lit(2, pl.Int32))
@@ -280,7 +280,7 @@ def test_generated_changes_give_what_each_version_finds_by_itself(data):
     expected: list[tuple[Any, ...]] = []
     dropped = 0
     for _ in range(data.draw(st.integers(2, 6))):
-        tell: list[Any] = []
+        control: list[Any] = []
         for _ in range(data.draw(st.integers(0, 2))):
             version += 1
             name = data.draw(st.sampled_from("pq"))
@@ -288,13 +288,13 @@ def test_generated_changes_give_what_each_version_finds_by_itself(data):
             if old is not None:
                 dropped += sum(old[2][part].height for part in ("runs", "held") if part in old[2])
             pattern = data.draw(st.none() | st.sampled_from(PATTERNS))
-            tell.append((name, version, None) if pattern is None else put(name, version, pattern))
+            control.append((name, version, None) if pattern is None else put(name, version, pattern))
             if pattern is not None:
                 in_force[name] = (version, Matcher(pattern, keys=["who"]), {})
         fresh = data.draw(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("ab"), st.integers(0, 9)), max_size=6))
         rows = [(second + offset, who, x) for offset, who, x in fresh]
         until = second + data.draw(st.integers(0, 6))
-        key_group.batch(*rows, tell=tuple(tell), until=until)
+        key_group.batch(*rows, control=tuple(control), until=until)
         waiting += rows
         released = sorted((one for one in waiting if one[0] < until), key=lambda one: (one[1], one[0]))
         waiting = [one for one in waiting if one[0] >= until]

@@ -94,5 +94,5 @@ def test_segments_of_old_and_new_rows_become_one():
 def test_a_column_of_another_type_is_refused_and_named(made):
     store = MemoryStore()
     made(OLD).step(store, row(OLD, 100, key="a", value=1), BatchTime(None, 50, 0))
-    with pytest.raises(CheckpointError, match="'value' of type Int64, which is Float64 now"):
+    with pytest.raises(CheckpointError, match="'value' of type Int64, but it is Float64 now"):
         made(OTHER).step(store, row(OTHER, 101, key="a", value=2.0), BatchTime(50, 1_000, 1))

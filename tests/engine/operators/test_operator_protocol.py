@@ -242,7 +242,7 @@ def test_it_is_explained_drawn_and_run_over_a_dataframe(spark):
     assert [(each.key, each.v) for each in result.df("missing").collect()] == [("b", None)]
 
 
-def test_what_it_says_of_itself_is_believed(spark):
+def test_what_it_says_of_itself_is_used(spark):
     rows = tw.stream(frame(spark), time="at")
     [stage] = numbered(rows).stages
     assert stage.operation.definition() == {"$is": "numbered/1", "column": "v"}

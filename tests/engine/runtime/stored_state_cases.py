@@ -157,7 +157,7 @@ class Batches:
     """Rows in batches, what is read of side inputs with them, and the watermark and the clock after each."""
 
     rows: Sequence[pl.DataFrame]
-    told: Sequence[Mapping[str, pl.DataFrame]]
+    controls: Sequence[Mapping[str, pl.DataFrame]]
     watermarks: Sequence[int]
 
 
@@ -212,10 +212,10 @@ class JobRun:
         partitioner = Partitioner([self.flow], 1)
         found: list[tuple[str, dict[str, Any]]] = []
         mark = None if before is None else before * S
-        for frame, told, watermark in zip(batches.rows, batches.told, batches.watermarks, strict=True):
+        for frame, controls, watermark in zip(batches.rows, batches.controls, batches.watermarks, strict=True):
             exchange: dict[int, Any] = {}
             batch_time = BatchTime(mark, watermark * S, watermark * S)
-            partitioner.broadcast(exchange, "job", {topic: [Rows(each)] for topic, each in told.items()})
+            partitioner.broadcast(exchange, "job", {topic: [Rows(each)] for topic, each in controls.items()})
             partitioner.partition(exchange, "job", [Rows(frame)], mark)
             for stage, entries in zip(self.stages, self.entries, strict=True):
                 state = KeyGroupState(entries)

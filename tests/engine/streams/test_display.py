@@ -58,7 +58,7 @@ def chained(positions):
     )
 
 
-def test_a_line_tells_what_it_is(positions):
+def test_a_line_says_what_it_is(positions):
     few = positions.select("vehicle", "speed")
     assert repr(few) == "<Stream over input.vehicle-position, 1 step: event_time, vehicle, speed>"
     assert repr(positions).endswith(" more>")

@@ -32,7 +32,7 @@ def test_a_column_of_spark_s_is_no_polars_expression(spark, positions, what):
             call()
 
 
-def test_a_condition_as_text_is_told_how_to_write_it(positions):
+def test_an_error_about_a_condition_as_text_says_how_to_write_it(positions):
     with pytest.raises(DefinitionError, match=r"^filter: 'speed > 5' is text.*pl\.sql_expr\('speed > 5'\)"):
         positions.filter("speed > 5")
     assert positions.filter(pl.sql_expr("speed > 5")).ops, "which is true"
@@ -43,7 +43,7 @@ def test_a_condition_as_text_is_told_how_to_write_it(positions):
         positions.select(5)
 
 
-def test_a_column_that_is_not_there_is_told_with_the_step_and_with_those_that_are(positions):
+def test_an_error_about_a_missing_column_names_the_step_and_the_columns_there_are(positions):
     few = positions.select("lat", "speed")
     for call, step, column in (
         (lambda: few.filter(pl.col("sped") > 5), "filter(pl.col('sped') > 5)", "sped"),
@@ -54,9 +54,9 @@ def test_a_column_that_is_not_there_is_told_with_the_step_and_with_those_that_ar
             "lng",
         ),
     ):
-        with pytest.raises(DefinitionError) as told:
+        with pytest.raises(DefinitionError) as refused:
             call()
-        assert str(told.value) == (
+        assert str(refused.value) == (
             f'{step}: unable to find column "{column}"; there are the columns event_time, lat, speed'
         )
 

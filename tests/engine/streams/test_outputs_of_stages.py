@@ -19,7 +19,7 @@ def moves(log):
     return tw.stream(log, "input.vehicle-position", type=VehiclePosition)
 
 
-def test_a_pattern_in_front_of_a_window_tells_what_ran_out_of_time(moves):
+def test_a_pattern_in_front_of_a_window_reports_what_ran_out_of_time(moves):
     matches = moves.key_by("vehicle").match(FAST)
     counts = matches.key_by("vehicle").window(tw.windows.tumbling("1 min")).aggregate(n=tw.agg.count())
     assert set(counts.schemas()) == {"results", "late", "late_2", "timed_out", "dropped", "metrics"}

@@ -155,7 +155,7 @@ REPORTED = define_message(
 )
 
 
-def test_the_field_retraction_alone_tells_that_rows_may_be_retracted(log):
+def test_the_field_retraction_alone_says_that_rows_may_be_retracted(log):
     publish_types(log, types, [PLAIN, REPORTED])
     assert tw.stream(log, "analytics.reported", type=REPORTED).retracting
     assert not tw.stream(log, "analytics.reported", type=PLAIN).retracting

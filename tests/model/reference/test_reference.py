@@ -38,7 +38,7 @@ def test_panes_come_in_the_order_of_their_windows_and_keys():
     ]  # fmt: skip
 
 
-def test_an_element_is_judged_by_the_watermark_before_its_bundle():
+def test_an_element_is_late_by_the_watermark_before_its_bundle():
     run = Run(TEN)
     assert run.step(at(1, "a"), watermark=50) == [(0, 10, "a", "ON_TIME 0")]
     assert run.step(at(2, "b"), watermark=50) == []

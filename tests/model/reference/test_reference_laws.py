@@ -114,7 +114,7 @@ def test_whoever_follows_retractions_has_each_accepted_element_once_in_each_of_i
 
 
 @given(bundles, st.sampled_from([TEN, w.sliding("10 us", every="4 us"), SESSION]), st.sampled_from([0, 5]))
-def test_timing_tells_where_the_watermark_was(bundles, windows, lateness):
+def test_timing_shows_where_the_watermark_was(bundles, windows, lateness):
     _, _, found = run_all(bundles, windows, EARLY_AND_LATE, lateness=lateness)
     watermark = None
     on_time: set = set()

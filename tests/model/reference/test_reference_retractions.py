@@ -110,7 +110,7 @@ def test_a_session_that_was_shown_since_it_grew_alone_is_retracted():
     assert run("-a 1", "-b 4") == ["-EARLY 0 (1, 9): ab"]
 
 
-def test_deltas_of_a_session_that_grew_tell_what_is_taken_back_of_what_it_was():
+def test_deltas_of_a_session_that_grew_retract_what_it_was():
     run = Run(w.session(gap="5 us"), mode="delta", trigger=EAGER)
     assert run("a 1") == ["EARLY 0 (1, 6): a"]
     assert run("-a 1", "b 4") == ["EARLY 0 (1, 9): b"]

@@ -141,7 +141,7 @@ class Reported(Exception):
 def limits(inside, monkeypatch, tmp_path):
     """The limits that a command comes to."""
 
-    def tell(*given, limits, **_):
+    def record(*given, limits, **_):
         raise Reported(limits)
 
     def found(*options):
@@ -149,7 +149,7 @@ def limits(inside, monkeypatch, tmp_path):
             inside("ask", "final-stop", "--provider", "simulator", "--log", tmp_path / "city.tw", *options)
         return asdict(caught.value.args[0])
 
-    monkeypatch.setattr(ingest, "LookupWorker", tell)
+    monkeypatch.setattr(ingest, "LookupWorker", record)
     return found
 
 
@@ -168,7 +168,7 @@ def test_a_limit_that_is_given_is_the_one_that_holds(limits, name):
     assert limits(option, given) == DEFAULTS | {name: value}
 
 
-def test_as_many_questions_may_wait_as_are_asked_at_a_time(limits, inside, tmp_path):
+def test_as_many_requests_may_wait_as_are_made_at_a_time(limits, inside, tmp_path):
     assert limits("--concurrency", 20_000)["waiting"] == 20_000
     few = ["ask", "final-stop", "--provider", "simulator", "--log", tmp_path / "city.tw", "--waiting", 3]
     assert "waiting (3) must be at least concurrency (50)" in inside(*few, code=2).stderr

@@ -171,7 +171,7 @@ def test_the_first_position_and_the_first_result_are_reported_from_the_address_o
     assert first_of_all(0, [None, None]) == "start:      nothing came after the address of the map was shown"
 
 
-def test_while_spark_starts_a_line_tells_only_what_there_is(tmp_path):
+def test_while_spark_starts_a_line_shows_only_what_there_is(tmp_path):
     with open_log(tmp_path / "log.tw") as log:
         watch = Watch(log, start_from={}, group="demo")
         assert plain(watch.look(seconds=3.0, job={})) == "   3 s: in 0 events/s"

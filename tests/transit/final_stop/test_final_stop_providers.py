@@ -313,13 +313,13 @@ def asked(log, url, **limits):
 
 def test_with_delays_and_errors_all_is_answered_in_the_end_and_never_more_at_a_time_than_allowed(log, routing):
     routing.set(delay=0.02, errors=0.3, garbage=0.1)
-    keys, before = put_positions(log), routing.count()["questions"]
+    keys, before = put_positions(log), routing.count()["requests"]
     report = asked(log, routing.url, concurrency=6, breaker_failures=1_000)
     assert len(keys) > 20
     assert report.answered == len(keys)
     found = outcomes(log)
     assert found == {key: ask(SimulatedFinalStops(), *key)["final_stop"] for key in keys}
-    assert report.attempts == routing.count()["questions"] - before > len(keys)
+    assert report.attempts == routing.count()["requests"] - before > len(keys)
     assert 1 < routing.count()["most_at_once"] <= 6
 
 

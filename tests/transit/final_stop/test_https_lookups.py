@@ -17,7 +17,7 @@ from tidewheel_transit.final_stop import SimulatedFinalStops
 from tidewheel_transit.final_stop.routing_service import RoutingService
 from tidewheel_transit.final_stop.service import RoutingServer
 
-QUESTIONS = [("1019", direction, "2025-10-09", f"07:{minute}") for direction in (1, 2) for minute in range(20, 30)]
+JOURNEYS = [("1019", direction, "2025-10-09", f"07:{minute}") for direction in (1, 2) for minute in range(20, 30)]
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +86,14 @@ def ask_all(url):
     provider = RoutingService(url)
 
     async def all_at_once():
-        return await asyncio.gather(*(provider.ask(question) for question in QUESTIONS))
+        return await asyncio.gather(*(provider.ask(journey) for journey in JOURNEYS))
 
     return asyncio.run(all_at_once())
 
 
-def test_all_questions_of_a_process_share_whom_it_trusts(secure, certificate, made, monkeypatch):
+def test_all_requests_of_a_process_share_its_trusted_certificates(secure, certificate, made, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate / "server.crt"))
-    expected = [asyncio.run(SimulatedFinalStops().ask(question)) for question in QUESTIONS]
+    expected = [asyncio.run(SimulatedFinalStops().ask(journey)) for journey in JOURNEYS]
     assert ask_all(secure) == expected
     assert ask_all(secure) == expected, "in another event loop"
     assert len(made) == 1

@@ -140,7 +140,7 @@ def run_with_stops(batches: Batches, known: Mapping[Any, Row], **parameters: Any
     [(topic, message)] = final_stop_distribution.reads.items()
     stream = tw.stream(_log(), topic, type=message)
     running = LookupRun(final_stop_distribution(stream, **parameters))
-    running.tell(FINAL_STOP, known.items(), seen=BEGIN)
+    running.answer(FINAL_STOP, known.items(), seen=BEGIN)
     for number, (rows, watermark) in enumerate(batches):
         running.step(to_frame(rows, dict(stream.schema)), watermark, clock=number * SECOND)
     running.end()

@@ -15,7 +15,7 @@ Outcomes = Iterable[tuple[tuple[Any, ...], Mapping[str, Any] | str]]
 """Keys with their answer, or the reason why there is none."""
 
 
-class _Telling:
+class _WithAnswers:
     """A partitioner that also puts in what was read of side inputs."""
 
     def __init__(self, partitioner: Partitioner) -> None:
@@ -33,9 +33,9 @@ class LookupRun(PureRun):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.partitioner = _Telling(self.partitioner)
+        self.partitioner = _WithAnswers(self.partitioner)
 
-    def tell(self, lookup: Lookup, outcomes: Outcomes, *, seen: int = 0) -> None:
+    def answer(self, lookup: Lookup, outcomes: Outcomes, *, seen: int = 0) -> None:
         """These outcomes are read in the next batch."""
         self.partitioner.reported[lookup.topic] = [Rows(outcome_frame(lookup, outcomes, seen=seen))]
 

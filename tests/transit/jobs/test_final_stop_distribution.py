@@ -75,7 +75,7 @@ def run(log, given, *, reported, **options):
     template = pl.DataFrame(schema=running.result.input.schema())
     for number, (some, watermark) in enumerate(given):
         if number in reported:
-            running.tell(FINAL_STOP, reported[number].items(), seen=MORNING)
+            running.answer(FINAL_STOP, reported[number].items(), seen=MORNING)
         running.step(pl.concat([template, some], how="diagonal_relaxed"), watermark, clock=number * S)
     running.end()
     return running.outputs

@@ -55,7 +55,7 @@ class Reported(Exception):
 def command(monkeypatch, tmp_path):
     """Run jobs by the command, up to where Spark would start: the parameters of each."""
 
-    def tell(results, *_, **__):
+    def record(results, *_, **__):
         raise Reported({result.name: dict(result.parameters) for result in results})
 
     def call(*arguments):
@@ -64,7 +64,7 @@ def command(monkeypatch, tmp_path):
             main()
         return caught.value.args[0]
 
-    monkeypatch.setattr(query_start, "start_query", tell)
+    monkeypatch.setattr(query_start, "start_query", record)
     return call
 
 

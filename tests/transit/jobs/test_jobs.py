@@ -295,7 +295,7 @@ def _two_vehicles(apart):
 
 @settings(max_examples=15)
 @given(seed=SEEDS, how=CUTS)
-def test_geofences_tell_entering_and_leaving(seed, how):
+def test_geofences_report_entering_and_leaving(seed, how):
     batches = cut(traffic(seed), how)
     geometry = {"type": "Polygon", "coordinates": [[*FENCE, FENCE[0]]]}
     square = [[24.9390, 60.1705], [24.9390, 60.1745], [24.9440, 60.1745], [24.9440, 60.1705], [24.9390, 60.1705]]
@@ -313,7 +313,7 @@ def _rows(found, names):
     return micros(found["results"]).select(names).rows() if "results" in found else []
 
 
-def test_what_a_job_takes_is_never_lost_when_there_is_nothing_to_tell():
+def test_what_a_job_takes_is_never_lost_when_there_is_nothing_to_report():
     nothing = [([position_at(second) | {"journey": "deadrun"} for second in range(5)], None)]
     found = run_job(jobs.vehicle_distribution, nothing)
     assert "results" not in found

@@ -108,7 +108,7 @@ def settled(log: Log) -> dict[tuple, bool]:
 
 
 def until_answered(log: Log, frames: list[pl.DataFrame]) -> None:
-    """Wait for the answers to all that came up. A question that failed needs an event to be asked again, and repeats
+    """Wait for the answers to all that came up. A request that failed needs an event to be made again, and repeats
     are none the worse."""
     while not keys_of(frames) <= {key for key, known in settled(log).items() if known}:
         put(log, frames[-1])

@@ -103,7 +103,7 @@ def test_the_service_hangs_and_is_killed_and_what_is_missing_is_counted_and_noth
         run = tw.run(*TEN, log=log, checkpoint=checkpoint, spark=spark, max_events_per_batch=1_500, key_groups=2)
         try:
             goes_on_until(run, lambda: log.topic_info(SHOWN).count > 0)
-            # It takes every question and answers none; others come up.
+            # It takes every request and answers none; others come up.
             service.set(hang=1.0)
             before = log.topic_info(SHOWN).count
             append(log, hanging[:400])

@@ -117,7 +117,7 @@ def test_every_name_gives_another_type() -> None:
     assert all(re.fullmatch(r"tidewheel\.results\.[A-Za-z][A-Za-z0-9_]*", name) for name in types)
 
 
-def test_a_definition_that_is_mended_is_loaded(log: Log) -> None:
+def test_a_definition_that_is_fixed_is_loaded(log: Log) -> None:
     bad = codec.encode(codec.pack(TypeDefinition(name="tidewheel.results.Counts"), event_time=0))
     log.append(TYPES_TOPIC, records([bad], keys=[b"tidewheel.results.Counts"]))
     registry = loaded(log)

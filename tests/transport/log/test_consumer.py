@@ -196,7 +196,7 @@ def test_a_consumer_of_a_log_that_became_older_is_reported(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("where", [1, 2, 3], ids=["first", "middle", "last"])
-def test_a_consumer_tells_of_a_damaged_block_or_goes_on_behind_it(tmp_path: Path, where: int) -> None:
+def test_a_consumer_reports_a_damaged_block_or_goes_on_behind_it(tmp_path: Path, where: int) -> None:
     with open_log(tmp_path / "city.tw") as log:
         for number in range(3):
             log.append("news", records([b"%d" % number] * 10))

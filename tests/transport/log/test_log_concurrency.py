@@ -36,7 +36,7 @@ class TestGroups:
 
 
 class TestWait:
-    def test_it_tells_whether_there_is_something_to_read(self, log: Log) -> None:
+    def test_it_returns_whether_there_is_something_to_read(self, log: Log) -> None:
         log.create_topic("a")
         log.create_topic("b", partitions=2)
         positions = {("a", 0): 0, ("b", 0): 0, ("b", 1): 0}

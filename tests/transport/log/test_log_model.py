@@ -231,5 +231,5 @@ class LogMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("kind", LOGS)
 def test_the_log_behaves_like_the_model(kind: str) -> None:
-    machine = type("BoundProgram", (LogMachine,), {"make": staticmethod(LOGS[kind]), "prompt": kind in PROMPT})
+    machine = type("Machine", (LogMachine,), {"make": staticmethod(LOGS[kind]), "prompt": kind in PROMPT})
     run_state_machine_as_test(machine, settings=settings(max_examples=25, stateful_step_count=25, deadline=None))

@@ -111,7 +111,7 @@ def test_a_log_that_is_appended_to_every_other_day_forgets_as_well(tmp_path: Pat
 @pytest.mark.parametrize(
     "wrong", [0, instant("1970-01-02T00:00:00Z"), PRESENT - 30 * DAY], ids=["1970", "a day later", "last month"]
 )
-def test_a_clock_that_is_behind_mends_nothing(tmp_path: Path, wrong: int, caplog) -> None:
+def test_a_clock_that_is_behind_corrects_nothing(tmp_path: Path, wrong: int, caplog) -> None:
     clock = Clock(PRESENT)
     with caplog.at_level(logging.WARNING), open_log(tmp_path / "city.tw", clock=clock) as log:
         for hours in range(-24 * 60, 1, 12):
@@ -156,7 +156,7 @@ def test_compaction_goes_on_over_corrected_blocks(tmp_path: Path) -> None:
         assert values == [[b"%d" % (PRESENT + 2)]]
 
 
-def test_the_command_line_tells_of_a_log_that_is_in_the_future(tmp_path: Path) -> None:
+def test_the_command_line_reports_a_log_that_is_in_the_future(tmp_path: Path) -> None:
     with open_log(tmp_path / "city.tw", clock=Clock(now() + 400 * DAY)) as log:
         log.append("news", records([b"x"]))
     command = [sys.executable, "-m", "tidewheel.cli", "topics", "--log", tmp_path / "city.tw"]

@@ -133,7 +133,7 @@ class TestOpening:
             workers, pipes = [], []
             for _ in range(4):
                 ours, theirs = processes.Pipe()
-                workers.append(processes.Process(target=log_workers.open_and_tell, args=(address, theirs)))
+                workers.append(processes.Process(target=log_workers.open_and_report, args=(address, theirs)))
                 workers[-1].start()
                 pipes.append(ours)
             for pipe in pipes:
@@ -283,7 +283,7 @@ class TestTimes:
             log.append("third", records([b"x"]))
             assert log.topic_info("third").last_append == 100
 
-    def test_times_too_far_ahead_are_not_believed(self, path: Path) -> None:
+    def test_times_too_far_ahead_are_not_plausible(self, path: Path) -> None:
         with open_log(path, clock=Clock(1_000_000), future_tolerance="5 s") as log:
             log.append("news", records([b"x"] * 4, event_times=[10, 6_000_000, 6_000_001, 10**18]))
             (block,) = log.blocks("news", 0, 0)

@@ -14,24 +14,24 @@ def test_a_run_is_starting_until_it_runs_or_has_ended(log):
     run, reader = RunStates(log), RunStates(log)
     assert reader.starting(now=AT) == {}
     for stage in (STARTING, FIRST_BATCH):
-        run.tell("jobs", RunState(stage, AT))
+        run.report("jobs", RunState(stage, AT))
         assert reader.starting(now=AT + 5) == {"jobs": RunState(stage, AT)}
-    run.tell("other", RunState(STARTING, AT))
-    run.tell("jobs", RunState(RUNNING, AT))
+    run.report("other", RunState(STARTING, AT))
+    run.report("jobs", RunState(RUNNING, AT))
     assert set(reader.starting(now=AT)) == {"other"}
-    run.tell("other", RunState(ENDED, AT))
+    run.report("other", RunState(ENDED, AT))
     assert reader.starting(now=AT) == RunStates(log).starting(now=AT) == {}
 
 
 def test_what_was_reported_is_not_reported_again(log):
     run = RunStates(log)
     for _ in range(3):
-        run.tell("jobs", RunState(STARTING, AT))
+        run.report("jobs", RunState(STARTING, AT))
     assert log.topic_info(RUNS_TOPIC).count == 1
 
 
 def test_a_run_that_was_killed_while_it_started_is_forgotten(log):
-    RunStates(log).tell("jobs", RunState(STARTING, AT))
+    RunStates(log).report("jobs", RunState(STARTING, AT))
     assert RunStates(log).starting(now=AT + duration("2 min")) != {}
     assert RunStates(log).starting(now=AT + duration("10 min")) == {}
 
@@ -39,5 +39,5 @@ def test_a_run_that_was_killed_while_it_started_is_forgotten(log):
 def test_what_makes_no_sense_is_passed_over(log):
     log.ensure_topic(RUNS_TOPIC, compact=True)
     log.append(RUNS_TOPIC, records([b"{", b"[]", b'{"stage": "starting Spark"}'], keys=[b"a", b"b", b"c"]))
-    RunStates(log).tell("jobs", RunState(STARTING, AT))
+    RunStates(log).report("jobs", RunState(STARTING, AT))
     assert set(RunStates(log).starting(now=AT)) == {"jobs"}

@@ -77,7 +77,7 @@ def backup(
             ),
             as_json=as_json,
         )
-    _tell(made, folder, as_json=as_json)
+    _report(made, folder, as_json=as_json)
 
 
 def _verify(folder: Path, *, as_json: bool) -> None:
@@ -103,7 +103,7 @@ def _verify(folder: Path, *, as_json: bool) -> None:
         out().print(f"{folder} is whole: {_words(manifest)}", markup=False)
 
 
-def _tell(made: Backup, folder: str, *, as_json: bool) -> None:
+def _report(made: Backup, folder: str, *, as_json: bool) -> None:
     """Say what a backup has, and what it lacks."""
     if as_json:
         waited = round(made.held_seconds * 1_000)

@@ -14,7 +14,7 @@ from tidewheel.cli.options import (
     SkipDamagedOption,
     existing_log,
     out,
-    tell_damage,
+    report_damage,
 )
 from tidewheel.cli.progress import print_json
 
@@ -59,7 +59,7 @@ def compare(
     from tidewheel.transport.topics.materialize import materialize
 
     with existing_log(log) as opened:
-        on_damage = tell_damage if skip_damaged else None
+        on_damage = report_damage if skip_damaged else None
         one, two = (materialize(opened, topic, nested=nested, on_damage=on_damage) for topic in (first, second))
         found = compare_tables(one, two)
     if as_json:
@@ -96,17 +96,17 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 def _show(found: Comparison, first: str, second: str, examples: int) -> None:
     console = out()
 
-    def tell(text: str) -> None:
+    def line(text: str) -> None:
         console.print(text, markup=False)
 
-    tell(f"{found.same:,} the same")
+    line(f"{found.same:,} the same")
     for what, frame in ((f"only in {first}", found.only_first), (f"only in {second}", found.only_second)):
         if frame.height:
-            tell(f"{frame.height:,} {what}:")
+            line(f"{frame.height:,} {what}:")
             for row in _few(frame, examples):
-                tell(f"  {_words(row)}")
+                line(f"  {_words(row)}")
     if found.changed.height:
-        tell(f"{found.changed.height:,} differ:")
+        line(f"{found.changed.height:,} differ:")
         for row in _few(found.changed, examples):
             others = {name.removesuffix("_other"): value for name, value in row.items() if name.endswith("_other")}
             same = {
@@ -115,18 +115,18 @@ def _show(found: Comparison, first: str, second: str, examples: int) -> None:
                 if not name.endswith("_other") and others.get(name, row[name]) == row[name]
             }
             changes = ", ".join(f"{name} {row[name]} → {other}" for name, other in others.items() if row[name] != other)
-            tell(f"  {_words(same)}: {changes}")
+            line(f"  {_words(same)}: {changes}")
     if found.columns:
-        tell(f"not compared, since only one of them has it: {', '.join(found.columns)}")
+        line(f"not compared, since only one of them has it: {', '.join(found.columns)}")
     if found.open:
-        tell(f"{found.open:,} left out: their windows are not over in both")
+        line(f"{found.open:,} left out: their windows are not over in both")
     if found.behind:
-        tell(
+        line(
             f"{second} is behind: {found.behind:,} results of {first} are final that it may still come to; "
             "compare again later, or only what is there with --partial"
         )
     if found.open and not (found.same or found.only_first.height or found.only_second.height or found.changed.height):
-        tell("so nothing could be compared")
+        line("so nothing could be compared")
 
 
 def _words(row: dict[str, Any]) -> str:

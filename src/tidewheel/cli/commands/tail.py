@@ -21,8 +21,8 @@ from tidewheel.cli.options import (
     local_time,
     out,
     parse_instant,
+    report_damage,
     say,
-    tell_damage,
 )
 from tidewheel.cli.progress import print_json, stoppable
 from tidewheel.errors import MalformedError, TopicNotFoundError
@@ -91,7 +91,7 @@ def tail(
     """
     from tidewheel.transport.topics.aliases import Aliases
 
-    on_damage = tell_damage if skip_damaged else None
+    on_damage = report_damage if skip_damaged else None
     with existing_log(log) as opened, stoppable() as stop:
         shown = topic if as_is else Aliases(opened).topic(topic)
         followed = _Followed(opened, topic, shown, partition=partition, as_is=as_is, on_damage=on_damage)

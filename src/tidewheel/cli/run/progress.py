@@ -39,15 +39,15 @@ def follow_run(
     running: list[Run] = []
     states, since = RunStates(log), now()
 
-    def tell(stage: str) -> None:
+    def report(stage: str) -> None:
         with suppress(LogError):  # it may be busy; this is for those who look on
-            states.tell(name, RunState(stage, since))
+            states.report(name, RunState(stage, since))
 
     def work() -> bool:
-        tell(STARTING)
+        report(STARTING)
         started = begin()
         running.append(started)
-        tell(FIRST_BATCH)
+        report(FIRST_BATCH)
         deadline = None if length is None else time.monotonic() + length / 1_000_000
         while not started.wait(0.2):
             if stop.is_set() or (deadline is not None and time.monotonic() >= deadline):
@@ -60,14 +60,14 @@ def follow_run(
             return {"job": name, "state": "starting"}
         progress = running[0].progress()
         if progress.batches:
-            tell(RUNNING)
+            report(RUNNING)
         return _status(name, progress, results=count(), failed=running[0].failed)
 
     try:
         ended = run_with_progress(work, stop=stop, status=status, line=_line, as_json=as_json)
         final = status()
     finally:
-        tell(ENDED)
+        report(ENDED)
     if as_json:
         print_json(final)
     say(_summary(final, topics))

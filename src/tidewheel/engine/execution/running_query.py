@@ -195,7 +195,7 @@ class Run:
         if positions:
             self._log.commit(self.name, positions)
         with self._lock:
-            self._held.tell(self.name, held, now=now())
+            self._held.report(self.name, held, now=now())
         took = float(last.get("durationMs", {}).get("triggerExecution", 0))
         return Progress(
             batches=int(last["batchId"]) + 1,
@@ -239,7 +239,7 @@ class Run:
         finally:
             try:
                 with suppress(LogError):
-                    self._held.tell(self.name, (), now=now())
+                    self._held.report(self.name, (), now=now())
                 self._checkpoint.release()
             finally:
                 self._over.set()

@@ -109,15 +109,15 @@ def session(
 
 
 def _end_quietly(context: SparkContext) -> None:
-    """Keep PySpark quiet when Spark stops: Java may hang up before its accumulator server is told, which would print a
+    """Keep PySpark quiet when Spark stops: Java may hang up before its accumulator server does, which would print a
     traceback."""
     server = context._accumulatorServer
 
-    def tell(request: Any, client: Any) -> None:
+    def handle_error(request: Any, client: Any) -> None:
         if not isinstance(sys.exc_info()[1], EOFError):
             type(server).handle_error(server, request, client)
 
-    server.handle_error = tell  # type: ignore[assignment, method-assign]
+    server.handle_error = handle_error  # type: ignore[assignment, method-assign]
 
 
 def check_reach(spark: SparkSession, log: Log) -> None:

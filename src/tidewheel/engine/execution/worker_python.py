@@ -90,7 +90,7 @@ def _installed() -> bool:
 def _check_on_worker(spark: SparkSession, executable: str) -> None:
     """Ask one worker for its Python and packages."""
     try:
-        answers = spark.range(1).mapInArrow(_tell, "version STRING").collect()
+        answers = spark.range(1).mapInArrow(_report, "version STRING").collect()
     except (PySparkException, Py4JError) as error:
         text = str(error)
         found = re.search(r"No module named '?([\w.]+)", text)
@@ -105,7 +105,7 @@ def _check_on_worker(spark: SparkSession, executable: str) -> None:
         raise _refusal(executable, f"which has Tidewheel {theirs}, and this program {ours}")
 
 
-def _tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Import, in a worker, all that a query needs, and return the version of the package."""
     from tidewheel.engine.execution import state_operator
 

@@ -1,6 +1,6 @@
 """Join rows with what was looked up about their key outside the stream.
 
-Nothing is asked here: a job that called a service could not be repeated. Who asks writes what became of each question
+Nothing is asked here: a job that called a service could not be repeated. Who asks writes what became of each request
 into the lookup's topic (`tidewheel.ingest.lookup`), and a job reads that topic beside its rows. How far it has read is
 in the batch's offsets, like everything else, so a batch that is run again finds the same answers and gives the same
 bytes. The other way, to ask inside the reader and note the answers in a table of its own, would need a second store

@@ -134,10 +134,10 @@ class WindowOperation(Operation):
     def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
         spec, late = self.windowing, outputs[LATE]
         computed = [f"{name} = {plain(repr(aggregate))}" for name, aggregate in spec.aggregates.items()]
-        told = {"What": f"{', '.join(computed)}.", "Where": f"{plain(repr(spec.windows))}."}
+        texts = {"What": f"{', '.join(computed)}.", "Where": f"{plain(repr(spec.windows))}."}
         if isinstance(spec.windows, Count):
             return {
-                **told,
+                **texts,
                 "When": "once for each window, in the batch in which the watermark passes its last row.",
                 "Late": about_late(late),
                 "Kept": "rows, until the watermark has passed them and their windows are full; how many rows each key "
@@ -147,7 +147,7 @@ class WindowOperation(Operation):
         if spec.mode == "value":
             gone += " (retraction = true)"
         return {
-            **told,
+            **texts,
             "When": self._when(late),
             "How": f"{_HOW[spec.mode]}{gone if spec.weighted and spec.retracts else ''}.",
             "Late": self._late(late),

@@ -52,7 +52,7 @@ class HttpServer(uvicorn.Server):
         """Begin to listen."""
         await super().startup(sockets)
         for each in sockets or ():
-            each.listen(_BACKLOG)  # how many may stand in line is another question than how many are let in at once
+            each.listen(_BACKLOG)  # how many may wait in line does not bound how many are let in at once
 
 
 def listen(host: str, port: int, *, fix: str) -> socket.socket:

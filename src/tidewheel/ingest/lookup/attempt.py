@@ -1,4 +1,4 @@
-"""One question, from its first attempt to its outcome."""
+"""One request, from its first attempt to its outcome."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class LookupAttempts:
                 if not error.again:
                     break
                 wait = max(wait, error.after)
-            except Exception as error:  # a fault of the provider's code, which must not stop the others' questions
+            except Exception as error:  # a fault of the provider's code, which must not stop the other requests
                 reason = f"{type(error).__name__}: {error}"
                 self.breaker.failed()
             else:

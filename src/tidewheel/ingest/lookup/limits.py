@@ -21,15 +21,15 @@ class Limits:
     """
 
     concurrency: int = 50
-    """So many questions are asked at a time."""
+    """The number of requests at a time."""
     waiting: int = 10_000
-    """So many questions may be open; beyond it no more events are read until some are settled."""
+    """The number of requests that may be open; beyond it no more events are read until some are done."""
     timeout: Duration | str = "5 s"
-    """From the first attempt of a question to its outcome, at most."""
+    """From the first attempt of a request to its outcome, at most."""
     attempt_timeout: Duration | str = "2 s"
     """One attempt, at most."""
     attempts: int = 4
-    """For one question, at most."""
+    """The number of attempts for one request, at most."""
     backoff: Duration | str = "100 ms"
     """Before the second attempt; doubled before each further one. Chance takes away up to half of it."""
     cache_size: int = 100_000
@@ -37,7 +37,7 @@ class Limits:
     cache_age: Duration | str = "6 h"
     """An answer is asked for again after so long, by the clock or in event time. Jobs keep it longer than that."""
     retry_failed: Duration | str = "10 s"
-    """A question that failed is asked again after so long, when an event needs it."""
+    """A request that failed is made again after so long, when an event needs it."""
     retry_unknown: Duration | str = "10 min"
     """Likewise if the service said that there is no answer."""
     breaker_failures: int = 10

@@ -11,10 +11,10 @@ __all__ = ["Provider", "ProviderError"]
 
 
 class ProviderError(Exception):
-    """A question could not be answered this time; the text is the reason that is written down.
+    """A request could not be answered this time; the text is the reason that is written down.
 
     `again`: is another attempt worth it? `after`: not before so many seconds, as the service asks. `healthy`: the fault
-    is the question's, not the service's, so it does not count against it.
+    is the request's, not the service's, so it does not count against it.
     """
 
     def __init__(self, reason: str, *, again: bool = True, after: float = 0.0, healthy: bool = False) -> None:
@@ -25,7 +25,7 @@ class ProviderError(Exception):
 
 
 class Provider(Protocol):
-    """Answers questions, many at a time: a service, files, a table."""
+    """Answers requests, many at a time: a service, files, a table."""
 
     async def ask(self, key: Key) -> Mapping[str, Any] | None:
         """The columns of the answer; None if there is none. Anything raised is a failure of this attempt. The call may

@@ -1,7 +1,7 @@
 """The lookup worker: follows topics of events, asks about new keys, and writes the outcomes to the log.
 
 It stands beside the jobs, not in them, with the wall clock and the network, which a job must not see. What it writes is
-written before anybody uses it. When it is killed, the next one begins where all questions were settled, and finds in
+written before anybody uses it. When it is killed, the next one begins where all requests were done, and finds in
 the topic what was answered since; when it stays away, jobs go on, and their rows fail when their time is over.
 """
 
@@ -58,16 +58,16 @@ class Report:
     """By reason."""
     attempts: int = 0
     open: int = 0
-    """Questions that wait or are being asked."""
+    """Requests that wait or are under way."""
     lost: int = 0
     """Events that had left the log by retention before they were read."""
     damaged: int = 0
-    """Events, and outcomes of earlier questions, whose blocks are damaged in the log's file."""
+    """Events, and outcomes of earlier requests, whose blocks are damaged in the log's file."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
-    """A question, the event time of the event that raised it, and where the batches began that it was among."""
+    """A request, the event time of the event that raised it, and where the batches began that it was among."""
 
     key: Key
     seen: Instant
@@ -136,7 +136,7 @@ class LookupWorker:
         self._clock = clock
         self._needed = _needed(lookup, type, self._columns)
         self._outcomes = MessageTopic(log, lookup.topic, LookupOutcome)
-        self._questioner = LookupAttempts(lookup, provider, self._limits)
+        self._attempts = LookupAttempts(lookup, provider, self._limits)
         self._cache = Cache(self._limits)
         self._open: dict[Key, _Raised] = {}
         self._counts: Counter[str] = Counter()
@@ -160,7 +160,7 @@ class LookupWorker:
         )
 
     def stop(self) -> None:
-        """Let `run` return soon: questions that are open are left to the next worker. Any thread may call it."""
+        """Let `run` return soon: requests that are open are left to the next worker. Any thread may call it."""
         self._stop.set()
 
     def run(self, *, until_idle: bool = False) -> Report:
@@ -180,14 +180,14 @@ class LookupWorker:
             skip_lost=True,
             on_damage=self._on_damage,
         )
-        questions: asyncio.Queue[_Raised] = asyncio.Queue()
+        requests: asyncio.Queue[_Raised] = asyncio.Queue()
         settled: asyncio.Queue[tuple[_Raised, Outcome]] = asyncio.Queue()
         committed_at = self._clock()
 
         async def ask() -> None:
             while True:
-                raised = await questions.get()
-                settled.put_nowait((raised, await self._questioner.ask(raised.key)))
+                raised = await requests.get()
+                settled.put_nowait((raised, await self._attempts.ask(raised.key)))
 
         async def write() -> None:
             while True:
@@ -205,7 +205,7 @@ class LookupWorker:
             while not self._stop.is_set():
                 for task in (*workers, writer):
                     if task.done():
-                        task.result()  # what ended it; a question that nobody asks would stay open for ever
+                        task.result()  # what ended it; a request that nobody makes would stay open for ever
                 if len(self._open) >= self._limits.waiting:
                     await asyncio.sleep(_POLL_SECONDS / 10)
                     continue
@@ -213,7 +213,7 @@ class LookupWorker:
                 self._counts["lost"] = consumer.lost
                 for raised in self._raised(batches):
                     self._open[raised.key] = raised
-                    questions.put_nowait(raised)
+                    requests.put_nowait(raised)
                 if self._clock() - committed_at >= _COMMIT_EVERY:
                     committed_at = self._clock()
                     self._log.commit(self._group, self._settled_until(consumer.positions))
@@ -240,7 +240,7 @@ class LookupWorker:
         self._counts["damaged"] += damaged.next_offset - damaged.first_offset
 
     def _raised(self, batches: Sequence[Batch]) -> list[_Raised]:
-        """The questions that events raise, each once."""
+        """The requests that events raise, each once."""
         keys = list(self._lookup.keys)
         found: dict[Key, Instant] = {}
         before: dict[Partition, int] = {}

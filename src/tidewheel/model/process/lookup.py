@@ -33,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 class Lookup:
     """Something to be looked up: `keys` are the columns that are asked for, `returns` those of the answer.
 
-    Columns are text, numbers or booleans. What became of each question is in the topic `lookups.<name>`.
+    Columns are text, numbers or booleans. The outcome of each request is in the topic `lookups.<name>`.
 
     >>> weather = Lookup("weather", keys={"place": pl.String, "day": pl.String}, returns={"degrees": pl.Float64})
     >>> weather.topic

@@ -1,4 +1,4 @@
-"""The memory of a partial match: aggregates of the events it took, for the conditions that refer to them.
+"""The accumulators of a partial match: aggregates of the events it took, for the conditions that refer to them.
 
 Each reference has a slot; taking an event gives new values. So a condition costs the same however long the match is.
 """
@@ -82,7 +82,7 @@ class Accumulators:
         ]
 
     def after(self, taken: Taken, position: int, event: int) -> Taken:
-        """The memory after an event was taken at this position."""
+        """Return the accumulators after an event was taken at this position."""
         updates = self._updates[position]
         if not updates:
             return taken

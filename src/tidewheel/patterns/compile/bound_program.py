@@ -93,7 +93,7 @@ class BoundProgram:
     def __init__(self, program: Program, schema: dict[str, pl.DataType]) -> None:
         self.program = program
         self.conditions = Conditions(program, schema)
-        self.memory = self.conditions.memory
+        self.accumulators = self.conditions.accumulators
         predicates = [
             Predicate(mask, function)
             for mask, function in zip(self.conditions.masks, self.conditions.functions, strict=True)
@@ -116,7 +116,7 @@ class BoundProgram:
         self.starts = tuple(edge.target for edge in program.starts)
         self.start_masks = self.conditions.start_masks
         self.window: Duration = NEVER if program.window is None else program.window
-        self.remembers = bool(self.memory.slots)
+        self.accumulates = bool(self.accumulators.slots)
         self._gaps = [
             [
                 (transition.bit, transition.gap)

@@ -54,7 +54,7 @@ class Conditions:
             [test.condition.expression for test in program.tests if test.condition], program.stages, what="pattern"
         )
         others = dict.fromkeys(test.differs_in for test in program.tests if test.differs_in is not None)
-        self.memory = Accumulators(program, self._references.values(), others)
+        self.accumulators = Accumulators(program, self._references.values(), others)
         self._types = {name: reference_type(one, self._schema) for name, one in self._references.items()}
         self.masks: list[int] = []
         self.functions: list[Function | None] = []
@@ -63,7 +63,7 @@ class Conditions:
             self.masks.append(mask)
             self.functions.append(function)
         self.start_masks = [self._start(program, edge) for edge in program.starts]
-        self.columns = self.memory.columns
+        self.columns = self.accumulators.columns
         if len(self._bits) > MOST_BITS:
             raise DefinitionError(f"the pattern has {len(self._bits)} different conditions, {MOST_BITS} is the most")
 
@@ -85,7 +85,7 @@ class Conditions:
         return found
 
     def load(self, events: pl.DataFrame) -> None:
-        """The events that functions and memories look up by their number."""
+        """Load the events, which functions and accumulators look up by their number."""
         for name, values in self.columns.items():
             column = events[name]
             values[:] = (column.cast(pl.Float64) if column.dtype == pl.Float32 else column).to_list()
@@ -106,7 +106,7 @@ class Conditions:
         if len(functions) < 2:
             return mask, functions[0] if functions else None
         first, second = functions
-        return mask, lambda event, memory: first(event, memory) is True and second(event, memory)
+        return mask, lambda event, taken: first(event, taken) is True and second(event, taken)
 
     def _check(self, expression: pl.Expr) -> None:
         frame = pl.DataFrame(schema={**self._schema, **self._types})
@@ -129,28 +129,28 @@ class Conditions:
         return self._bit(functools.reduce(operator.and_, parts)) if parts else ALWAYS
 
     def _nothing_taken(self) -> list[pl.Expr]:
-        readers = self.memory.readers()
+        readers = self.accumulators.readers()
         return [
-            pl.lit(readers[one.name](self.memory.empty), dtype=self._types[name]).alias(name)
+            pl.lit(readers[one.name](self.accumulators.empty), dtype=self._types[name]).alias(name)
             for name, one in self._references.items()
         ]
 
     def _function(self, expression: pl.Expr) -> Function:
         for name in expression.meta.root_names():
             if name not in self._references:
-                self.memory.columns.setdefault(name, [])
-        readers = {name: self.memory.readers()[one.name] for name, one in self._references.items()}
+                self.accumulators.columns.setdefault(name, [])
+        readers = {name: self.accumulators.readers()[one.name] for name, one in self._references.items()}
         node = parse(expression)
         kinds = {name: kind for name, kind in self._kinds().items() if kind is not None}
         if node is not None and kind_of(node, kinds) == "truth":
-            return function_of(node, self.memory.columns, readers)
+            return function_of(node, self.accumulators.columns, readers)
         return self._query(expression, readers)
 
     def _query(self, expression: pl.Expr, readers: Mapping[str, Callable[[Taken], Any]]) -> Function:
         """Evaluate an expression by polars, where it is not understood here."""
         names = list(dict.fromkeys(expression.meta.root_names()))
         types = {name: _wide(self._types.get(name) or self._schema[name]) for name in names}
-        columns = self.memory.columns
+        columns = self.accumulators.columns
 
         def function(event: int, taken: Taken) -> Any:
             row = {name: [readers[name](taken) if name in readers else columns[name][event]] for name in names}
@@ -159,7 +159,7 @@ class Conditions:
         return function
 
     def _another(self, differs_in: str) -> Function:
-        slot, values = self.memory.slot_of(differs_in), self.memory.columns[differs_in]
+        slot, values = self.accumulators.slot_of(differs_in), self.accumulators.columns[differs_in]
 
         def function(event: int, taken: Taken) -> Any:
             return values[event] is not None and values[event] not in taken[slot]

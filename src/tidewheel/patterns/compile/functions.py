@@ -19,7 +19,7 @@ __all__ = ["Function", "function_of", "kind_of"]
 
 Value = Any
 Function = Callable[[int, tuple[Any, ...]], Value]
-"""A function of the number of an event and the memory of a partial match."""
+"""A function of the number of an event and the accumulators of a partial match."""
 
 
 def kind_of(node: Node, kinds: Mapping[str, str]) -> str | None:
@@ -73,21 +73,21 @@ _TIMES: dict[tuple[str | None, ...], str] = {
 # Functions: nulls are None, and everything is null where an operand is, but for what is known all the same.
 
 
-def function_of(node: Node, columns: Mapping[str, list[Any]], memory: Mapping[str, Callable[[Any], Any]]) -> Function:
-    """The expression as a function of an event's number and a partial match's memory.
+def function_of(node: Node, columns: Mapping[str, list[Any]], readers: Mapping[str, Callable[[Any], Any]]) -> Function:
+    """Compile the expression to a function of an event's number and a partial match's accumulators.
 
-    columns: the values of all events; memory: how a reference is read from the memory.
+    columns: the values of all events; readers: what reads the value of a reference from the accumulators.
     """
     if node.operator == "lit":
         value = node.value
         return lambda event, taken: value
     if node.operator == "col":
-        if node.value in memory:
-            read = memory[node.value]
+        if node.value in readers:
+            read = readers[node.value]
             return lambda event, taken: read(taken)
         values = columns[node.value]
         return lambda event, taken: values[event]
-    parts = [function_of(part, columns, memory) for part in node.parts]
+    parts = [function_of(part, columns, readers) for part in node.parts]
     if node.operator in _SPECIAL:
         return _SPECIAL[node.operator](*parts)
     if len(parts) == 1:

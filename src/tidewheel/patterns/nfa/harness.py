@@ -38,8 +38,8 @@ class Harness:
     ) -> None:
         self._frame = pl.DataFrame(schema=dict(schema))
         check_columns(pattern.columns(), self._frame.schema)
-        self._machine = BoundProgram(compile_pattern(pattern), dict(self._frame.schema))
-        self._nfa = NFA(self._machine, limit=limit)
+        self._bound = BoundProgram(compile_pattern(pattern), dict(self._frame.schema))
+        self._nfa = NFA(self._bound, limit=limit)
         self._count = 0
 
     def add(self, event: Mapping[str, Any], *, time: Instant) -> None:
@@ -49,9 +49,9 @@ class Harness:
     def add_all(self, events: Sequence[tuple[Instant, Mapping[str, Any]]]) -> None:
         """Add the next events with their times, in order."""
         new = pl.DataFrame([dict(event) for _, event in events], schema=self._frame.schema)
-        bits = self._machine.conditions.bits(new).tolist()
+        bits = self._bound.conditions.bits(new).tolist()
         self._frame = self._frame.vstack(new)
-        self._machine.conditions.load(self._frame)
+        self._bound.conditions.load(self._frame)
         for (time, _), holds in zip(events, bits, strict=True):
             self._nfa.advance(time)
             self._nfa.event(self._count, time, holds)
@@ -94,5 +94,5 @@ class Harness:
     def _stages(self, path: Path) -> Stages:
         found: Stages = {}
         for event, position in steps_of(path):
-            found.setdefault(self._machine.stages[position], []).append(event)
+            found.setdefault(self._bound.stages[position], []).append(event)
         return found

@@ -28,13 +28,13 @@ __all__ = ["NFA"]
 
 @dataclass
 class NFA:
-    """The runs of one key. Events have rising numbers; what they satisfy is asked of the machine's conditions.
+    """The runs of one key. Events have rising numbers; what they satisfy is asked of the bound program's conditions.
 
     limit: how much partial matches and matches held back may weigh; beyond it, those partial matches that began
     earliest are dropped, and reported. What is held back is so only while there are partial matches: so all is bounded.
     """
 
-    machine: BoundProgram
+    bound: BoundProgram
     limit: int = 10_000
     matches: list[Match] = field(default_factory=list)
     timed_out: list[TimedOut] = field(default_factory=list)
@@ -46,7 +46,7 @@ class NFA:
         self._runs: dict[int, list[PartialMatch]] = {}
         self._wake: Instant = NEVER
         self._weight = 0  # at most: what is over since it was last weighed still counts
-        self._independent = self.machine.program.policy.independent
+        self._independent = self.bound.program.policy.independent
 
     # What happens -------------------------------------------------------------------------------------------
 
@@ -54,18 +54,18 @@ class NFA:
         """Take the next event of the key. bits: the conditions that hold for it; starts: which starts to consider."""
         if time >= self._wake and not self._independent:
             self.advance(time)  # otherwise it is enough that each run looks at the time when it is looked at
-        machine = self.machine
+        bound = self.bound
         before, self._fresh = self._fresh, []
         for position, runs in self._runs.items():
-            if runs and bits & machine.later[position]:
+            if runs and bits & bound.later[position]:
                 self._step_all(runs, event, time, bits)
         for run in before:
             self._step(run, event, time, bits)
             if not run.dead:
                 self._runs.setdefault(run.position, []).append(run)
-        for number, mask in enumerate(machine.start_masks):
+        for number, mask in enumerate(bound.start_masks):
             if bits & mask and starts >> number & 1:
-                self._take(None, machine.starts[number], event, time)
+                self._take(None, bound.starts[number], event, time)
         if self.held:
             self._release()
         if self._weight > self.limit:
@@ -79,7 +79,7 @@ class NFA:
         died = False
         for run in self._fresh:
             run.fresh = False
-            run.open &= ~self.machine.closed(run.position, time - run.last_time)
+            run.open &= ~self.bound.closed(run.position, time - run.last_time)
             if run.open:
                 self._schedule(run)
                 self._runs.setdefault(run.position, []).append(run)
@@ -150,13 +150,13 @@ class NFA:
             runs[:] = [run for run in runs if not run.dead]
 
     def _step(self, run: PartialMatch, event: int, time: Instant, bits: int) -> None:
-        machine = self.machine
+        bound = self.bound
         while time >= run.due:
             self._expire(run, run.due)
             if run.dead:
                 return
         opened = run.open
-        for transition in machine.transitions[run.position]:
+        for transition in bound.transitions[run.position]:
             if not transition.bit & opened:
                 continue
             if transition.plain:
@@ -212,19 +212,19 @@ class NFA:
         )
 
     def _take(self, run: PartialMatch | None, target: int, event: int, time: Instant) -> None:
-        machine = self.machine
+        bound = self.bound
         if run is None:
             path: Path = (None, event, target)
-            size, start, start_time, taken = 1, event, time, machine.memory.empty
+            size, start, start_time, taken = 1, event, time, bound.accumulators.empty
         else:
             path = (run.path, event, target)
             size, start, start_time, taken = run.size + 1, run.start, run.start_time, run.taken
-        if machine.accepts[target]:
+        if bound.accepts[target]:
             self._complete(path, start, time, event)
-        opened = machine.everything[target]
+        opened = bound.everything[target]
         if opened:
-            if machine.remembers:
-                taken = machine.memory.after(taken, target, event)
+            if bound.accumulates:
+                taken = bound.accumulators.after(taken, target, event)
             new = PartialMatch(target, opened, path, size, start, start_time, time, taken)
             self._weight += 1 if run is None else weight(size)
             self._schedule(new)
@@ -232,8 +232,8 @@ class NFA:
 
     def _schedule(self, run: PartialMatch) -> None:
         """Schedule when time alone does something to the run."""
-        due = run.start_time + self.machine.window
-        wait = self.machine.wait(run.position, run.open)
+        due = run.start_time + self.bound.window
+        wait = self.bound.wait(run.position, run.open)
         if wait < NEVER and run.last_time + wait < due:
             due = run.last_time + wait
         run.due = due
@@ -241,16 +241,16 @@ class NFA:
             self._wake = due
 
     def _expire(self, run: PartialMatch, at: Instant) -> None:
-        machine = self.machine
-        wait = machine.final_wait(run.position, run.open)
+        bound = self.bound
+        wait = bound.final_wait(run.position, run.open)
         if wait is not None:
             self._complete(run.path, run.start, at, BY_TIME)
-            run.open &= ~(machine.final[run.position] | machine.outwaited(run.position, at - run.last_time))
-            over = at >= run.start_time + machine.window or not run.open
+            run.open &= ~(bound.final[run.position] | bound.outwaited(run.position, at - run.last_time))
+            over = at >= run.start_time + bound.window or not run.open
             if not over:
                 self._schedule(run)
                 return
-        elif not machine.accepts[run.position]:
+        elif not bound.accepts[run.position]:
             self.timed_out.append(TimedOut(run.path, at))
         run.dead = True
 
@@ -272,7 +272,7 @@ class NFA:
 
     def _release(self) -> None:
         """Give the completed matches that nothing older or better can come before."""
-        policy = self.machine.program.policy
+        policy = self.bound.program.policy
         skips, last = policy.after_match != "skip none", policy.select == "last"
         waiting, self.held = self.held, []
         starts = self._starts()
@@ -289,7 +289,7 @@ class NFA:
                 latest = max(map(_completion, same))
                 match = next(one for one in same if _completion(one) == latest)
             self.matches.append(match)
-            ends = SkipStrategy(self.machine, match)
+            ends = SkipStrategy(self.bound, match)
             for run in self:
                 run.dead = run.dead or ends(run.start, run.path)
             waiting = [one for one in waiting if one is not match and not ends(one.start, one.path)]

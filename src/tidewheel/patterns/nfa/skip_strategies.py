@@ -12,8 +12,8 @@ __all__ = ["SkipStrategy"]
 class SkipStrategy:
     """Decides which partial matches a match ends, from their start and path."""
 
-    def __init__(self, machine: BoundProgram, match: Match) -> None:
-        policy = machine.program.policy
+    def __init__(self, bound: BoundProgram, match: Match) -> None:
+        policy = bound.program.policy
         steps = steps_of(match.path)
         self._start = match.start
         self._same_start = policy.select != "each"
@@ -24,7 +24,7 @@ class SkipStrategy:
         elif policy.after_match == "skip past last":
             self._before = steps[-1][0] + 0.5
         elif policy.stage is not None:
-            events = [event for event, position in steps if machine.stages[position] == policy.stage]
+            events = [event for event, position in steps if bound.stages[position] == policy.stage]
             goes_nowhere = bool(events) and policy.after_match == "skip to first" and events[0] == match.start
             if policy.missing == "fail" and (not events or goes_nowhere):
                 why = "begins with" if events else "has no event of"

@@ -29,9 +29,9 @@ class MatchStep:
     """A matcher bound to the schema of its events."""
 
     def __init__(
-        self, machine: BoundProgram, layout: Layout, measures: Measures, *, keys: tuple[str, ...], limit: int
+        self, bound: BoundProgram, layout: Layout, measures: Measures, *, keys: tuple[str, ...], limit: int
     ) -> None:
-        self._machine = machine
+        self._bound = bound
         self._layout = layout
         self._measures = measures
         self._keys = keys
@@ -51,10 +51,10 @@ class MatchStep:
         kept = self._layout.read(state)
         mark = -NEVER if watermark is None else watermark
         keys = _Keys(events, kept, self._keys)
-        bits = self._machine.conditions.bits(events)
+        bits = self._bound.conditions.bits(events)
         batch = EventBatch(keys.of_events, events[TIME].to_numpy().astype(np.int64, copy=False), bits)
-        waiting = pending_matches_of(self._machine, kept.runs, keys.of_runs, batch, mark)
-        starters = new_matches_of(self._machine, batch, mark)
+        waiting = pending_matches_of(self._bound, kept.runs, keys.of_runs, batch, mark)
+        starters = new_matches_of(self._bound, batch, mark)
         found = self._run(kept, keys, batch, events, waiting, starters, mark)
 
         idle_runs = waiting.rows(kept.runs, kept.next_id)
@@ -64,7 +64,7 @@ class MatchStep:
             starters.left.timed_out(kept.next_id),
             found.timed_out,
         ]
-        telling = _Telling(self._machine, self._measures, keys.table, self._pool(kept, events), kept)
+        telling = _Telling(self._bound, self._measures, keys.table, self._pool(kept, events), kept)
         outputs = {
             "matches": telling.of([found.matches], "completed_at", self.schemas["matches"]),
             "timed_out": telling.of(timed_out, "timed_out_at", self.schemas["timed_out"]),
@@ -84,7 +84,7 @@ class MatchStep:
             frame.with_columns(pl.Series(_KEY, numbers), pl.lit(at).alias("__at"))
             for frame, numbers in ((kept.runs, keys.of_runs), (kept.held, keys.of_held))
         ]
-        telling = _Telling(self._machine, self._measures, keys.table, self._pool(kept, nothing), kept)
+        telling = _Telling(self._bound, self._measures, keys.table, self._pool(kept, nothing), kept)
         rows = telling.of(given, "dropped_at", self.schemas["dropped"])
         return rows.with_columns(pl.lit(reason).alias("reason"))
 
@@ -116,7 +116,7 @@ class MatchStep:
         whole: Truths = loads > self._limit
         while True:
             take_runs, take_starters = waiting.active | whole[keys.of_runs], starters.active | whole[starters.key]
-            if not self._machine.program.policy.independent:
+            if not self._bound.program.policy.independent:
                 # A match has a say in the key's other partial matches.
                 take_runs |= busy[keys.of_runs]
                 take_starters |= busy[starters.key] & ~dies
@@ -132,7 +132,7 @@ class MatchStep:
                 spare=self._limit - (loads - load(take_runs, take_starters)),
                 mark=mark,
             )
-            found = NFAStep(self._machine, nfa_batch).run()
+            found = NFAStep(self._bound, nfa_batch).run()
             again = found.too_many
             if len(found.given):
                 key, start, completed = found.given.T
@@ -199,7 +199,7 @@ def _as(frame: pl.DataFrame, schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
 class _Telling:
     """Paths as rows of the outputs."""
 
-    machine: BoundProgram
+    bound: BoundProgram
     measures: Measures
     keys: pl.DataFrame
     pool: pl.DataFrame
@@ -215,7 +215,7 @@ class _Telling:
         paths = pl.concat([paths, self.keys[paths[_KEY]].select(names)], how="horizontal")
         paths = paths.sort("__at", *names, "__start", maintain_order=True)
         times = self.pool[TIME]
-        stages = pl.Series(self.machine.stages, dtype=pl.String)
+        stages = pl.Series(self.bound.stages, dtype=pl.String)
         rows = paths.select(
             *names,
             times[self.place(paths[EVENTS].list.first())].alias("match_start"),

@@ -128,16 +128,16 @@ class Matcher:
         return bound[known]
 
     def _bound_step(self, schema: dict[str, pl.DataType]) -> MatchStep:
-        machine = BoundProgram(self._program, schema)  # type: ignore[attr-defined]
+        bound = BoundProgram(self._program, schema)  # type: ignore[attr-defined]
         asked = [condition.expression for condition in conditions_of(self.pattern.parts)]
         references = resolve([*asked, *self.measures.values()], self.pattern.stages, what="pattern")
         others = [stage.differs_in for stage in stages_of(self.pattern.parts)]
         looked_back_at = [reference.column for reference in references.values()] + others
         stored = {column: schema[column] for column in looked_back_at if column is not None}
         return MatchStep(
-            machine,
-            Layout(machine.program, {name: schema[name] for name in self.keys}, stored),
-            Measures(self.measures, machine.stages, schema),
+            bound,
+            Layout(bound.program, {name: schema[name] for name in self.keys}, stored),
+            Measures(self.measures, bound.stages, schema),
             keys=self.keys,
             limit=self.limit,
         )

@@ -114,9 +114,9 @@ class Left:
         return pl.concat([frame.select("__key", "__start", events), positions], how="horizontal")
 
 
-def new_matches_of(machine: BoundProgram, batch: EventBatch, mark: Instant) -> NewMatches:
+def new_matches_of(bound: BoundProgram, batch: EventBatch, mark: Instant) -> NewMatches:
     """Find what this batch does to the partial matches that it begins."""
-    parts = [_starts(machine, batch, mark, number) for number in range(len(machine.starts))]
+    parts = [_starts(bound, batch, mark, number) for number in range(len(bound.starts))]
     if len(parts) == 1:
         return parts[0]
     widest = max(part.left.positions.shape[1] for part in parts)
@@ -131,12 +131,10 @@ def new_matches_of(machine: BoundProgram, batch: EventBatch, mark: Instant) -> N
     return NewMatches(**own, left=Left(**left))
 
 
-def _starts(machine: BoundProgram, batch: EventBatch, mark: Instant, number: int) -> NewMatches:
-    row = np.flatnonzero(batch.satisfied(machine.start_masks[number])).astype(np.int64)
-    followed = can_be_followed(machine, machine.starts[number])
-    active, weighs, until, left = (_followed if followed else _waiting)(
-        machine, batch, row, machine.starts[number], mark
-    )
+def _starts(bound: BoundProgram, batch: EventBatch, mark: Instant, number: int) -> NewMatches:
+    row = np.flatnonzero(batch.satisfied(bound.start_masks[number])).astype(np.int64)
+    followed = can_be_followed(bound, bound.starts[number])
+    active, weighs, until, left = (_followed if followed else _waiting)(bound, batch, row, bound.starts[number], mark)
     return NewMatches(
         row=row,
         key=batch.keys[row],
@@ -149,11 +147,11 @@ def _starts(machine: BoundProgram, batch: EventBatch, mark: Instant, number: int
 
 
 def _followed(
-    machine: BoundProgram, batch: EventBatch, row: Numbers, position: int, mark: Instant
+    bound: BoundProgram, batch: EventBatch, row: Numbers, position: int, mark: Instant
 ) -> tuple[Truths, Numbers, Numbers, Left]:
-    due = batch.times[row] + machine.window
+    due = batch.times[row] + bound.window
     ones = np.ones(len(row), dtype=np.int64)
-    outcome = follow(machine, batch, row + 1, batch.ends[batch.keys[row]], ones * position, ones, due, mark)
+    outcome = follow(bound, batch, row + 1, batch.ends[batch.keys[row]], ones * position, ones, due, mark)
     begun = row[outcome.origin]
     last = begun + outcome.length - 1
     stands = outcome.positions[np.arange(len(last)), outcome.length - 1]
@@ -166,7 +164,7 @@ def _followed(
         position=stands,
         length=outcome.length,
         positions=outcome.positions,
-        open=np.array(machine.everything, dtype=np.int64)[stands],
+        open=np.array(bound.everything, dtype=np.int64)[stands],
         fresh=np.ones(len(last), dtype=np.bool_),
         due=due[outcome.origin],
         over_time=outcome.over_time,
@@ -175,27 +173,27 @@ def _followed(
 
 
 def _waiting(
-    machine: BoundProgram, batch: EventBatch, row: Numbers, position: int, mark: Instant
+    bound: BoundProgram, batch: EventBatch, row: Numbers, position: int, mark: Instant
 ) -> tuple[Truths, Numbers, Numbers, Left]:
     """The partial matches that have their first event only, and wait for more than the next one."""
     key, time = batch.keys[row], batch.times[row]
     # The edges that may be open: all, or those that the next event leaves, by how long after the first one it comes.
-    everything = machine.everything[position]
-    gaps = sorted({transition.gap for transition in machine.transitions[position] if transition.gap is not None})
-    states = [everything, *(everything & ~machine.closed(position, waited) for waited in (0, *gaps))]
-    waits = np.array([min(machine.window, machine.wait(position, opened)) for opened in states], dtype=np.int64)
+    everything = bound.everything[position]
+    gaps = sorted({transition.gap for transition in bound.transitions[position] if transition.gap is not None})
+    states = [everything, *(everything & ~bound.closed(position, waited) for waited in (0, *gaps))]
+    waits = np.array([min(bound.window, bound.wait(position, opened)) for opened in states], dtype=np.int64)
     following = np.minimum(row + 1, len(batch) - 1)
     waited = batch.times[following] - time
     has_next = batch.has_next[row] & (waited < waits[0])
     state = np.where(has_next, 1 + np.searchsorted(gaps, waited, side="right"), 0)
     opened = np.array(states, dtype=np.int64)[state]
     due = time + waits[state]
-    active = np.full(len(row), machine.accepts[position], dtype=np.bool_)
+    active = np.full(len(row), bound.accepts[position], dtype=np.bool_)
     if len(row):
-        active |= has_next & ((batch.bits[following] & machine.first[position]) != 0)
-        if machine.later[position]:
-            active |= batch.next_time(machine.later[position], row + 1, batch.ends[key]) < time + machine.window
-    if machine.final[position]:
+        active |= has_next & ((batch.bits[following] & bound.first[position]) != 0)
+        if bound.later[position]:
+            active |= batch.next_time(bound.later[position], row + 1, batch.ends[key]) < time + bound.window
+    if bound.final[position]:
         active |= due <= mark
     origin = np.flatnonzero(~active & (opened != 0))
     left = Left(

@@ -71,15 +71,15 @@ class NFABatch:
 class NFAStep:
     """Events have local numbers: those that were kept come first, then those of the batch that matter."""
 
-    def __init__(self, machine: BoundProgram, nfa_batch: NFABatch) -> None:
-        self._machine = machine
+    def __init__(self, bound: BoundProgram, nfa_batch: NFABatch) -> None:
+        self._bound = bound
         self._nfa_batch = nfa_batch
         batch, kept = nfa_batch.batch, nfa_batch.kept
         playing = np.zeros(len(nfa_batch.spare), dtype=np.bool_)
         playing[nfa_batch.run_keys] = playing[nfa_batch.held_keys] = True
         playing[batch.keys[nfa_batch.starts != 0]] = True
         self._keys: list[int] = np.flatnonzero(playing).tolist()
-        matter = batch.satisfied(machine.matters) | (nfa_batch.starts != 0) | nfa_batch.whole[batch.keys]
+        matter = batch.satisfied(bound.matters) | (nfa_batch.starts != 0) | nfa_batch.whole[batch.keys]
         matter &= playing[batch.keys]
         self._rows = np.flatnonzero(matter)
         # What comes right after an event that matters, and does not matter itself, still comes next.
@@ -91,13 +91,13 @@ class NFAStep:
         self._old = len(old)
         self._ids: list[int] = np.concatenate([old.to_numpy(), self._rows + kept.next_id]).tolist()
         self._numbers = {identity: number for number, identity in enumerate(self._ids[: self._old])}
-        if machine.conditions.columns:
-            names = list(machine.conditions.columns)
+        if bound.conditions.columns:
+            names = list(bound.conditions.columns)
             before = kept.events.filter(pl.col(ID).is_in(old.implode()))
             before = before.select(name for name in names if name in before.columns)
             arrived = nfa_batch.events.select(names)[self._rows]
             # Columns that only the event itself is asked for were not kept.
-            machine.conditions.load(pl.concat([before, arrived], how="diagonal"))
+            bound.conditions.load(pl.concat([before, arrived], how="diagonal"))
 
     def run(self) -> Found:
         """Run all that is to be run."""
@@ -118,7 +118,7 @@ class NFAStep:
         )
         collected = _Collected(self._ids, nfa_batch.kept.next_id)
         for place, key in enumerate(self._keys):
-            nfa = NFA(self._machine, limit=int(nfa_batch.spare[key]))
+            nfa = NFA(self._bound, limit=int(nfa_batch.spare[key]))
             for row in runs.get(key, ()):
                 nfa.add(self._loaded(row))
             nfa.hold([self._held(row) for row in held.get(key, ())])
@@ -139,7 +139,7 @@ class NFAStep:
                 collected.too_many.append(key)
             else:
                 collected.add(key, nfa)
-                if not whole and not self._machine.program.policy.independent:
+                if not whole and not self._bound.program.policy.independent:
                     collected.give(key, nfa.matches)
         return collected.found()
 
@@ -166,12 +166,12 @@ class NFAStep:
 
     def _path(self, row: dict[str, Any]) -> tuple[Path, Taken]:
         path: Path | None = None
-        taken = self._machine.memory.empty
+        taken = self._bound.accumulators.empty
         for identity, position in zip(row[EVENTS], row[POSITIONS], strict=True):
             event = self._numbers[identity]
             path = (path, event, position)
-            if self._machine.remembers:
-                taken = self._machine.memory.after(taken, position, event)
+            if self._bound.accumulates:
+                taken = self._bound.accumulators.after(taken, position, event)
         assert path is not None
         return path, taken
 

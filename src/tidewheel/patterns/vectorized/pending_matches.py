@@ -60,7 +60,7 @@ class Continued:
     where it stands after each event that it took since; last_time: of the last of those.
     """
 
-    machine: BoundProgram
+    bound: BoundProgram
     origin: Numbers
     first: Numbers
     length: Numbers
@@ -76,7 +76,7 @@ class Continued:
         """The partial matches that go on, as rows of the state."""
         some = self._only(~self.over_time)
         stands = some.positions[np.arange(len(some.origin)), some.length - 1]
-        everything = np.array(self.machine.everything, dtype=np.int64)
+        everything = np.array(self.bound.everything, dtype=np.int64)
         return some._paths(runs, next_id).with_columns(
             pl.Series("__position", stands, dtype=pl.Int32),
             pl.Series("__open", everything[stands]),
@@ -110,7 +110,7 @@ class Continued:
 
     def _only(self, keep: Truths) -> Continued:
         return Continued(
-            self.machine,
+            self.bound,
             self.origin[keep],
             self.first[keep],
             self.length[keep],
@@ -121,7 +121,7 @@ class Continued:
 
 
 def pending_matches_of(
-    machine: BoundProgram, runs: pl.DataFrame, keys: Numbers, batch: EventBatch, mark: Instant
+    bound: BoundProgram, runs: pl.DataFrame, keys: Numbers, batch: EventBatch, mark: Instant
 ) -> PendingMatches:
     """Find what this batch does to the partial matches of the state."""
     position = runs["__position"].to_numpy()
@@ -133,26 +133,26 @@ def pending_matches_of(
     has_events = keys < len(batch.firsts)
     for number in np.unique(position).tolist():
         here = (position == number) & has_events
-        if can_be_followed(machine, number):
+        if can_be_followed(bound, number):
             followed |= here & fresh
             here &= ~fresh
         rows = np.flatnonzero(here)
         if len(rows):
             first, end = batch.firsts[keys[rows]], batch.ends[keys[rows]]
-            acts = batch.next_time(machine.later[number], first, end) < due[rows]
+            acts = batch.next_time(bound.later[number], first, end) < due[rows]
             in_time = fresh[rows] & (batch.times[first] < due[rows])
-            acts |= in_time & ((batch.bits[first] & machine.first[number]) != 0)
-            if any(transition.gap is not None for transition in machine.transitions[number]):
+            acts |= in_time & ((batch.bits[first] & bound.first[number]) != 0)
+            if any(transition.gap is not None for transition in bound.transitions[number]):
                 acts |= in_time  # an edge that closes may change when the time runs out
             active[rows] = acts
-            opened[rows] = np.where(in_time, opened[rows] & ~machine.strict[number], opened[rows])
+            opened[rows] = np.where(in_time, opened[rows] & ~bound.strict[number], opened[rows])
             fresh[rows] &= ~in_time
-        if machine.final[number]:
+        if bound.final[number]:
             active |= (position == number) & (due <= mark)
     sizes = runs[EVENTS].list.len().to_numpy().astype(np.int64)
-    continued, weighs = _continued(machine, batch, np.flatnonzero(followed), position, keys, sizes, due, mark, active)
+    continued, weighs = _continued(bound, batch, np.flatnonzero(followed), position, keys, sizes, due, mark, active)
     expired = due <= mark
-    accepts = np.array(machine.accepts, dtype=np.bool_)[position]
+    accepts = np.array(bound.accepts, dtype=np.bool_)[position]
     idle = ~active & ~followed & (opened != 0)
     return PendingMatches(
         active=active,
@@ -166,7 +166,7 @@ def pending_matches_of(
 
 
 def _continued(
-    machine: BoundProgram,
+    bound: BoundProgram,
     batch: EventBatch,
     which: Numbers,
     position: Numbers,
@@ -179,7 +179,7 @@ def _continued(
     """Follow these; those that get to where Python must run them become active."""
     weighs = weight(sizes)
     first, ends = batch.firsts[keys[which]], batch.ends[keys[which]]
-    outcome = follow(machine, batch, first, ends, position[which], sizes[which], due[which], mark)
+    outcome = follow(bound, batch, first, ends, position[which], sizes[which], due[which], mark)
     active[which[outcome.reaches]] = True
     weighs[which] = outcome.weight
     begun = first[outcome.origin]
@@ -188,7 +188,7 @@ def _continued(
     last_time = np.zeros(len(begun), dtype=np.int64)
     last_time[taken] = batch.times[last[taken]]
     found = Continued(
-        machine=machine,
+        bound=bound,
         origin=which[outcome.origin],
         first=begun,
         length=outcome.length,

@@ -40,10 +40,10 @@ class Followed:
     over_time: Truths
 
 
-def can_be_followed(machine: BoundProgram, position: int) -> bool:
+def can_be_followed(bound: BoundProgram, position: int) -> bool:
     """Whether columns can decide what the next event does to a partial match at this position, and no later event
     matters."""
-    return not machine.accepts[position] and all(_is_simple(transition) for transition in machine.transitions[position])
+    return not bound.accepts[position] and all(_is_simple(transition) for transition in bound.transitions[position])
 
 
 def _is_simple(transition: Transition) -> bool:
@@ -58,7 +58,7 @@ def _is_simple(transition: Transition) -> bool:
 
 
 def follow(
-    machine: BoundProgram,
+    bound: BoundProgram,
     batch: EventBatch,
     following: Numbers,
     ends: Numbers,
@@ -92,23 +92,23 @@ def follow(
         if over.any():
             left.append((origin[over], path[over], expired[over]))
             origin, path, row = origin[~over], path[~over], row[~over]
-        origin, path = _step(machine, batch.bits[row], origin, path, reaches)
+        origin, path = _step(bound, batch.bits[row], origin, path, reaches)
         weighs[origin] = np.maximum(weighs[origin], np.bincount(origin)[origin] * weight(sizes[origin] + length))
     return _followed(left, reaches, weighs, until)
 
 
 def _step(
-    machine: BoundProgram, bits: Numbers, origin: Numbers, path: Numbers, reaches: Truths
+    bound: BoundProgram, bits: Numbers, origin: Numbers, path: Numbers, reaches: Truths
 ) -> tuple[Numbers, Numbers]:
     origins, paths = [origin[:0]], [np.empty((0, path.shape[1] + 1), dtype=np.int64)]
     stands = path[:, -1]
     for position in np.unique(stands).tolist():
         here = np.flatnonzero(stands == position)
-        for transition in machine.transitions[position]:
+        for transition in bound.transitions[position]:
             taken = here[_takes(transition, bits[here])]
             if not len(taken):
                 continue
-            if transition.test.function is None and can_be_followed(machine, transition.target):
+            if transition.test.function is None and can_be_followed(bound, transition.target):
                 origins.append(origin[taken])
                 paths.append(np.column_stack([path[taken], np.full(len(taken), transition.target)]))
             else:

@@ -29,7 +29,7 @@ class Subscribe(msgspec.Struct, frozen=True, tag_field="type", tag="subscribe"):
 
 
 class Ping(msgspec.Struct, frozen=True, tag_field="type", tag="ping"):
-    """A client's question whether the server is there."""
+    """A client asks whether the server is there."""
 
     id: int | str | None = None
 

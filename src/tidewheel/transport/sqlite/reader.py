@@ -71,7 +71,7 @@ class Reader:
                 if limit is not None and count > limit and result:
                     break
                 if isinstance(found, Damage):
-                    _tell(_error(topic, partition, found), on_damage)
+                    _report(_error(topic, partition, found), on_damage)
                 result.append(block)
         return result
 
@@ -118,13 +118,13 @@ class Reader:
             for block in blocks:
                 records = None
                 if isinstance(block, Damage):
-                    _tell(_error(topic, partition, block), on_damage)
+                    _report(_error(topic, partition, block), on_damage)
                 else:
                     try:
                         records = block.records()
                     except MalformedError as error:
                         bad = max(position, block.first_offset), min(end, block.next_offset)
-                        _tell(DamagedBlockError(topic, partition, *bad, str(error)), on_damage)
+                        _report(DamagedBlockError(topic, partition, *bad, str(error)), on_damage)
                 first, after = 0, 0
                 if records is not None:
                     first, after = records.column("offset").to_numpy().searchsorted([position, end]).tolist()
@@ -187,7 +187,7 @@ def _error(topic: str, partition: int, damage: Damage) -> DamagedBlockError:
     return DamagedBlockError(topic, partition, damage.first_offset, damage.next_offset, damage.reason)
 
 
-def _tell(error: DamagedBlockError, on_damage: OnDamage | None) -> None:
+def _report(error: DamagedBlockError, on_damage: OnDamage | None) -> None:
     if on_damage is None:
         raise error
     on_damage(error)

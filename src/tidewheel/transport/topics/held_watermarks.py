@@ -27,7 +27,7 @@ class HeldWatermarks:
     >>> import tempfile
     >>> from tidewheel.transport.open_log import open_log
     >>> held = HeldWatermarks(open_log(tempfile.mkdtemp() + "/city.tw"))
-    >>> held.tell("cells", [Holder("input.door", 2, since=0, mark=None, fed=0)], now=60_000_000)
+    >>> held.report("cells", [Holder("input.door", 2, since=0, mark=None, fed=0)], now=60_000_000)
     >>> {job: [holder.place for holder in some] for job, some in held.all(now=60_000_000).items()}
     {'cells': ['input.door/2']}
     """
@@ -40,7 +40,7 @@ class HeldWatermarks:
         self._position = 0
         self._found: dict[str, tuple[Instant, tuple[Holder, ...]]] = {}
 
-    def tell(self, job: str, held: Sequence[Holder], *, now: Instant) -> None:
+    def report(self, job: str, held: Sequence[Holder], *, now: Instant) -> None:
         """Record what holds a job's watermark, if that is new or was recorded long ago; nothing: it moves."""
         same = [(each.place, each.since) for each in held] == [(each.place, each.since) for each in self._recorded]
         if same and (not held or abs(now - self._recorded_at) < _AGAIN):

@@ -41,10 +41,10 @@ class RunStates:
     >>> import tempfile
     >>> from tidewheel.transport.open_log import open_log
     >>> states = RunStates(open_log(tempfile.mkdtemp() + "/city.tw"))
-    >>> states.tell("jobs", RunState(STARTING, since=0))
+    >>> states.report("jobs", RunState(STARTING, since=0))
     >>> states.starting(now=5_000_000)
     {'jobs': RunState(stage='starting Spark', since=0)}
-    >>> states.tell("jobs", RunState(RUNNING, since=0))
+    >>> states.report("jobs", RunState(RUNNING, since=0))
     >>> states.starting(now=5_000_000)
     {}
     """
@@ -56,7 +56,7 @@ class RunStates:
         self._position = 0
         self._found: dict[str, RunState] = {}
 
-    def tell(self, run: str, state: RunState) -> None:
+    def report(self, run: str, state: RunState) -> None:
         """Record the state of a run, if it is new."""
         if self._recorded.get(run) == state:
             return

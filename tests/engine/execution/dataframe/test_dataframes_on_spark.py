@@ -148,7 +148,7 @@ def test_rows_from_the_future_are_late_and_do_not_move_the_watermark(windows, sp
     assert counts.select(pl.sum("events", "accepted", "late")).row(0) == (5, 4, 1)
 
 
-def test_a_window_behind_another_stage_has_every_row_whichever_key_group_tells_the_time_first(spark, tmp_path):
+def test_a_window_behind_another_stage_has_every_row_whichever_key_group_moves_time_first(spark, tmp_path):
     for number, rows in enumerate(FILES):
         path = tmp_path / f"{number}.parquet"
         at = (pl.col("second") * SECOND + START).cast(pl.Datetime("us", "UTC")).alias("at")

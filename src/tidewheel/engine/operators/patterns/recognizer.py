@@ -101,9 +101,9 @@ class Recognizer(Operation):
         return "match"
 
     def about(self, outputs: Mapping[str, str]) -> dict[str, str]:
-        told = {word: plain(text) for word, text in self.described(outputs).items()}
-        kept = told.pop("Kept")
-        return {**told, "Late": about_late(outputs[LATE]), "Kept": kept}
+        texts = {word: plain(text) for word, text in self.described(outputs).items()}
+        kept = texts.pop("Kept")
+        return {**texts, "Late": about_late(outputs[LATE]), "Kept": kept}
 
     def operator(self, stage: StageInput) -> StageOperator:
         return PatternOperator(self, stage.by)
@@ -140,12 +140,12 @@ class PatternRecognizer(Recognizer):
         return {MATCHER_OUTPUTS[name][0]: _output_rows(name, frame) for name, frame in found.items()}, after
 
     def described(self, outputs: Mapping[str, str]) -> dict[str, str]:
-        told = {"What": f"{self.matcher.pattern!r}."}
+        texts = {"What": f"{self.matcher.pattern!r}."}
         if self.matcher.measures:
             measures = ", ".join(f"{name} = {_in_words(measure)}" for name, measure in self.matcher.measures.items())
-            told["Measures"] = f"{measures}."
+            texts["Measures"] = f"{measures}."
         return {
-            **told,
+            **texts,
             "When": "a match in the batch in which the watermark passes what decides it.",
             "Kept": "rows until the watermark passes them; the events of open partial matches, at most "
             f"{self.matcher.limit:,} of these for each key: beyond it the oldest go to the output "

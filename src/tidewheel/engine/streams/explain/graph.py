@@ -20,7 +20,7 @@ from tidewheel.html import counted
 __all__ = ["Graph", "Operator", "Step", "graph_of"]
 
 _SHOWN = {**{word: word for word in ("What", "Measures", "Where", "When", "How")}, "Kept": "State"}
-"""What is told of a stage, by what it is called here."""
+"""The texts about a stage that are shown, with their labels here."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,7 @@ def graph_of(
 
 
 def _stage(flow: Flow, depth: int, stage: Stage, outputs: tuple[str, ...]) -> Step:
-    told = about_stage(flow, depth)
-    texts = tuple(f"{_SHOWN[word]}: {text}" for word, text in told.items() if word in _SHOWN)
+    texts = tuple(f"{_SHOWN[word]}: {text}" for word, text in about_stage(flow, depth).items() if word in _SHOWN)
     return Step(stage.operation.label, texts, "stage", outputs)
 
 
