@@ -85,7 +85,7 @@ _ANYTHING: Final = Decoder(dict[str, dict[str, Raw]])
 
 
 def read_payload(payload: bytes, name: str) -> tuple[Body, dict[str, Raw] | None]:
-    """The object of a payload that must be of event type `name`, and the fields that are not known, if there are.
+    """Parse a payload that must be of event type `name`: its object, and the fields that are not known, if there are.
 
     `BadMessageError` says what is wrong: no JSON, another event type than the topic's, a value of the wrong type or
     out of its range, no time or one that cannot be.

@@ -27,7 +27,7 @@ class Account:
         self._before = self._totals()
 
     def __call__(self) -> dict[str, Any]:
-        """The counts, and the recent rate in messages per second."""
+        """Return the counts, and the recent rate in messages per second."""
         totals = {name: count - self._before[name] for name, count in self._totals().items()}
         return {**totals, "rate": round(self._rate(totals["received"]), 1)}
 
@@ -43,7 +43,7 @@ class Account:
 
 
 def account_line(status: Mapping[str, Any]) -> str:
-    """The counts as a line of text."""
+    """Format the counts as a line of text."""
     repeated = f", {status['repeated']:,} repeated deliveries recognized" if status["repeated"] else ""
     return (
         f"{status['received']:,} messages = {status['topics']:,} in topics + {status['filtered']:,} filtered "

@@ -96,7 +96,7 @@ def check_installation(_: Path) -> list[Finding]:
         for point in points:
             try:
                 point.load()
-            except Exception as error:
+            except Exception as error:  # whatever the package does when it is imported
                 broken.append(f"{point.name} ({error})")
                 fix = f"fix or remove the package that offers it: {point.value}"
         found = ", ".join(sorted(points.names)) or "none"

@@ -19,7 +19,7 @@ __all__ = ["check_log", "disk_fields", "log_findings"]
 
 
 def check_log(path: Path) -> list[Finding]:
-    """The log itself, if it is there."""
+    """Check the log itself, if it is there."""
     from tidewheel.transport.open_log import open_log
 
     if not path.exists():

@@ -147,7 +147,7 @@ def size(count: int) -> str:
 
 
 def local_time(when: Instant) -> str:
-    """An instant as the clock on the wall shows it: time of day to the millisecond, with the date if not today's."""
+    """Format an instant as the clock on the wall does: time of day to the millisecond, with the date if not today's."""
     try:
         local = datetime.fromtimestamp(when / 1_000_000)
     except (OverflowError, ValueError, OSError):
@@ -157,7 +157,7 @@ def local_time(when: Instant) -> str:
 
 
 def parse_duration(text: str) -> Duration:
-    """A duration of the command line, above 0."""
+    """Parse a duration of the command line, above 0."""
     try:
         value = duration(text)
     except DefinitionError as error:
@@ -168,7 +168,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def parse_instant(text: str) -> Instant:
-    """A time of the command line: ISO text; what names no zone is UTC."""
+    """Parse a time of the command line: ISO text; what names no zone is UTC."""
     try:
         return instant(text)
     except DefinitionError as error:
@@ -253,7 +253,7 @@ _PROCESSORS = {
 
 
 def opened_log(address: str, **options: Any) -> Log:
-    """The log for a command that writes; made if it is missing."""
+    """Open the log for a command that writes; created if it is missing."""
     from tidewheel.lazy_pandas import defer_pandas
     from tidewheel.transport.open_log import open_log
 
@@ -263,7 +263,7 @@ def opened_log(address: str, **options: Any) -> Log:
 
 
 def existing_log(address: str) -> Log:
-    """The log for a command that only reads: it must be there."""
+    """Open the log for a command that only reads: it must be there."""
     if "://" not in address and not os.path.exists(address):
         raise DefinitionError(
             f"there is no log {address}; name another with --log, or fill this one: tidewheel ingest --log {address}"

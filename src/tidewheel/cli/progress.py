@@ -48,7 +48,7 @@ end it, not even be alive."""
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Ctrl-C and SIGTERM ask for a stop; a second Ctrl-C ends at once."""
+    """Let Ctrl-C and SIGTERM ask for a stop; a second Ctrl-C ends at once."""
     stop = Stop()
 
     def handle(number: int, _: FrameType | None) -> None:
@@ -136,12 +136,12 @@ def _status_text(
     try:
         now = status()
         return now, line(now)
-    except Exception as error:
+    except Exception as error:  # the work goes on, whatever becomes of the line about it
         return None, f"how it is doing is not known: {error}"
 
 
 def print_json(value: Any) -> None:
-    """One object, one line, at once."""
+    """Print one object as one line, at once."""
     print(json.dumps(value, ensure_ascii=False, separators=(",", ":")), flush=True)
 
 

@@ -27,7 +27,7 @@ class ResultCount:
         self._count = 0
 
     def __call__(self) -> int:
-        """The number of results so far."""
+        """Return the number of results so far."""
         for info in self._log.topics():
             for number, end in enumerate(info.next_offsets if info.name in self._topics else ()):
                 start = max(self._at.get((info.name, number), 0), info.first_offsets[number])

@@ -51,7 +51,7 @@ class Deliver(Protocol):
         """The state of the last delivery, also in an earlier process; empty at first."""
 
     def report(self) -> IngestReport:
-        """The totals so far, earlier processes included."""
+        """Return the totals so far, earlier processes included."""
 
     def __call__(self, messages: Sequence[Message], *, repeated: int = 0, state: State = None) -> Delivered:
         """Deliver messages; returns when the log has them all. `LogError` if the log could not take them: it has none

@@ -92,7 +92,7 @@ class Pipeline:
             return self._connector_state
 
     def report(self) -> IngestReport:
-        """The totals of this source, those of its earlier processes included."""
+        """Return the totals of this source, those of its earlier processes included."""
         copy = IngestReport()
         copy.CopyFrom(self._report)
         return copy
@@ -179,7 +179,7 @@ class Pipeline:
             with panics_as_errors():
                 processed = self._processor.process(messages)
             problem = self._problem(processed, len(messages))
-        except Exception as error:
+        except Exception as error:  # a processor is the user's code, and one bad message must not stop the others
             problem = f"it raised {type(error).__name__}: {error}"
         if problem is None:
             return processed
@@ -241,7 +241,7 @@ class Reports:
         self._latest: dict[str, dict[str, IngestReport]] = {}
 
     def __call__(self) -> list[IngestReport]:
-        """The totals of all pipelines now."""
+        """Read the totals of all pipelines now."""
         names = [topic.name for topic in self._log.topics() if kind_of(topic.name) == INGESTED]
         for name in names:
             topic = self._topics.setdefault(name, MessageTopic(self._log, name, IngestReport))
@@ -251,7 +251,7 @@ class Reports:
 
 
 def read_reports(log: Log) -> list[IngestReport]:
-    """The latest totals, once (see `Reports`)."""
+    """Read the latest totals, once (see `Reports`)."""
     return Reports(log)()
 
 

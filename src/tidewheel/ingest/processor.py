@@ -74,7 +74,8 @@ class Processor(Protocol):
     """The message types it writes."""
 
     def process(self, messages: Sequence[Message]) -> Processed:
-        """Each message exactly once: as a record, a filtered count, or dead. Order is kept within a topic."""
+        """Turn each message into a record, a filtered count or a dead letter, exactly once. Order is kept within a
+        topic."""
 
 
 @runtime_checkable

@@ -97,7 +97,7 @@ def summarize(
 
 
 def merge(summaries: Iterable[BlockStats]) -> BlockStats:
-    """The summary of all the records together."""
+    """Merge these statistics: those of all the records together."""
     parts = list(summaries)
     skew: dict[int, int] = {}
     for part in parts:

@@ -39,7 +39,7 @@ def key_hash(frame: pl.DataFrame, columns: Sequence[str]) -> pl.Series:
 
 
 def hash_of(key: tuple[Any, ...]) -> int:
-    """The hash of one key: the number that `key_hash` gives for columns of its values.
+    """Hash one key: the number that `key_hash` gives for columns of its values.
 
     >>> hash_of(("550",))
     10798977071219476494

@@ -21,7 +21,7 @@ class Rate:
         self._seen: deque[tuple[float, int]] = deque()
 
     def __call__(self, total: int, at: float | None = None) -> float:
-        """The rate when the total is this (`at`: seconds of any clock); 0 if the total has restarted."""
+        """Return the rate when the total is this (`at`: seconds of any clock); 0 if the total has restarted."""
         at = time.monotonic() if at is None else at
         self._seen.append((at, total))
         while len(self._seen) > 2 and at - self._seen[1][0] >= self._over:

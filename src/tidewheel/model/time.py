@@ -190,7 +190,7 @@ _LARGEST_FIRST = (
 
 
 def format_duration(value: Duration) -> str:
-    """The shortest readable text of a duration.
+    """Write the shortest readable text of a duration.
 
     >>> format_duration(90_000_000), format_duration(1_500), format_duration(0)
     ('1 min 30 s', '1.5 ms', '0 s')

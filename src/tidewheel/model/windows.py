@@ -65,12 +65,12 @@ class Windows:
         return False
 
     def assign(self, time: Instant, key: tuple[Any, ...]) -> list[Window]:
-        """The windows of an element, in order."""
+        """Assign an element to its windows, in order."""
         raise NotImplementedError(f"{self!r} assigns no windows by time")
 
     def merge(self, windows: Iterable[Window]) -> Merges:
-        """The windows of a key after merging, each with the windows that it consists of; every window is part of
-        exactly one."""
+        """Merge the windows of a key: each result with the windows that it consists of; every window is part of exactly
+        one."""
         return [(window, [window]) for window in sorted(set(windows))]
 
     def stamp(self, window: Window, time: Instant) -> Instant:
@@ -332,7 +332,7 @@ def global_() -> Global:
 
 
 def count(size: int, *, every: int | None = None) -> Count:
-    """Windows of n elements of a key, in event-time order.
+    """Cut each key's events into windows of n elements, in event-time order.
 
     >>> count(10), count(10, every=2)
     (count(10), count(10, every=2))

@@ -106,7 +106,8 @@ def pane(
     aggregates: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Row:
-    """The result of a window. Fields that are not given are not compared, but a retraction must be given as one.
+    """Make the expected result of a window. Fields that are not given are not compared, but a retraction must be given
+    as one.
 
     Args:
         key: The key; a tuple of several, None of none.
@@ -142,8 +143,8 @@ def pane(
 
 
 def row(**columns: Any) -> Row:
-    """A row of any output, by its columns; `at` is its event time. A late row has `late_reason` and `late_by`, a match
-    `match_start` and `match_end`.
+    """Make an expected row of any output, by its columns; `at` is its event time. A late row has `late_reason` and
+    `late_by`, a match `match_start` and `match_end`.
 
     >>> row(at="12:00:02", key="a", value=7) == row(at="12:00:02", key="a")
     True

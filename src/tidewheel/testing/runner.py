@@ -251,7 +251,7 @@ def _records(given: _Given, bundle: Bundle) -> pa.RecordBatch:
 
 
 def _read(log: Log, topic: str) -> list[dict[str, Any]]:
-    """The rows that a topic got, in their order."""
+    """Read the rows that a topic got, in their order."""
     rows: list[dict[str, Any]] = []
     for batch in log.read(topic, 0, 0):
         values = batch.records.column("value")

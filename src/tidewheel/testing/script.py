@@ -94,7 +94,7 @@ class Script(Bundles):
         return self.watermark(END_OF_TIME)
 
     def bounded(self, delay: str | timedelta) -> Script:
-        """The same rows with the watermark that `watermarks.bounded(delay)` gives: after each bundle it moves, in a
+        """Add the watermark that `watermarks.bounded(delay)` gives to the same rows: after each bundle it moves, in a
         bundle of its own, to the latest time so far less the delay. Such a script also runs over a streaming DataFrame.
 
         >>> rows = Script().add(at="12:00:07", v=1).batch().add(at="12:00:01", v=2).add(at="12:00:20", v=3)

@@ -64,7 +64,7 @@ class Part:
             self._process.send_signal(signal.SIGTERM)
 
     def wait(self, timeout: float) -> int | None:
-        """Its exit code once it has ended and all its output has been read; None if it has not ended in time."""
+        """Return its exit code once it has ended and all its output has been read; None if it has not ended in time."""
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:

@@ -31,7 +31,7 @@ class Dashboard:
         self._processed: deque[float] = deque(maxlen=14)
 
     def draw(self, now: Snapshot, *, height: int, stage: str) -> RenderableType:
-        """The whole picture, for a terminal of this many lines."""
+        """Draw the whole picture, for a terminal of this many lines."""
         from rich import box
         from rich.console import Group
         from rich.panel import Panel

@@ -47,7 +47,7 @@ class GtfsFinalStops:
         self._services: dict[date, frozenset[str]] = {}
 
     async def ask(self, key: Key) -> Mapping[str, Any] | None:
-        """The final stop of the journey (route, direction, operating day, start)."""
+        """Return the final stop of the journey (route, direction, operating day, start)."""
         route, direction, day, start = key
         try:
             operating, trips = date.fromisoformat(day), self._ends.get((route, direction, minute_of(start)), ())
@@ -118,7 +118,7 @@ def _ends(frames: Mapping[str, pl.DataFrame]) -> Ends:
 
 
 def _read(path: Path, name: str, columns: tuple[str, ...], *, optional: bool = False) -> Any:
-    """A file of the feed as text columns."""
+    """Read a file of the feed as text columns."""
     data = _bytes(path, name)
     if data is None:
         if optional:

@@ -42,7 +42,7 @@ class RoutingService:
             self._headers[key_header] = key
 
     async def ask(self, key: Key) -> Mapping[str, Any] | None:
-        """The final stop of the journey (route, direction, operating day, start)."""
+        """Return the final stop of the journey (route, direction, operating day, start)."""
         route, direction, day, start = key
         try:
             seconds = minute_of(start) * 60

@@ -26,7 +26,7 @@ class SimulatedFinalStops:
     """
 
     async def ask(self, key: Key) -> Mapping[str, Any] | None:
-        """The final stop of a journey (route, direction, operating day, start)."""
+        """Return the final stop of a journey (route, direction, operating day, start)."""
         route, direction, _, _ = key
         ends = _ends()
         # Copies of the lines, which a large fleet runs on, have a letter behind the route; so have some routes.

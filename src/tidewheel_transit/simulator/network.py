@@ -88,7 +88,7 @@ class _Builder:
     stop_table: list[Stop] = field(default_factory=list)
 
     def stop(self, key: tuple[object, ...], at: Floats) -> int:
-        """The stop of this key, which lines share; a new one gets a number of seven digits, as in Helsinki."""
+        """Return the stop of this key, which lines share; a new one gets a number of seven digits, as in Helsinki."""
         if key not in self.stops:
             lat, lon = degrees(at[:1], at[1:])
             district = 4 if lat[0] > 60.257 else 2 if lon[0] < 24.835 else 1

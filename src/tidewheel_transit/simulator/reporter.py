@@ -82,7 +82,8 @@ class Reporter:
         self._next_stop = np.full(count, NOTHING)
 
     def report(self, was_active: Bools, happenings: Happenings) -> npt.NDArray[np.void]:
-        """The rows of this second: first every vehicle's position, then what else happened; arrivals are not set."""
+        """Make the rows of this second: first every vehicle's position, then what else happened; arrivals are not
+        set."""
         fleet = self._fleet
         vehicle = np.flatnonzero(was_active | (fleet.doing != OFF))
         positions = self._positions(vehicle)

@@ -80,7 +80,8 @@ def plan_catch_up(
     clock: Instant,
     skip_damaged: bool = False,
 ) -> Offset:
-    """The end of the batch with the catch-ups that continue, begin or end in it; `before` itself if nothing happens."""
+    """Add the catch-ups that continue, begin or end in a batch to its end; return `before` itself if nothing
+    happens."""
     open_catch_ups = {
         name: (catch_up.flows, catch_up.end)
         for name, catch_up in before.catch_ups.items()

@@ -88,7 +88,7 @@ def plan_batch(
     ticking: bool = False,
     skip_damaged: bool = False,
 ) -> Offset:
-    """The end of the batch that begins at `before`; the same offset if there is nothing to do.
+    """Plan the batch that begins at `before`: return its end, or the same offset if there is nothing to do.
 
     Whole blocks are taken in the order in which they were appended, whatever their topic, so that a backlog is worked
     off evenly and no topic runs ahead of the others, as many as have at most `limit` records and `limit_bytes` bytes,
@@ -230,7 +230,7 @@ def _corrected(summary: BlockStats, present: Instant) -> BlockStats:
 def split(
     log: Log, before: Offset, after: Offset, *, tasks: int, worth: int, skip_damaged: bool = False
 ) -> list[list[OffsetRange]]:
-    """The batch in at most `tasks` even shares, each of at least `worth` records (but for the last)."""
+    """Split the batch into at most `tasks` even shares, each of at least `worth` records (but for the last)."""
     check_topics(log, after)  # it may have been planned long ago, before a restart
     blocks: list[tuple[OffsetRange, int]] = []
     for (topic, partition), end in sorted(after.positions.items()):

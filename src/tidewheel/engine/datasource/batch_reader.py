@@ -30,7 +30,7 @@ _AT_ONCE = 200_000  # records decoded in one go: enough to make the cost of a ca
 def read_ranges(
     log: Log, options: ReadOptions, ranges: Sequence[OffsetRange], info: ReadInfo, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task, in the schema that Spark expects."""
+    """Read the rows of one task, in the schema that Spark expects."""
     decoded = (_batch(log, options, batch, info) for batch in _fetch(log, ranges, _on_damage(log, options, info)))
     results = options.transform(decoded, info) if options.transform else (batch.columns for batch in decoded)
     for result in results:
@@ -66,7 +66,7 @@ def _on_damage(log: Log, options: ReadOptions, info: ReadInfo) -> OnDamage | Non
 
 
 def _fetch(log: Log, ranges: Sequence[OffsetRange], on_damage: OnDamage | None) -> Iterator[Batch]:
-    """The records of each range, in batches worth decoding at once."""
+    """Read the records of each range, in batches worth decoding at once."""
     for span in ranges:
         held: list[Batch] = []
         count = size = 0

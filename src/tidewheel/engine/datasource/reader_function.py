@@ -85,7 +85,7 @@ class SelectiveReaderFunction(ABC):
 
 
 def reader_function(function: ReaderFunction) -> str:
-    """The value of the option `transform`: a function that runs inside the reading tasks, before Spark sees a row.
+    """Make the value of the option `transform`: a function that runs inside the reading tasks, before Spark sees a row.
 
     In each task it is called once, with an iterator of `DecodedBatch` and the batch's `ReadInfo` (watermark before and
     after, clock), also when there is nothing to read; it gives Arrow record batches of the columns `transformSchema`.

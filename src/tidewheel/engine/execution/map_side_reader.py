@@ -42,7 +42,7 @@ class MapSideReader(CachedClosure, SelectiveReaderFunction):
         self.columns = _needed_columns(flows)
 
     def __call__(self, batches: Iterator[DecodedBatch], info: ReadInfo, /) -> Iterator[pa.RecordBatch]:
-        """One record batch for the task; several if its records are too many bytes to be held at once."""
+        """Make one record batch for the task; several if its records are too many bytes to be held at once."""
         for number, by_topic in enumerate(_pieces(batches)):
             yield self._partitioned(by_topic, info, number)
 

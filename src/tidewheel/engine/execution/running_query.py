@@ -164,7 +164,7 @@ class Run:
         return {flow: str(fields["reason"]) for flow, fields in suspended_flows.suspended.items()}
 
     def progress(self) -> Progress:
-        """The current progress. Also commits it to the log, as the consumer group with the job's name."""
+        """Return the current progress, and commit it to the log, as the consumer group with the job's name."""
         self._latest = self._progress()
         return self._latest
 
@@ -345,7 +345,7 @@ _STATE_ERROR = re.compile(r"\[?CANNOT_LOAD_STATE_STORE\.\w+.*")
 
 
 def translate_error(job: str, error: PySparkException, checkpoint: Checkpoint | None = None) -> Exception:
-    """The error of a job without the layers that carried it; for a damaged checkpoint also the file."""
+    """Strip the error of a job of the layers that carried it; for a damaged checkpoint name the file, too."""
     text = str(error)
     if _FULL in text:
         return JobError(

@@ -67,7 +67,7 @@ def session(
     master: str = "local[*]",
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A SparkSession on which `format("tidewheel")` reads and writes logs.
+    """Start or get a SparkSession on which `format("tidewheel")` reads and writes logs.
 
     Without arguments it starts Spark on this machine: with the Python that runs now, a Java that is found or brought,
     state in RocksDB, and quiet logs. A session of your own is taken as it is and only learns the format.

@@ -36,8 +36,8 @@ class Target:
 
 
 def check(results: Mapping[C, Mapping[str, Target]], log: Log, *, read: Log | None = None) -> list[str]:
-    """The topics that results read which are to run together; refuses those that cannot. They write to the log, and
-    read it too, unless another one is named."""
+    """Return the topics of results that are to run together; refuse those that cannot. They write to the log, and read
+    it too, unless another one is named."""
     names: set[str] = set()
     topics: set[str] = set()
     for result, targets in results.items():

@@ -66,16 +66,16 @@ class Archive:
         self.folder = Path(folder).absolute()
 
     def topics(self) -> list[str]:
-        """The topics that it holds."""
+        """List the topics that it holds."""
         found = [path.parent.name for path in self.folder.glob("topic=*/_progress.json")]
         return sorted(name.removeprefix("topic=") for name in found)
 
     def type(self, topic: str) -> str:
-        """The message type of a topic's events."""
+        """Return the message type of a topic's events."""
         return self._need(topic).type
 
     def files(self, topic: str) -> list[str]:
-        """The finished files of a topic."""
+        """List the finished files of a topic."""
         positions = self._need(topic).positions
         return [str(path) for path, partition, end in self._parts(topic) if end <= positions.get(partition, 0)]
 
@@ -90,7 +90,7 @@ class Archive:
         return progress
 
     def progress(self, topic: str) -> _Progress | None:
-        """The progress of a topic; None if it has not been archived."""
+        """Return the progress of a topic; None if it has not been archived."""
         path = self.place(topic) / "_progress.json"
         if not path.exists():
             return None
@@ -105,7 +105,7 @@ class Archive:
         return _Progress(fields["log"], fields["type"], positions, fields.get("topic"), before)
 
     def place(self, topic: str) -> Path:
-        """The folder of a topic."""
+        """Return the folder of a topic."""
         return self.folder / f"topic={topic}"
 
     def _parts(self, topic: str) -> Iterator[tuple[Path, int, int]]:

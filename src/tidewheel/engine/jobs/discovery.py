@@ -47,7 +47,7 @@ def jobs_of_file(path: str | Path) -> dict[str, Job]:
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except Exception as error:  # the user's file may raise anything when it is run
         del sys.modules[name]
         if isinstance(error, DefinitionError):
             raise DefinitionError(f"{path}: {error}") from error
@@ -60,7 +60,7 @@ def jobs_of_file(path: str | Path) -> dict[str, Job]:
 
 
 def find_jobs(names: Iterable[str]) -> list[Job]:
-    """The jobs of these names, each once; one that ends in .py is a file, all jobs of which are meant."""
+    """Find the jobs of these names, each once; one that ends in .py is a file, all jobs of which are meant."""
     found: dict[str, Job] = {}
     installed: dict[str, Job] | None = None
     for name in names:

@@ -105,7 +105,7 @@ class Job:
         )
 
     def configured(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The values of all parameters: those given, checked, and the defaults."""
+        """Return the values of all parameters: those given, checked, and the defaults."""
         known = {parameter.name: parameter for parameter in self.parameters}
         strange = [name for name in given if name not in known]
         if strange:
@@ -118,14 +118,14 @@ class Job:
         }
 
     def on(self, log: Log, **parameters: Any) -> Result:
-        """The job's result on a log, under its name: what `tidewheel.run` starts."""
+        """Return the job's result on a log, under its name: what `tidewheel.run` starts."""
         [(topic, of)] = self.reads.items()
         rows = stream(log, topic, type=of, watermark=self.watermark, retracting=self.retracting)
         result = self(rows, **parameters)
         return replace(result, name=self.name, writes=self.writes, key=self.key, parameters=self.configured(parameters))
 
     def __call__(self, rows: Stream, **parameters: Any) -> Result:
-        """The function itself, on any stream with the right columns."""
+        """Call the function itself, on any stream with the right columns."""
         result: Any = self.function(rows, **self.configured(parameters))  # whatever it declares
         if not isinstance(result, Result):
             hint = "; rows as they are become a result with .each_row()" if isinstance(result, Stream) else ""

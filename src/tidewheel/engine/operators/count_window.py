@@ -63,7 +63,7 @@ class CountWindowOperator(StageOperator):
         return {RESULTS: panes} if panes.height else {}
 
     def _release(self, store: Store, rows: pl.DataFrame | None, watermark: Instant | None) -> pl.DataFrame:
-        """The events that the watermark has passed, in order; the others wait."""
+        """Release the events that the watermark has passed, in order; the others wait."""
         check_names("this window", store.names(), (_OPEN, _COUNTS, event_buffer.QUEUE, event_buffer.EVENTS))
         queue = read_queue(store)
         fresh = pl.DataFrame(schema=self._schema) if rows is None else rows

@@ -79,7 +79,7 @@ class Store(Protocol):
         """All names, sorted. Makes no calls, but takes time for each name."""
 
     def get(self, name: str) -> pl.DataFrame | None:
-        """The frame of this name. Where there is none, it costs nothing."""
+        """Return the frame of this name. Where there is none, it costs nothing."""
 
     def put(self, name: str, frame: pl.DataFrame) -> None:
         """Keep a frame under this name."""

@@ -66,7 +66,7 @@ class ProcessDriver:
         self.break_after = self._breaks(codes)
 
     def run(self) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """The results, by event time and key, and the new state."""
+        """Return the results, by event time and key, and the new state."""
         finished = [self.idle.clear()]
         rounds_after_the_end = 0
         while self.table.height:
@@ -117,7 +117,8 @@ class ProcessDriver:
         self.table = _ahead(new, self.process.timers, reached).select(table[_CODE], *self.bound.state, last_time)
 
     def _call(self, events: pl.DataFrame, table: pl.DataFrame, due: Mapping[str, Booleans]) -> pl.DataFrame:
-        """The new state, a row for each row of the old and in its order; `__here` is false where it was given up."""
+        """Call the function and return the new state, a row for each row of the old and in its order; `__here` is false
+        where it was given up."""
         never = np.zeros(table.height, dtype=np.bool_)
         timers = (*self.process.timers, *self.process.processing_timers)
         flags = [pl.Series(f"{name}_due", due.get(name, never)) for name in timers]

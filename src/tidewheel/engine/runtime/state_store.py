@@ -76,11 +76,11 @@ class KeyGroupState:
         return None if held is None else cast("Mapping[str, Any]", json.loads(bytes(held[0])))
 
     def store(self, prefix: str) -> Store:
-        """The store of the frames with this prefix."""
+        """Return the store of the frames with this prefix."""
         return _Part(self, prefix)
 
     def names(self, prefix: str) -> list[str]:
-        """The names with this prefix, without it, sorted. The number of other names does not affect the cost."""
+        """List the names with this prefix, without it, sorted. The number of other names does not affect the cost."""
         start, length = bisect_left(self._names, prefix), len(prefix)
         end = bisect_right(self._names, prefix, lo=start, key=lambda name: name[:length])
         return [name[length:] for name in self._names[start:end]]

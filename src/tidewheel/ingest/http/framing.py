@@ -83,7 +83,7 @@ class Gunzip:
 def parse_json_lines(
     body: bytes, *, max_message: int, received_at: Instant, max_messages: int = MAX_MESSAGES
 ) -> list[Message]:
-    """The messages of JSON lines as in recordings; those without a time of arrival get `received_at`.
+    """Parse the messages of JSON lines as in recordings; those without a time of arrival get `received_at`.
 
     >>> parse_json_lines(b'{"topic": "a", "payload": {"x": 1}}', max_message=100, received_at=5)
     [Message(topic='a', payload=b'{"x": 1}', received_at=5)]
@@ -102,7 +102,7 @@ def parse_json_lines(
 def parse_lines(
     body: bytes, *, topic: str, max_message: int, received_at: Instant, max_messages: int = MAX_MESSAGES
 ) -> list[Message]:
-    """Each line of a body as a message, whatever is in it.
+    """Take each line of a body as a message, whatever is in it.
 
     >>> parse_lines(b'{"x": 1}\\n?\\n', topic="a", max_message=100, received_at=5)
     [Message(topic='a', payload=b'{"x": 1}', received_at=5), Message(topic='a', payload=b'?', received_at=5)]
@@ -168,7 +168,7 @@ def _lines(body: bytes, *, max_message: int, max_messages: int) -> Iterator[tupl
 def parse_protobuf(
     body: bytes, *, max_message: int, received_at: Instant, max_messages: int = MAX_MESSAGES
 ) -> list[Message]:
-    """The messages of `RawMessage`s, each after its length; those without a time of arrival get `received_at`."""
+    """Parse `RawMessage`s, each after its length; those without a time of arrival get `received_at`."""
     messages: list[Message] = []
     stream = io.BytesIO(body)
     while stream.tell() < len(body):

@@ -28,5 +28,5 @@ class Provider(Protocol):
     """Answers requests, many at a time: a service, files, a table."""
 
     async def ask(self, key: Key) -> Mapping[str, Any] | None:
-        """The columns of the answer; None if there is none. Anything raised is a failure of this attempt. The call may
-        be cancelled at any time."""
+        """Return the columns of the answer; None if there is none. Anything raised is a failure of this attempt. The
+        call may be cancelled at any time."""

@@ -107,7 +107,7 @@ class Broker:
         return f"{'mqtts' if self.tls else 'mqtt'}://{self.host}:{self.real_port}"
 
     def client(self, client_id: str, *, manual_ack: bool = False) -> paho.Client:
-        """A client that is ready to connect."""
+        """Make a client that is ready to connect."""
         client = paho.Client(
             CallbackAPIVersion.VERSION2, client_id=client_id, protocol=paho.MQTTv5, manual_ack=manual_ack
         )

@@ -53,14 +53,14 @@ class Pacer:
         return self._stop.is_set()
 
     def due(self, moment: Instant) -> Instant:
-        """When, by the clock, an instant of the story is due; as fast as possible: when the story began."""
+        """Return when, by the clock, an instant of the story is due; as fast as possible: when the story began."""
         if self._began is None:
             self.begin()
         assert self._began is not None
         return self._began if self.speed is None else self._began + round((moment - self.origin) / self.speed)
 
     def behind(self, moment: Instant) -> Duration:
-        """How far the story is behind at this instant, by the clock; 0 if it is not yet due."""
+        """Return how far the story is behind at this instant, by the clock; 0 if it is not yet due."""
         return 0 if self.speed is None else max(0, self._clock() - self.due(moment))
 
     def wait_for(self, moment: Instant) -> bool:

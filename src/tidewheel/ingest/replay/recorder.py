@@ -144,7 +144,7 @@ class Recorder:
         """What the connector's last delivery left for the next; of this process only."""
 
     def report(self) -> IngestReport:
-        """The totals of this process; its topics are the files."""
+        """Return the totals of this process; its topics are the files."""
         copy = IngestReport()
         copy.CopyFrom(self._report)
         return copy

@@ -123,7 +123,7 @@ class _Growing:
         return b"".join(self._parts)
 
     def read(self, place: str) -> RecordedMessage | BadLine | None:
-        """The message in the line; None if it is blank."""
+        """Parse the message in the line; None if it is blank."""
         line = self.beginning
         if self._size > _LONGEST:
             reason = f"a line of {self._size:,} bytes; at most {_LONGEST:,} are read"
@@ -132,7 +132,7 @@ class _Growing:
 
 
 def encode_line(message: Message) -> bytes:
-    """A message as a line of a recording, without the end of line.
+    """Encode a message as a line of a recording, without the end of line.
 
     >>> encode_line(Message("a/b", b'{"x": 1.0}', 1_000_000))
     b'{"received_at":"1970-01-01T00:00:01Z","topic":"a/b","payload":{"x": 1.0}}'

@@ -164,7 +164,7 @@ class Replay:
             shift += (last - start) // _SECOND * _SECOND + _SECOND
 
     def _read(self, path: Path, start: Instant) -> Iterator[tuple[Instant, Message | BadLine]]:
-        """The messages of a recording with their arrival, which never goes back."""
+        """Read the messages of a recording with their arrival, which never goes back."""
         arrival = start
         for item, known in self._arrivals(path):
             arrival = arrival if known is None else max(arrival, known)

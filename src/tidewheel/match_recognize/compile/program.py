@@ -82,7 +82,7 @@ class Program:
 
 
 def compile_pattern(pattern: RowPattern, variables: Many[str]) -> Program:
-    """The program of a pattern; a variable's index is its place in `variables`.
+    """Compile a pattern; a variable's index is its place in `variables`.
 
     >>> from tidewheel.match_recognize.syntax.row_pattern import read_pattern
     >>> program = compile_pattern(read_pattern("A B?")[0], ["A", "B"])

@@ -58,7 +58,8 @@ _EXTRACTS = ("YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND")
 
 
 def find_column(name: str, schema: Mapping[str, Any]) -> str | None:
-    """The column of that name, as the schema writes it; case matters only where two columns differ by nothing else."""
+    """Find the column of that name, as the schema writes it; case matters only where two columns differ by nothing
+    else."""
     if name in schema:
         return name
     alike = [column for column in schema if column.lower() == name.lower()]

@@ -69,7 +69,8 @@ class Search:
         longest: int | None = None,
         resumed: Undecided | None = None,
     ) -> Any:
-        """The instructions that took the rows of the preferred match; None if there is none, Undecided, or TOO_LONG.
+        """Return the instructions that took the rows of the preferred match; None if there is none, Undecided, or
+        TOO_LONG.
 
         failed: places at rows that led to no match, if the attempt before this one was of the same partition and
         failed too. longest: how many rows an attempt may take. resumed: where the attempt stood before these rows came;

@@ -53,7 +53,7 @@ class History:
         self.start = self.first = self.last = self.number = 0
 
     def begin(self, start: int, first: int, last: int, number: int) -> None:
-        """A new attempt at a row, in a partition from `first` up to `last`."""
+        """Begin an attempt at a row, in a partition from `first` up to `last`."""
         self.start, self.first, self.last, self.number = start, first, last, number
         self.labels.clear()
         for rows in self.rows:

@@ -183,7 +183,7 @@ class ClauseMatcher:
     # Running ---------------------------------------------------------------------------------------------------
 
     def run(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The rows of a bounded input, given in any order."""
+        """Return the rows of a bounded input, given in any order."""
         if by := [*self._partition, *self._order]:
             descending = [False] * len(self._partition) + [item.descending for item in self.clause.order_by]
             nulls_last = [False] * len(self._partition) + [item.nulls_last for item in self.clause.order_by]
@@ -193,7 +193,7 @@ class ClauseMatcher:
     def step(
         self, state: State, events: pl.DataFrame, watermark: Instant | None = None
     ) -> tuple[pl.DataFrame, dict[str, pl.DataFrame]]:
-        """The rows of all matches that these events decide, and the state for the next step.
+        """Return the rows of all matches that these events decide, and the state for the next step.
 
         events: rows in the order of each partition, after all that came before; those to come are not earlier than
         the watermark, and END_OF_TIME says that there are none. An empty mapping is the state to begin with.

@@ -28,7 +28,7 @@ class Found:
     taken: list[int] = field(default_factory=list)
 
     def add(self, first: int, last: int, start: int, number: int, taken: list[int]) -> None:
-        """A match in the partition from `first` up to `last`, with the instructions that took its rows."""
+        """Add a match in the partition from `first` up to `last`, with the instructions that took its rows."""
         self.first.append(first)
         self.last.append(last)
         self.start.append(start)

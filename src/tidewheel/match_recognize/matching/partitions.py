@@ -69,7 +69,8 @@ class Partitions:
         self._columns, self._behind, self._keep_idle = dict(columns), behind, keep_idle
 
     def batch(self, state: State, events: pl.DataFrame, watermark: Instant | None) -> Batch:
-        """The rows kept and the new ones, of partitions with new rows or with an attempt that has run out of time."""
+        """Join the rows kept and the new ones, of partitions with new rows or with an attempt that has run out of
+        time."""
         rows, known = self._read(state)
         idle_rows = idle = None
         ended = watermark is not None and watermark >= END_OF_TIME

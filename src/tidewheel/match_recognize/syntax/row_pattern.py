@@ -127,7 +127,7 @@ RowPattern = Variable | Sequence | Alternatives | Permute | Repeat | Excluded | 
 
 
 def read_pattern(text: str, start: int = 0, end: int | None = None) -> tuple[RowPattern, dict[str, tuple[int, int]]]:
-    """The pattern between two places of a text, and where each variable is first named.
+    """Read the pattern between two places of a text, and where each variable is first named.
 
     Names are in upper case unless quoted.
 

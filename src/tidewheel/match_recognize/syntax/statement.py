@@ -130,7 +130,7 @@ def has_match_recognize(text: str) -> bool:
 
 
 def parse(statement: str) -> Statement:
-    """The parts of a statement; a malformed one is refused with the place in its text."""
+    """Parse a statement into its parts; a malformed one is refused with the place in its text."""
     return _StatementReader(statement).read()
 
 

@@ -147,7 +147,7 @@ def arg_min(column: str | pl.Expr, by: str | pl.Expr) -> ArgMin:
 
 
 def collect(column: str | pl.Expr) -> Collect:
-    """All values as a list, in no defined order.
+    """Collect all values as a list, in no defined order.
 
     >>> sorted(collect("line").of([{"line": line} for line in ("9", None, "550", "9")]))
     ['550', '9', '9']

@@ -113,11 +113,11 @@ class Aggregate(ABC):
 
     @abstractmethod
     def merge(self, prefix: str) -> list[pl.Expr]:
-        """The same parts, for `group_by(...).agg(...)` over rows of parts."""
+        """Merge parts: the same parts, for `group_by(...).agg(...)` over rows of parts."""
 
     @abstractmethod
     def finish(self, prefix: str) -> pl.Expr:
-        """The result, row-wise over parts."""
+        """Compute the result, row-wise over parts."""
 
     @abstractmethod
     def of(self, rows: Sequence[Row]) -> Any:

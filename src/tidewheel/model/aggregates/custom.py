@@ -71,7 +71,7 @@ class Custom(Aggregate):
         return [self._over(merging[name], prefix).alias(f"{prefix}.{name}") for name, _ in self.parts]
 
     def finish(self, prefix: str) -> pl.Expr:
-        """The user's result; null if there is no part at all."""
+        """Compute the user's result; null if there is no part at all."""
         known = pl.any_horizontal(pl.col(f"{prefix}.{name}").is_not_null() for name, _ in self.parts)
         return pl.when(known).then(self._over(self.finishing, prefix))
 

@@ -16,7 +16,7 @@ __all__ = ["ArgMax", "ArgMin", "First", "Last", "Max", "Min", "TopK", "order_of"
 
 
 def order_of(value: Any) -> tuple[bool, Any]:
-    """A sort key that puts NaN after every other value, and takes one NaN for another."""
+    """Make a sort key that puts NaN after every other value, and takes one NaN for another."""
     return (True, None) if value != value else (False, value)
 
 

@@ -33,7 +33,7 @@ class Sketch(Aggregate):
 
     @abstractmethod
     def build(self, values: pl.Series) -> bytes | None:
-        """The sketch of values without nulls; None if there are none."""
+        """Build the sketch of values without nulls; None if there are none."""
 
     @abstractmethod
     def union(self, sketches: Sequence[bytes]) -> bytes:
@@ -49,7 +49,7 @@ class Sketch(Aggregate):
         return [_sketched(values.drop_nulls(), self._build).alias(f"{prefix}.sketch"), self._type(prefix, values)]
 
     def merge(self, prefix: str) -> list[pl.Expr]:
-        """The union of the sketches."""
+        """Merge sketches: their union."""
         return [_sketched(pl.col(f"{prefix}.sketch").drop_nulls(), self._union), pl.col(f"{prefix}.type").first()]
 
     def finish(self, prefix: str) -> pl.Expr:

@@ -61,7 +61,7 @@ class ExactDuplicatesReference:
     def step(
         self, rows: Sequence[Row], *, watermark: Instant | None
     ) -> tuple[list[Row], list[Row], list[tuple[Row, str, Duration | None]]]:
-        """The rows that are kept, the repeats, and those that are late, with the reason and by how much."""
+        """Return the rows that are kept, the repeats, and those that are late, with the reason and by how much."""
         kept: list[Row] = []
         repeats: list[Row] = []
         late: list[tuple[Row, str, Duration | None]] = []

@@ -81,16 +81,16 @@ class Lookup:
         return lookups(self.name)
 
     def key_text(self, key: Sequence[Any]) -> str:
-        """A key as text: the same for the same values, always."""
+        """Write a key as text: the same for the same values, always."""
         return json.dumps(list(key), ensure_ascii=False, separators=(",", ":"))
 
     def answer_text(self, answer: Mapping[str, Any]) -> str:
-        """An answer as text; `MalformedError` if it is none."""
+        """Write an answer as text; `MalformedError` if it is none."""
         self._check("answer", self.returns, answer)
         return json.dumps({name: answer[name] for name in self.returns}, ensure_ascii=False, separators=(",", ":"))
 
     def read_key(self, text: str) -> Key:
-        """The key that `key_text` wrote; `MalformedError` if it is none."""
+        """Parse the key that `key_text` wrote; `MalformedError` if it is none."""
         values = _json(text, "key")
         if not isinstance(values, list) or len(values) != len(self.keys):
             raise MalformedError(
@@ -100,7 +100,7 @@ class Lookup:
         return tuple(values)
 
     def read_answer(self, text: str) -> dict[str, Any]:
-        """The answer that `answer_text` wrote; `MalformedError` if it is none."""
+        """Parse the answer that `answer_text` wrote; `MalformedError` if it is none."""
         values = _json(text, "answer")
         if not isinstance(values, dict):
             raise MalformedError(f"lookup {self.name}: an answer is an object, got {str(text)[:100]!r}")

@@ -96,7 +96,7 @@ def _results(
     empty = pl.DataFrame(schema=dict(events)), pl.DataFrame(schema={**state, **due})
     try:
         returned = process.function(*empty, Clock(before=None, watermark=None, clock=0))
-    except Exception as error:
+    except Exception as error:  # the user's function, on frames that it may not expect
         raise DefinitionError(
             f"{process.name} failed on empty frames, by which the columns of its results are found: "
             f'{type(error).__name__}: {error}. Fix that, or pass schema={{"column": pl.Int64, ...}}'

@@ -57,11 +57,11 @@ class AfterWatermark(Trigger):
         return all_inputs((self.early, self.late))
 
     def start(self) -> State:
-        """The memory of a window that the watermark has not passed."""
+        """Return the state for a window that the watermark has not passed."""
         return self._phase(late=False)
 
     def restart(self, clock: Instant) -> State:
-        """The memory before the watermark, after a pane."""
+        """Return the state before the watermark, after a pane."""
         return {"late": False, "child": None if self.early is None else self.early.restart(clock)}
 
     def _phase(self, *, late: bool) -> State:

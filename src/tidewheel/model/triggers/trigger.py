@@ -67,11 +67,11 @@ class Trigger:
         return ()
 
     def start(self) -> State:
-        """The memory of a new window."""
+        """Return the state for a new window."""
         return {}
 
     def restart(self, clock: Instant) -> State:
-        """The memory when it begins again because it has fired."""
+        """Return the state for a window that begins again because it has fired."""
         return self.start()
 
     def on_elements(self, state: State, count: int, clock: Instant, expected: Mapping[str, int]) -> None:
@@ -93,7 +93,7 @@ class Trigger:
         return False
 
     def merge(self, states: Sequence[State], *, passed: bool) -> State:
-        """The memory of a window that others became; passed: the watermark has reached its end already."""
+        """Return the state of a window that others became; passed: the watermark has reached its end already."""
         return self.start()
 
 

@@ -55,7 +55,7 @@ class _Loop:
 
 
 def compile_pattern(pattern: Pattern) -> Program:
-    """The program of a pattern; one that is malformed is refused.
+    """Compile a pattern; one that is malformed is refused.
 
     >>> from tidewheel.patterns.define.builder import pattern
     >>> [position.stage for position in compile_pattern(pattern("a", "x").next("b", "y").times(2)).positions]

@@ -44,7 +44,7 @@ def pattern(begin: str | Pattern, condition: Given = None, *, differs_in: str | 
 
 
 def any_of(*alternatives: Pattern) -> Pattern:
-    """One of these patterns, as one part.
+    """Match one of these patterns, as one part.
 
     >>> any_of(pattern("late", "is_late"), pattern("full", "is_full"))
     any_of(pattern('late', 'is_late'), pattern('full', 'is_full'))
@@ -53,7 +53,7 @@ def any_of(*alternatives: Pattern) -> Pattern:
 
 
 def all_of(*parts: Pattern) -> Pattern:
-    """All of these patterns, one after the other in any order, as one part.
+    """Match all of these patterns, one after the other in any order, as one part.
 
     What may lie between them is as within a loop: `.consecutive()` and `.combinations()` change it.
 
@@ -111,7 +111,8 @@ class Pattern:
         within: Time | None = None,
         differs_in: str | None = None,
     ) -> Pattern:
-        """The very next event of the key. within: how long after the event before (strictly less).
+        """Require the very next event of the key to satisfy the condition. within: how long after the event before
+        (strictly less).
 
         differs_in: a column in which the event differs from all that the match has taken.
 
@@ -128,7 +129,7 @@ class Pattern:
         within: Time | None = None,
         differs_in: str | None = None,
     ) -> Pattern:
-        """The first later event that satisfies the condition; those in between are passed over."""
+        """Take the first later event that satisfies the condition; those in between are passed over."""
         return self._then("followed_by", stage, condition, within=within, differs_in=differs_in)
 
     def followed_by_any(
@@ -139,11 +140,12 @@ class Pattern:
         within: Time | None = None,
         differs_in: str | None = None,
     ) -> Pattern:
-        """Any later event that satisfies the condition: each gives a match of its own."""
+        """Take any later event that satisfies the condition: each gives a match of its own."""
         return self._then("followed_by_any", stage, condition, within=within, differs_in=differs_in)
 
     def not_next(self, stage: str, condition: Given = None) -> Pattern:
-        """The next event of the key must not satisfy the condition. At the end of a pattern, that next event decides.
+        """Require the next event of the key not to satisfy the condition. At the end of a pattern, that next event
+        decides.
 
         >>> pattern("a", "is_a").not_next("b", "is_b").followed_by("c", "is_c")
         pattern('a', 'is_a').not_next('b', 'is_b').followed_by('c', 'is_c')
@@ -151,7 +153,8 @@ class Pattern:
         return self._never("next", stage, condition, None)
 
     def not_followed_by(self, stage: str, condition: Given = None, *, within: Time | None = None) -> Pattern:
-        """No such event may come until the next stage takes one; at the end of a pattern, until `within` has passed.
+        """Require that no such event comes until the next stage takes one; at the end of a pattern, until `within` has
+        passed.
 
         If only optional stages follow, it is about the way to them: a match without them is complete at once.
 
@@ -163,7 +166,7 @@ class Pattern:
     # Quantifiers, on the latest part ------------------------------------------------------------------------
 
     def one_or_more(self, *, within: Time | None = None) -> Pattern:
-        """The latest part once or more often; each number is a match of its own, unless it is `greedy`.
+        """Repeat the latest part once or more often; each number is a match of its own, unless it is `greedy`.
 
         within: how far apart neighbouring events of the loop may be (strictly less); for a part that must be there,
         this counts for its first event as well.
@@ -171,7 +174,7 @@ class Pattern:
         return self._often("one_or_more", 1, None, within)
 
     def times(self, least: int, most: int | None = None, *, within: Time | None = None) -> Pattern:
-        """The latest part n times, or `least` to `most` times.
+        """Repeat the latest part n times, or `least` to `most` times.
 
         >>> pattern("a", "is_a").times(2, 4).consecutive()
         pattern('a', 'is_a').times(2, 4).consecutive()
@@ -179,27 +182,27 @@ class Pattern:
         return self._often("times", least, least if most is None else most, within)
 
     def at_least(self, least: int, *, within: Time | None = None) -> Pattern:
-        """The latest part n times or more."""
+        """Repeat the latest part n times or more."""
         return self._often("at_least", least, None, within)
 
     def optional(self) -> Pattern:
-        """The latest part may be left out."""
+        """Allow the latest part to be left out."""
         return self._change("optional", optional=True)
 
     def greedy(self) -> Pattern:
-        """The latest loop takes all it can before the next stage; at the end of a pattern this changes nothing."""
+        """Let the latest loop take all it can before the next stage; at the end of a pattern this changes nothing."""
         return self._change("greedy", greedy=True)
 
     def consecutive(self) -> Pattern:
-        """No other events may lie between the events of the latest loop."""
+        """Allow no other events between the events of the latest loop."""
         return self._change("consecutive", inner="next")
 
     def combinations(self) -> Pattern:
-        """Any events may lie between those of the latest loop, also such that it could have taken."""
+        """Allow any events between those of the latest loop, also such that it could have taken."""
         return self._change("combinations", inner="followed_by_any")
 
     def until(self, condition: Given) -> Pattern:
-        """An event that ends the latest loop, of a stage or a group, and is not taken by it.
+        """End the latest loop, of a stage or a group, with an event that it does not take.
 
         It leaves an iteration of a group that has begun incomplete; those before it count.
         """
@@ -210,8 +213,7 @@ class Pattern:
     # The whole ----------------------------------------------------------------------------------------------
 
     def within(self, limit: Time, *, between: Literal["ends", "neighbours"] = "ends") -> Pattern:
-        """The limit of the time from the first to the last event of a match, or between neighbouring events: strictly
-        less.
+        """Limit the time from the first to the last event of a match, or between neighbouring events: strictly less.
 
         >>> pattern("a", "is_a").followed_by("b", "is_b").within("10 s").within("3 s", between="neighbours")
         pattern('a', 'is_a').followed_by('b', 'is_b').within('10 s').within('3 s', between='neighbours')
@@ -221,9 +223,9 @@ class Pattern:
         return replace(self, window=checked) if between == "ends" else replace(self, gap=checked)
 
     def after_match(self, skip: AfterMatch, *, stage: str | None = None, missing: Missing = "ignore") -> Pattern:
-        """Which partial matches a match ends: "skip none", "skip to next" (those that began with the same event),
-        "skip past last" (those that began before its end), "skip to first" and "skip to last" (those that began before
-        the first or last event of `stage`; missing: if there is none, "ignore" it or "fail").
+        """Choose which partial matches a match ends: "skip none", "skip to next" (those that began with the same
+        event), "skip past last" (those that began before its end), "skip to first" and "skip to last" (those that began
+        before the first or last event of `stage`; missing: if there is none, "ignore" it or "fail").
 
         A match is held back while a partial match that began earlier may still complete.
 
@@ -234,7 +236,8 @@ class Pattern:
         return self._with_policy(after_match=skip, stage=stage, missing=missing)
 
     def select(self, which: Select = "each", *, overlap: bool = True, reuse: bool = True) -> Pattern:
-        """Which of the matches that begin with the same event are given: each, the first to complete, or the last.
+        """Choose which of the matches that begin with the same event are given: each, the first to complete, or the
+        last.
 
         overlap: whether matches of a key may overlap in time; if not, this is `after_match("skip past last")`.
         reuse: whether an event may be in several matches; if not, it is in the one that is complete first.
@@ -255,7 +258,7 @@ class Pattern:
         return tuple(stage.name for stage in stages_of(self.parts) if not stage.forbids)
 
     def columns(self, measures: Mapping[str, pl.Expr] | None = None) -> tuple[str, ...]:
-        """The columns of events that the pattern and these measures need, in order.
+        """List the columns of events that the pattern and these measures need, in order.
 
         >>> from tidewheel.patterns.define.references import first
         >>> pattern("a", pl.col("speed") > 3).columns({"at": first("a.lat")})

@@ -57,7 +57,7 @@ _LITERALS = (bool, int, float, str, datetime, timedelta, type(None))
 
 
 def parse(expression: pl.Expr) -> Node | None:
-    """The expression as a tree; None if there is something in it that is not known here.
+    """Parse the expression into a tree; None if there is something in it that is not known here.
 
     >>> parse(pl.col("speed") > 3).parts
     (Node(operator='col', parts=(), value='speed'), Node(operator='lit', parts=(), value=3))

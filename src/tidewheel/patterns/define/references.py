@@ -81,7 +81,7 @@ def previous(column: str) -> pl.Expr:
 
 
 def count(stage: str = "") -> pl.Expr:
-    """The number of events that a stage has taken, `count("braking")`, or the match as a whole, `count()`.
+    """Count the events that a stage has taken, `count("braking")`, or the match as a whole, `count()`.
 
     >>> str(count("braking") >= 2)
     '[(col("count(braking)")) >= (dyn int: 2)]'
@@ -128,7 +128,7 @@ def mean(of: str) -> pl.Expr:
 
 
 def collect(of: str) -> pl.Expr:
-    """In a measure: the list of a stage's values, `collect("braking.acc")`, or of the match's, in order.
+    """Collect a stage's values in a measure, `collect("braking.acc")`, or the match's, in order.
 
     >>> str(collect("braking.acc"))
     'col("collect(braking.acc)")'
@@ -191,7 +191,7 @@ def reference_of(name: str, stages: Collection[str], *, what: str) -> Reference:
 
 
 def resolve(expressions: Iterable[pl.Expr], stages: Collection[str], *, what: str) -> dict[str, Reference]:
-    """All references in these expressions, by the names of their columns."""
+    """Find all references in these expressions, by the names of their columns."""
     return {
         name: reference_of(name, stages, what=what) for expression in expressions for name in references_in(expression)
     }

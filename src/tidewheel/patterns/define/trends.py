@@ -12,7 +12,7 @@ __all__ = ["falling", "monotonic", "rising"]
 
 
 def rising(column: str, events: int, *, name: str = "rising", or_equal: bool = False) -> Pattern:
-    """n events in a row, each with a greater value than the one before.
+    """Match n events in a row, each with a greater value than the one before.
 
     >>> from tidewheel.patterns.nfa.harness import Harness
     >>> harness = Harness(rising("x", 3), {"x": pl.Int64})
@@ -26,7 +26,7 @@ def rising(column: str, events: int, *, name: str = "rising", or_equal: bool = F
 
 
 def falling(column: str, events: int, *, name: str = "falling", or_equal: bool = False) -> Pattern:
-    """n events in a row, each with a smaller value than the one before.
+    """Match n events in a row, each with a smaller value than the one before.
 
     >>> from tidewheel.patterns.nfa.harness import Harness
     >>> harness = Harness(falling("x", 3), {"x": pl.Int64})
@@ -40,7 +40,7 @@ def falling(column: str, events: int, *, name: str = "falling", or_equal: bool =
 
 
 def monotonic(column: str, events: int, *, name: str = "monotonic", or_equal: bool = False) -> Pattern:
-    """n events in a row that all rise or all fall.
+    """Match n events in a row that all rise or all fall.
 
     >>> from tidewheel.patterns.nfa.harness import Harness
     >>> harness = Harness(monotonic("x", 3), {"x": pl.Int64})

@@ -33,7 +33,7 @@ _INNER = {"next": "consecutive", "followed_by_any": "combinations"}
 
 
 def pattern_to_json(pattern: Pattern, measures: Mapping[str, pl.Expr] | None = None) -> str:
-    """The pattern and its measures as text; conditions that cannot be written so are refused.
+    """Write a pattern and its measures as text; conditions that cannot be written so are refused.
 
     >>> stop = pattern("fast", pl.col("speed") >= 10).next("standing", pl.col("speed") < 1).within("10 s")
     >>> print(pattern_to_json(stop))
@@ -65,7 +65,7 @@ def pattern_to_json(pattern: Pattern, measures: Mapping[str, pl.Expr] | None = N
 
 
 def pattern_from_json(text: str) -> tuple[Pattern, dict[str, pl.Expr]]:
-    """The pattern and the measures that `pattern_to_json` wrote; whatever else is refused."""
+    """Read the pattern and the measures that `pattern_to_json` wrote; whatever else is refused."""
     if len(text) > MOST_LETTERS:
         raise DefinitionError(f"a definition has at most {MOST_LETTERS:,} letters, got {len(text):,}")
     try:

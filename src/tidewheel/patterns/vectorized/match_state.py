@@ -76,7 +76,7 @@ class Layout:
         return MatchState(frames["runs"], frames["held"], frames["events"], meta["next_id"])
 
     def write(self, kept: MatchState) -> Frames:
-        """The frames to keep; none if there is nothing open."""
+        """Return the frames to keep; none if there is nothing open."""
         if not kept.runs.height and not kept.held.height:
             return {}
         meta = {"version": [VERSION], "shape": [self._shape], "next_id": [kept.next_id]}

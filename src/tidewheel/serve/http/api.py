@@ -323,7 +323,7 @@ class Api:
 
 
 def decode_item(raw: bytes) -> dict[str, Any]:
-    """An item from what clients get."""
+    """Decode an item from what clients get."""
     item: dict[str, Any] = msgspec.json.decode(raw)
     return item
 

@@ -36,7 +36,7 @@ class Page:
         self._read()
 
     def find(self, path: str) -> PageFile | None:
-        """The file of a path; / is index.html."""
+        """Find the file of a path; / is index.html."""
         if not self._files:  # built while the server runs
             self._read()
         return self._files.get("/index.html" if path == "/" else path)

@@ -52,7 +52,7 @@ def parse_message(text: str | bytes) -> Message:
 
 
 def parse_names(text: str | None) -> list[str]:
-    """Names with commas between them."""
+    """Parse names with commas between them."""
     return [name for name in (text or "").split(",") if name]
 
 
@@ -72,7 +72,7 @@ def _values(text: str) -> list[str]:
 
 
 def parse_millis(text: str | None, *, what: str) -> int | None:
-    """A time in milliseconds since 1970, as microseconds."""
+    """Parse a time in milliseconds since 1970, as microseconds."""
     if text is None or text == "":
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 15 or int(text) >= _LATEST:
@@ -83,7 +83,7 @@ def parse_millis(text: str | None, *, what: str) -> int | None:
 def parse_query(
     query: Mapping[str, str], filters: Iterable[str], *, layers: Iterable[str], limits: ServeLimits
 ) -> Subscription:
-    """A subscription from a query: region=w,s,e,n and filter=field:value,value as often as wanted."""
+    """Parse a subscription from a query: region=w,s,e,n and filter=field:value,value as often as wanted."""
     region: list[float] | None = None
     if query.get("region"):
         try:

@@ -41,7 +41,7 @@ def make_web_server(
     stop_seconds: int,
     clock: Callable[[], Instant],
 ) -> HttpServer:
-    """The server of what a feed and a hub have; it does not run yet."""
+    """Make the server of what a feed and a hub have; it does not run yet."""
     connections = Connections(
         ConnectionLimits(
             connections=limits.connections,

@@ -40,7 +40,7 @@ def installed_layers() -> list[Layer]:
 
 
 def layers_of_file(path: str | Path) -> list[Layer]:
-    """The layers that a JSON file describes."""
+    """Read the layers that a JSON file describes."""
     try:
         text = Path(path).read_bytes()
     except OSError as error:

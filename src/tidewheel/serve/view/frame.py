@@ -66,7 +66,7 @@ def snapshot(id: int | str | None, body: bytes) -> Frame:
 
 
 def update(changed: Mapping[str, Sequence[Item]], gone: Mapping[str, Sequence[str]], *, now: Instant) -> Frame:
-    """The changes of a subscription."""
+    """Return the changes of a subscription."""
     body = b'{"type":"update","now":%d,"changed":%s,"gone":%s}' % (now // 1_000, joined(changed), encode(gone))
     return Frame("update", body)
 

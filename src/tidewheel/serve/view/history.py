@@ -81,7 +81,7 @@ class History:
         self.packed_bytes = 0
 
     def add(self, layer: str, rows: pl.DataFrame) -> None:
-        """Rows of a layer, in the order of the log."""
+        """Add rows of a layer, in the order of the log."""
         if not rows.height:
             return
         # Objects (fields of fields) cannot be packed, and are not what is plotted.

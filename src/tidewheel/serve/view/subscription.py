@@ -63,7 +63,7 @@ class Subscription:
         return mask
 
     def choose(self, layer: Layer, pool: Pool) -> list[Item]:
-        """The matching items."""
+        """Choose the matching items."""
         mask = self.mask(layer, pool)
         if mask is None:
             return [item for item in pool.items if item is not None]

@@ -60,7 +60,7 @@ def timestamp(instant: Instant) -> Timestamp:
 
 
 def pack(message: Message, *, event_time: Instant | None, ingestion_time: Instant | None = None) -> Event:
-    """An event that carries the message.
+    """Make an event that carries the message.
 
     >>> pack(Punctuation(epoch="monday"), event_time=1_000_000).details.type_url
     '/tidewheel.v1.Punctuation'
@@ -75,7 +75,7 @@ def pack(message: Message, *, event_time: Instant | None, ingestion_time: Instan
 
 
 def unpack(event: Event, *, registry: TypeRegistry = types) -> Message:
-    """The message that an event carries; `UnknownTypeError` if the registry does not know its type."""
+    """Return the message that an event carries; `UnknownTypeError` if the registry does not know its type."""
     name = event.details.type_url.rpartition("/")[2]
     return parse_message(registry.message_class(name), event.details.value)
 

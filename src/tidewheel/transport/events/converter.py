@@ -57,7 +57,7 @@ class Converter:
             raise DefinitionError(f"messages of type {self._name!r} cannot be made columns of: {error}") from error
 
     def decode(self, values: pa.Array) -> pa.RecordBatch:
-        """All of the messages in columns; `MalformedError` if there is one among them that cannot be decoded."""
+        """Decode all messages to columns; `MalformedError` if there is one among them that cannot be decoded."""
         for reason in self._too_deep(values).values():
             raise MalformedError(reason)
         try:

@@ -103,7 +103,7 @@ def _hidden(message: Message) -> bytes | None:
 
 
 def parse_message(cls: type[_M], value: bytes) -> _M:
-    """A message from its bytes; `MalformedError` if they are none."""
+    """Parse a message from its bytes; `MalformedError` if they are none."""
     try:
         return cls.FromString(value)
     except DecodeError as error:

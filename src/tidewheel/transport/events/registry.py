@@ -112,17 +112,17 @@ class TypeRegistry:
             self._broken[name] = str(error)
 
     def registered_definition(self, name: str) -> bytes | None:
-        """The definition that a type was registered with; None if it was registered as a class."""
+        """Return the definition that a type was registered with; None if it was registered as a class."""
         return self._definitions.get(name)
 
     def definition(self, name: str) -> bytes:
-        """A `FileDescriptorSet` that defines the type completely."""
+        """Return a `FileDescriptorSet` that defines the type completely."""
         files: dict[str, FileDescriptorProto] = {}
         _collect(self.message_class(name).DESCRIPTOR.file, files)
         return FileDescriptorSet(file=files.values()).SerializeToString(deterministic=True)
 
     def message_class(self, name: str | type[Message]) -> type[Message]:
-        """The generated class of a type."""
+        """Return the generated class of a type."""
         if not isinstance(name, str):
             self.register(name)
             return name
@@ -141,7 +141,7 @@ class TypeRegistry:
         return found
 
     def names(self) -> list[str]:
-        """All names known so far."""
+        """List all names known so far."""
         self._load_entry_points()
         return sorted(self._classes)
 
@@ -151,7 +151,7 @@ class TypeRegistry:
         return name in self._classes
 
     def converter(self, name: str | type[Message]) -> Converter:
-        """The converter between this type and Arrow columns."""
+        """Return the converter between this type and Arrow columns."""
         key = type_name(name)
         with self._lock:
             if key not in self._converters:
@@ -161,8 +161,8 @@ class TypeRegistry:
     def event_converter(
         self, name: str | type[Message], only: frozenset[str] | None = None, *, named: bool = True
     ) -> Converter:
-        """A converter of whole events that carry this type, in one pass; with `only`, of these fields of the envelope
-        and the message alone, if they can be separated. `named`: with the name of each event's type."""
+        """Return a converter of whole events that carry this type, in one pass; with `only`, of these fields of the
+        envelope and the message alone, if they can be separated. `named`: with the name of each event's type."""
         key = type_name(name)
         with self._lock:
             converters = self._event_converters.setdefault(key, {})
@@ -173,7 +173,7 @@ class TypeRegistry:
             return converters[only, named]
 
     def schema(self, name: str | type[Message]) -> pa.Schema:
-        """The type's fields as Arrow columns."""
+        """Return the type's fields as Arrow columns."""
         return self.converter(name).schema
 
     def _add(self, message: type[Message]) -> str:

@@ -138,7 +138,7 @@ def _cuts(batch: pa.RecordBatch) -> Iterator[tuple[int, int]]:
 
 
 def encode_payload(keys: pa.Array, values: pa.Array, offsets: pa.Array | None = None) -> bytes:
-    """The payload of these records; `offsets` only where they have gaps."""
+    """Encode the payload of these records; `offsets` only where they have gaps."""
     if offsets is None:
         flags, batch = 0, pa.RecordBatch.from_arrays([keys, values], schema=_DENSE_SCHEMA)
     else:

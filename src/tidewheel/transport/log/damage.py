@@ -51,7 +51,7 @@ class DamageCount:
         self._count = 0
 
     def __call__(self) -> int:
-        """The number of records skipped so far."""
+        """Return the number of records skipped so far."""
         with suppress(TopicNotFoundError, DataLossError):
             for number, end in enumerate(self._log.topic_info(self._topic).next_offsets):
                 start = self._at.get((self._topic, number), 0)

@@ -161,7 +161,7 @@ class Log(ABC):
 
     @abstractmethod
     def position(self, topic: str, partition: int, start_from: StartFrom) -> int:
-        """The offset at which reading from `start_from` begins."""
+        """Find the offset at which reading from `start_from` begins."""
 
     @abstractmethod
     def blocks(
@@ -174,7 +174,7 @@ class Log(ABC):
         limit: int | None = None,
         on_damage: OnDamage | None = None,
     ) -> list[Block]:
-        """The blocks that hold records of a partition. `DataLossError` if records from `start` on were removed by
+        """Read the blocks that hold records of a partition. `DataLossError` if records from `start` on were removed by
         retention.
 
         Args:
@@ -211,12 +211,12 @@ class Log(ABC):
 
     @abstractmethod
     def fingerprints(self, positions: Positions) -> dict[Partition, str | None]:
-        """For each position a fingerprint of everything that was appended to the partition before it: it is the same in
-        every copy of the log, and differs where something else was appended before that position. None if it is not
-        known, as for positions that compaction or retention has passed."""
+        """Return for each position a fingerprint of everything that was appended to the partition before it: it is the
+        same in every copy of the log, and differs where something else was appended before that position. None if it is
+        not known, as for positions that compaction or retention has passed."""
 
     def faults(self) -> list[str]:
-        """Damage in the log's own tables, besides the records; reads all of them, which may take a while."""
+        """Find damage in the log's own tables, besides the records; reads all of them, which may take a while."""
         return []
 
     @abstractmethod
@@ -225,11 +225,11 @@ class Log(ABC):
 
     @abstractmethod
     def committed(self, group: str) -> dict[Partition, int]:
-        """The positions of a consumer group; empty if it never committed."""
+        """Return the positions of a consumer group; empty if it never committed."""
 
     @abstractmethod
     def groups(self) -> list[str]:
-        """The consumer groups that have committed."""
+        """List the consumer groups that have committed."""
 
     @abstractmethod
     def forget(self, group: str) -> None:
@@ -286,7 +286,7 @@ class Log(ABC):
         return append_rows(self, topic, rows, time=time, key=key, producer=producer, sequence=sequence)
 
     def topic(self, name: str) -> Topic:
-        """A topic by name, existing or not: a target for the results of jobs."""
+        """Name a topic, existing or not: a target for the results of jobs."""
         return Topic(self, name)
 
     def __enter__(self) -> Log:

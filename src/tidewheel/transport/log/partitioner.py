@@ -12,7 +12,7 @@ __all__ = ["partition_of", "partitioned"]
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """The partition that a key belongs to.
+    """Choose the partition that a key belongs to.
 
     >>> partition_of(b"18/423", 4), partition_of(b"", 4)
     (3, 0)

@@ -163,7 +163,7 @@ def last_block(
 
 
 def find_block(connection: sqlite3.Connection, topic: int, partition: int, *, after: int) -> StoredBlock | None:
-    """The first block that begins after an offset, without its payload. `MalformedError` if it is damaged."""
+    """Find the first block that begins after an offset, without its payload. `MalformedError` if it is damaged."""
     row = connection.execute(
         f"SELECT {_PLACE} FROM block WHERE topic = ? AND partition = ? AND first_offset > ? "
         "ORDER BY first_offset LIMIT 1",

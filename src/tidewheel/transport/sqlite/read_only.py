@@ -37,7 +37,7 @@ def why_read_only(path: Path) -> str | None:
 
 
 def read_only_mode(path: Path) -> ReadOnlyMode:
-    """The mode in which the file can be read now."""
+    """Choose the mode in which the file can be read now."""
     path = path.resolve()
     wal, shared = Path(f"{path}-wal"), Path(f"{path}-shm")
     if shared.exists():  # others are at work, or were when it was copied: SQLite sees to both

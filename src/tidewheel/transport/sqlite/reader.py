@@ -85,7 +85,7 @@ class Reader:
         limit: int | None = None,
         on_damage: OnDamage | None = None,
     ) -> Iterator[Batch]:
-        """The records from offset `start` on (and before `end`, at most `limit`), a block at a time.
+        """Read the records from offset `start` on (and before `end`, at most `limit`), a block at a time.
 
         Ends at what was the partition's end when it was called.
         """

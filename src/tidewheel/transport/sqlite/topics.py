@@ -40,7 +40,7 @@ def insert_topic(
 
 
 def find_partition(connection: sqlite3.Connection, topic: str, partition: int) -> PartitionRow:
-    """The row of a partition; an error that helps if there is none."""
+    """Find the row of a partition; an error that helps if there is none."""
     named = sound_rows(connection, "topic", "name = ?", (topic,))
     if named and isinstance(partition, int):
         rows = sound_rows(connection, "partition", "topic = ? AND number = ?", (named[0][0], partition))

@@ -39,7 +39,7 @@ class Aliases:
         self.log = log
 
     def topic(self, name: str) -> str:
-        """The topic that the name stands for now."""
+        """Return the topic that the name stands for now."""
         return self.all().get(name, name)
 
     def switch(self, name: str, topic: str) -> str:
@@ -55,7 +55,7 @@ class Aliases:
         return before
 
     def all(self) -> Mapping[str, str]:
-        """The names that stand for another topic, each with its topic."""
+        """List the names that stand for another topic, each with its topic."""
         found = {each.name: each.topic for each in MessageTopic(self.log, ALIASES_TOPIC, Alias).news()}
         return {name: topic for name, topic in sorted(found.items()) if topic != name}
 

@@ -25,7 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 def name_fault(name: Any) -> str | None:
-    """The reason why a pattern's name is invalid, if it is."""
+    """Say why a pattern's name is invalid, if it is."""
     if isinstance(name, str) and _NAME.fullmatch(name):
         return None
     return f"a pattern's name is 1 to 200 letters, digits, dots, hyphens and underscores, got {str(name)[:60]!r}"
@@ -75,7 +75,7 @@ class PatternRegistry:
         return self._write(name, None)
 
     def list(self) -> tuple[PatternEntry, ...]:
-        """The patterns in force, by name."""
+        """List the patterns in force, by name."""
         found = []
         for name, message in sorted(self._latest().items()):
             if not message.removed:

@@ -56,7 +56,7 @@ class BatchSinks:
                 )
                 try:
                     sink(own, batch_id)
-                except Exception as error:
+                except Exception as error:  # a sink is the user's code: the error names it
                     raise JobError(
                         f"writeStream: the sink of {output!r} failed in micro-batch {batch_id}: "
                         f"{type(error).__name__}: {error}"

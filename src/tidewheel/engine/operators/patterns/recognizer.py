@@ -77,7 +77,8 @@ class Recognizer(Operation):
 
     @abstractmethod
     def step(self, state: Frames, events: pl.DataFrame, watermark: Instant | None) -> tuple[Frames, Frames]:
-        """Rows by output, and the state after these events, which are in order and all before the watermark."""
+        """Return the rows by output and the state after these events, which are in order and all before the
+        watermark."""
 
     @abstractmethod
     def described(self, outputs: Mapping[str, str]) -> dict[str, str]:

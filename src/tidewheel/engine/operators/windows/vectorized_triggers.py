@@ -304,7 +304,7 @@ def expected_column(name: str) -> str:
 
 
 def compile_trigger(trigger: Trigger, name: str = "trigger") -> VectorizedTrigger:
-    """The trigger in columns; `name` begins the names of its state columns."""
+    """Compile the trigger to columns; `name` begins the names of its state columns."""
 
     def below(parts: Iterable[Trigger]) -> tuple[VectorizedTrigger, ...]:
         return tuple(compile_trigger(part, f"{name}.{number}") for number, part in enumerate(parts))
