@@ -68,6 +68,14 @@ def back_up(
         skip_damaged: Save the rest of a log that has damaged blocks. Such a log is refused otherwise, so that no good
             backup is given up for a bad one.
         progress: Called with what is being done, how much of it is done, and how much there is.
+
+    >>> import tempfile
+    >>> from tidewheel.transport.open_log import open_log
+    >>> folder = tempfile.mkdtemp()
+    >>> log = open_log(folder + "/shop.tw")
+    >>> receipt = log.append_rows("input.order", [{"amount": 12.5, "ts": "2026-01-31T12:00:00Z"}], time="ts")
+    >>> back_up(log, folder + "/backup").damaged
+    ()
     """
     if not isinstance(log, SqliteLog):
         raise DefinitionError(f"only logs in a file can be backed up, not {log.address}")

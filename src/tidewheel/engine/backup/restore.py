@@ -65,6 +65,16 @@ def restore(
             they were if the log does.
         replace: Whether what is there already may be replaced; it never is while it is used.
         progress: Called with what is being done, how much of it is done, and how much there is.
+
+    >>> import tempfile
+    >>> from tidewheel.transport.open_log import open_log
+    >>> folder = tempfile.mkdtemp()
+    >>> log = open_log(folder + "/shop.tw")
+    >>> receipt = log.append_rows("input.order", [{"amount": 12.5, "ts": "2026-01-31T12:00:00Z"}], time="ts")
+    >>> from tidewheel.engine.backup.backup import back_up
+    >>> backup = back_up(log, folder + "/backup")
+    >>> restore(folder + "/backup", folder + "/again.tw").log.name
+    'again.tw'
     """
     source, target = Path(folder).absolute(), Path(log).resolve()
     manifest = Manifest.read(source)

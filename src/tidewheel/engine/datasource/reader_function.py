@@ -25,7 +25,12 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ReadInfo:
-    """The time of a batch, as its offsets hold it, and which of its tasks this is."""
+    """The time of a batch, as its offsets hold it, and which of its tasks this is.
+
+    >>> info = ReadInfo(watermark_before=None, watermark=1_000_000, clock=2_000_000, task=0, tasks=4)
+    >>> info.watermark, info.first
+    (1000000, True)
+    """
 
     watermark_before: Instant | None
     """The watermark that the batch before ended with."""
@@ -48,7 +53,12 @@ class ReadInfo:
 @dataclass(frozen=True, slots=True)
 class DecodedBatch:
     """Events of one partition in columns (raw records if no type was named), as a function inside the reader gets
-    them."""
+    them.
+
+    >>> batch = DecodedBatch("input.order", 0, pa.RecordBatch.from_pydict({"amount": [12.5, 3.0]}))
+    >>> batch.topic, batch.columns.num_rows
+    ('input.order', 2)
+    """
 
     topic: str
     """The topic that they are from."""
@@ -63,7 +73,13 @@ class DecodedBatch:
 
 
 class ReaderFunction(Protocol):
-    """A function inside the reader."""
+    """A function inside the reader.
+
+    >>> def lengths(batches: Iterator[DecodedBatch], info: ReadInfo, /) -> Iterator[pa.RecordBatch]:
+    ...     for batch in batches:
+    ...         yield pa.RecordBatch.from_pydict({"rows": [batch.columns.num_rows]})
+    >>> function: ReaderFunction = lengths
+    """
 
     def __call__(self, batches: Iterator[DecodedBatch], info: ReadInfo, /) -> Iterator[pa.RecordBatch]:
         """Make rows for Spark of what was decoded."""

@@ -49,6 +49,9 @@ class RunOptions(DataFrameRunOptions, total=False):
         accept_changes: Go on from a checkpoint that was made with other parameters or steps, if no state is kept.
         clock: What processing time is: "wall" (the default), or "log", when events reached the log, to run history
             again as it happened.
+
+    >>> RunOptions(available_now=True, key_groups=8)  # tw.run(job, log=log, checkpoint="state", **options)
+    {'available_now': True, 'key_groups': 8}
     """
 
     key_groups: int | None

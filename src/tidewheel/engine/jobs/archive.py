@@ -60,7 +60,22 @@ class _Progress:
 
 
 class Archive:
-    """The files of an archive's folder, for reading."""
+    """The files of an archive's folder, for reading.
+
+    >>> import tempfile
+    >>> from tidewheel.transport.open_log import open_log
+    >>> folder = tempfile.mkdtemp()
+    >>> log = open_log(folder + "/shop.tw")
+    >>> receipt = log.append_rows("input.order", [{"amount": 12.5, "ts": "2026-01-31T12:00:00Z"}], time="ts")
+    >>> with Archiver.open(log, folder + "/shop.archive", ["input.order"]) as archiver:  # as `tidewheel archive` does
+    ...     archiver.step()
+    1
+    >>> archive = Archive(folder + "/shop.archive")
+    >>> archive.topics(), archive.type("input.order"), archive.progress("input.order").positions
+    (['input.order'], 'tidewheel.results.Input_Order', {0: 1})
+    >>> pl.read_parquet(archive.files("input.order"))["amount"].to_list(), archive.place("input.order").name
+    ([12.5], 'topic=input.order')
+    """
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder).absolute()

@@ -25,12 +25,20 @@ class Harness:
     """Steps the NFA of a pattern for one key. Events are numbered from 0 in the order in which they come.
 
     >>> from tidewheel.patterns.define.builder import pattern
-    >>> rising = pattern("low", pl.col("x") < 3).next("high", pl.col("x") > 7)
+    >>> rising = pattern("low", pl.col("x") < 3).next("high", pl.col("x") > 7).within("8 us")
     >>> harness = Harness(rising, {"x": pl.Int64})
     >>> for time, x in enumerate([1, 2, 9, 8]):
     ...     harness.add({"x": x}, time=time)
     >>> harness.matches
     [{'low': [1], 'high': [2]}]
+    >>> harness.completed_at, harness.order
+    ([2], [(1, 2, 2, [1.0, 2.0, inf], [0, 1])])
+    >>> harness.add_all([(4, {"x": 1}), (5, {"x": 2})])
+    >>> harness.partial
+    [{'low': [5]}]
+    >>> harness.advance(20)
+    >>> harness.timed_out, harness.dropped
+    ([({'low': [5]}, 13)], [])
     """
 
     def __init__(

@@ -65,7 +65,14 @@ def pattern_to_json(pattern: Pattern, measures: Mapping[str, pl.Expr] | None = N
 
 
 def pattern_from_json(text: str) -> tuple[Pattern, dict[str, pl.Expr]]:
-    """Read the pattern and the measures that `pattern_to_json` wrote; whatever else is refused."""
+    """Read the pattern and the measures that `pattern_to_json` wrote; whatever else is refused.
+
+    >>> from tidewheel.patterns import measures as of
+    >>> text = pattern_to_json(pattern("fast", pl.col("speed") > 9), {"most": of.max("fast.speed")})
+    >>> found, measures = pattern_from_json(text)
+    >>> found == pattern("fast", pl.col("speed") > 9), list(measures)
+    (True, ['most'])
+    """
     if len(text) > MOST_LETTERS:
         raise DefinitionError(f"a definition has at most {MOST_LETTERS:,} letters, got {len(text):,}")
     try:

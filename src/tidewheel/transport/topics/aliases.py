@@ -33,6 +33,8 @@ class Aliases:
     'analytics.delays'
     >>> aliases.topic("analytics.delays")
     'analytics.delays.v2'
+    >>> aliases.all()
+    {'analytics.delays': 'analytics.delays.v2'}
     """
 
     def __init__(self, log: Log) -> None:

@@ -81,6 +81,13 @@ def materialize(log: Log, topic: str, *, nested: bool = False, on_damage: OnDama
     A result whose window lies within a larger one of the same key that came later has grown into it, and is not in the
     table. With `nested` it is: for windows that lie within each other by their nature, like hours and days of one key.
     A damaged block is a `DamagedBlockError`, unless `on_damage` takes it.
+
+    >>> import tempfile
+    >>> from tidewheel.transport.open_log import open_log
+    >>> log = open_log(tempfile.mkdtemp() + "/shop.tw")
+    >>> receipt = log.append_rows("analytics.big", [{"amount": 12.5, "ts": "2026-01-31T12:00:00Z"}], time="ts")
+    >>> materialize(log, "analytics.big").rows["amount"].to_list()
+    [12.5]
     """
     frames: list[pl.DataFrame] = []
     for frame in frames_of(log, topic, on_damage=on_damage):
