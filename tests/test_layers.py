@@ -424,12 +424,23 @@ NOT_CONSTRUCTED = {"LookupReport", "Progress", "Result", "Run", "Server", "Strea
 """Classes whose objects users are given, and do not make."""
 
 
+def public_modules() -> dict[str, types.ModuleType]:
+    """The public packages, and the modules that they export, such as `tidewheel.windows`."""
+    found = {name: importlib.import_module(name) for name in sorted(PUBLIC)}
+    for package, module in list(found.items()):
+        exported = {f"{package}.{name}": getattr(module, name) for name in module.__all__}
+        found |= {name: each for name, each in exported.items() if isinstance(each, types.ModuleType)}
+    return found
+
+
 def public_functions() -> dict[str, tuple[list[str], str]]:
-    """What the public packages export that is called, and its methods: the parameters, and where they are explained."""
+    """What is public and called, and its methods: the parameters, and where they are explained."""
     found = {}
-    for package in sorted(PUBLIC):
-        for name in importlib.import_module(package).__all__:
-            each = getattr(importlib.import_module(package), name)
+    for package, module in public_modules().items():
+        for name in module.__all__:
+            each = getattr(module, name)
+            if isinstance(each, type) and (each is int or issubclass(each, Exception)):
+                continue  # instants are numbers; Tidewheel raises errors, nobody else makes them
             if inspect.isfunction(each):
                 found[f"{package}.{name}"] = (list(inspect.signature(each).parameters), inspect.getdoc(each) or "")
             elif inspect.isclass(each) and not hasattr(each, "DESCRIPTOR"):

@@ -28,8 +28,8 @@ export function browserTransports(api: Api): OpenTransport {
 function overWebSocket(url: URL, handlers: TransportHandlers): Transport {
   if (typeof WebSocket === "undefined") {
     // Some browsers are told to have none: that is one more way in which they are blocked.
-    const told = window.setTimeout(() => handlers.closed());
-    return {subscribe: () => true, close: () => window.clearTimeout(told)};
+    const timer = window.setTimeout(() => handlers.closed());
+    return {subscribe: () => true, close: () => window.clearTimeout(timer)};
   }
   const socket = new WebSocket(url);
   socket.onmessage = (event) => handlers.message(String(event.data));

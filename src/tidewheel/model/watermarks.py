@@ -92,7 +92,7 @@ class Strategy(ABC):
         return ""
 
     def _highest(self, summary: BlockStats) -> Instant | None:
-        """The highest event time that may be believed, or one shortly before it where only the skew is known."""
+        """The highest plausible event time, or one shortly before it where only the skew is known."""
         # Whatever is trusted: no event is after all time, and a watermark there would say that the input has ended.
         limit = END_OF_TIME - 1 if self.future is None else summary.append_time + self.future
         if summary.max_event_time is None or summary.min_event_time is None:
@@ -100,10 +100,10 @@ class Strategy(ABC):
         if summary.max_event_time <= limit:
             return summary.max_event_time
         bounds = [skew_bounds(number) for number in summary.skew]
-        believed = [summary.append_time + low for low, high in bounds if summary.append_time + high <= limit]
+        plausible = [summary.append_time + low for low, high in bounds if summary.append_time + high <= limit]
         if summary.max_plausible is not None and summary.max_plausible <= limit:
-            believed.append(summary.max_plausible)
-        return max(summary.min_event_time, *believed) if believed else None
+            plausible.append(summary.max_plausible)
+        return max(summary.min_event_time, *plausible) if plausible else None
 
 
 def _check_delay(delay: Duration) -> None:

@@ -58,7 +58,7 @@ class _Approaches:
         seen = seen.with_columns(
             found=found.fill_null(False), stretch=(distance > pl.col("was")).fill_null(False).cum_sum().over(PAIR)
         )
-        # Between two growths only the first counts, and none if one was told before in the same stretch.
+        # Between two growths only the first counts, and none if one was reported before in the same stretch.
         stretch = [*PAIR, "stretch"]
         already = pl.col("reported").fill_null(False) & (pl.col("stretch") == 0)
         hits = pl.col("found").cast(pl.Int64).cum_sum().over(stretch)

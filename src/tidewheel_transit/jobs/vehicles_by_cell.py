@@ -28,7 +28,7 @@ def vehicles_by_cell(rows: tw.Stream, *, size: str, every: str, lateness: str, m
         early=early,
         mode="retracting",
     ).aggregate(cell=tw.agg.last("cell"))
-    # The first stage has chosen when to tell something: the second tells it on in the same batch.
+    # The first stage has chosen when results come: the second passes them on in the same batch.
     at_once = tw.triggers.after_watermark(
         early=tw.triggers.each_batch() if early else None, late=tw.triggers.each_batch()
     )

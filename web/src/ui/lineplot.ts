@@ -100,11 +100,11 @@ export class LinePlot {
     const t = at == null ? undefined : this.#data.times[at];
     tip.hidden = t === undefined;
     if (at == null || t === undefined) return;
-    const told = this.#data.values.flatMap((values, index) => {
+    const lines = this.#data.values.flatMap((values, index) => {
       const value = values[at];
       return value == null ? [] : [`${this.#options.names[index]} ${formatNumber(value)}`];
     });
-    tip.textContent = `${formatTime(t)}  ${told.join("  ")}`;
+    tip.textContent = `${formatTime(t)}  ${lines.join("  ")}`;
   }
 }
 

@@ -82,7 +82,7 @@ def run_dataframe(
     settings = RunSettings.of("run_dataframe", options, DataFrameRunOptions)
     job = _DataFrameJob(name, function, reads, writes, (key,) if isinstance(key, str) else tuple(key), parameters or {})
     held = Checkpoint(checkpoint)
-    # What can be told without Spark is compared before it is started.
+    # What is known without Spark is compared before it is started.
     held.check(job.definition(log))
     exclusive = refuse_shared_topics(log, held, [job.topic], settings)
     spark = session_for(log, settings)

@@ -40,7 +40,7 @@ def split_late(
     null: they always are. The end of the input is too late for all of them. With `covered` that is never null, and
     after the row's own time: then nothing is worked out for rows none of which is behind the watermark. `arrival` names
     the column with the time (µs) at which a row reached the log; one whose event time is more than `future` after it is
-    not believed.
+    not plausible.
     """
     time = pl.col(TIME)
     unsound = time.is_null() | (time < START_OF_TIME) | (time >= END_OF_TIME)

@@ -42,7 +42,7 @@ class HttpLimits:
     connections: int = 1_000
     """Connections at a time; see `connections` for what becomes of more."""
     connections_per_address: int | None = None
-    """Those of one address; half of them unless told."""
+    """Those of one address; half of all by default."""
     header_timeout: str | timedelta = "10 s"
     """Within which the headers of a request must have come."""
     body_timeout: str | timedelta = "30 s"

@@ -89,10 +89,10 @@ _SHOWN = 10
 
 
 def expression_text(expression: pl.Expr) -> str:
-    """The expression, the same in every process and with every polars that this package allows.
+    """Write an expression, the same in every process and with every polars that this package allows.
 
     Functions written in Python are known by their names, not by what they do. An expression that polars cannot take
-    apart is told in polars' own words.
+    apart is in polars' own words.
 
     >>> expression_text((pl.col("speed") * 3.6 > 50) & pl.col("line").str.to_lowercase().eq_missing("9"))
     '((col("speed") * 3.6) > 50) & (col("line").str.to_lowercase() eq_missing "9")'

@@ -1,4 +1,4 @@
-"""Partial matches that the batch begins, told apart by columns: something happens to them, so that Python must run them
+"""Partial matches that the batch begins, divided by columns: something happens to them, so that Python must run them
 (active); or nothing does: then they are rows of the new state, or are over, or their time has run out.
 """
 
