@@ -15,7 +15,7 @@ from tidewheel.engine.operators.lookup_join import LookupJoin, LookupJoinOperato
 from tidewheel.engine.operators.operator import BatchTime, MemoryStore
 from tidewheel.engine.runtime.exchange import ExchangeBatch, Partitioner, Rows
 from tidewheel.engine.runtime.exchange_parts import LateRows, StageRows
-from tidewheel.errors import DefinitionError
+from tidewheel.errors import CheckpointError, DefinitionError
 from tidewheel_transit.transit_pb2 import VehiclePosition
 
 S = 1_000_000
@@ -151,6 +151,13 @@ def test_when_nothing_waits_nothing_is_kept_of_rows():
     assert set(key_group.store.frames) == {"waiting/1"}
     key_group.batch(mark=60)
     assert key_group.store.frames == {}
+
+
+def test_the_state_of_another_version_is_refused():
+    key_group = KeyGroup()
+    key_group.store.put("answers/9", pl.DataFrame({"a": [1]}))
+    with pytest.raises(CheckpointError, match="answers/9"):
+        key_group.batch((1, "a", 1, 10))
 
 
 KEYS = st.sampled_from(["a", "b", "c"])
