@@ -32,10 +32,13 @@ COMMON = {
     "atomic_file",
     "errors",
     "html",
+    "java",
     "lazy_pandas",
     "plain_text",
+    "process_identity",
     "threads",
     "topic_names",
+    "user_folders",
     "__init__",
 }  # below every layer
 MODULES = [path for path in sorted(SOURCE.rglob("*.py")) if not path.name.endswith("_pb2.py")]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.support.command import eventually
 from tests.support.maven import jars
-from tidewheel.engine.spark.java import find_java
+from tidewheel.java import find_java
 
 _BROKER = "org.apache.kafka:kafka_2.13:4.3.1"
 # Spark 4.3's own connector is not in the repository; this one works with it.

@@ -107,7 +107,8 @@ def check_installation(_: Path) -> list[Finding]:
 
 def check_java(_: Path) -> list[Finding]:
     """Check for a Java that Spark can run on, started the way Spark starts it."""
-    from tidewheel.engine.spark.java import find_java, spark_home
+    from tidewheel.engine.spark.java_home import spark_home
+    from tidewheel.java import find_java
 
     try:
         java = find_java()

@@ -187,6 +187,6 @@ def test_the_command_refuses_it_without_java_and_before_pyspark_is_imported(log,
     imported = {line.rpartition("|")[2].strip() for line in said.splitlines() if line.startswith("import time:")}
     assert imported & {"polars", "pyspark", "pandas.core", "pyarrow", "py4j"} == {"polars", "pyarrow"}
     assert not started.exists()
-    looking = "from tidewheel.engine.spark.java import find_java; find_java()"
+    looking = "from tidewheel.java import find_java; find_java()"
     subprocess.run([sys.executable, "-c", looking], env={**os.environ, **environment}, check=True)
     assert started.exists(), "as soon as somebody looks for a Java to start Spark with"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.engine.order_files import START, disordered, write_orders
 from tidewheel.engine.execution.session import SETTINGS
-from tidewheel.engine.spark.java import find_java
+from tidewheel.java import find_java
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 

@@ -13,7 +13,7 @@ import tidewheel as tw
 from tests.engine.engine_data import START, positions
 from tests.engine.topic_frames import decoded, values
 from tidewheel.engine.execution.session import SETTINGS
-from tidewheel.engine.spark.java import find_java
+from tidewheel.java import find_java
 from tidewheel.transport.events import codec
 from tidewheel.transport.topics.materialize import materialize
 

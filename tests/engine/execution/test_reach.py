@@ -16,8 +16,8 @@ import pytest
 
 from tests.engine.engine_data import positions
 from tidewheel.engine.execution.session import check_reach
-from tidewheel.engine.spark.java import find_java
 from tidewheel.errors import SetupError
+from tidewheel.java import find_java
 
 PROGRAM = """
 import json, sys

@@ -14,9 +14,10 @@ import pytest
 
 from tidewheel.engine.execution.session import SETTINGS, _collector, session
 from tidewheel.engine.spark.cds_archive import archive_of, make_archive
-from tidewheel.engine.spark.java import Java, find_java, spark_home
+from tidewheel.engine.spark.java_home import spark_home
 from tidewheel.engine.spark.log_filter import without_chatter
 from tidewheel.errors import SetupError
+from tidewheel.java import Java, find_java
 
 
 def test_the_session_has_the_settings_that_matter(spark):
@@ -105,7 +106,7 @@ def without_java(folder: Path) -> dict[str, str]:
 
 def test_spark_starts_on_the_java_from_pypi_where_there_is_no_other(tmp_path):
     code = (
-        "from tidewheel.engine.spark.java import find_java; print(find_java().origin)\n"
+        "from tidewheel.java import find_java; print(find_java().origin)\n"
         "from tidewheel.engine.execution.session import session; spark = session()\n"
         "print(spark.sparkContext._jvm.java.lang.System.getProperty('java.home'), spark.range(7).count())\n"
     )

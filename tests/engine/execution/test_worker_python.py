@@ -13,8 +13,8 @@ import pytest
 
 from tidewheel.engine.execution import worker_python
 from tidewheel.engine.execution.worker_python import check_workers
-from tidewheel.engine.spark.java import find_java
 from tidewheel.errors import SetupError
+from tidewheel.java import find_java
 
 PROGRAM = """
 import json

@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 from tidewheel.engine.checkpoint.checkpoint_file import check_crc, read_json, sync_folder, write_json
 from tidewheel.errors import CheckpointError
+from tidewheel.process_identity import start_time
 
 __all__ = ["EVERY_BATCH", "Checkpoint"]
 
@@ -177,7 +178,7 @@ class Checkpoint:
     def note_helper(self, pid: int) -> None:
         """Record a process that works on the folder for this run (Spark's Java) and may outlive it for a moment."""
         assert self._lock is not None
-        self._lock.write(f" {pid} {_started(pid)}")
+        self._lock.write(f" {pid} {start_time(pid)}")
         self._lock.flush()
 
     def release(self) -> None:
@@ -196,7 +197,7 @@ class Checkpoint:
             return
         pid, started = int(noted[0]), noted[1]
         deadline = time.monotonic() + _GRACE
-        while _started(pid) == started:
+        while start_time(pid) == started:
             if time.monotonic() > deadline:
                 raise CheckpointError(
                     f"checkpoint {self.folder}: the Java process {pid} of an earlier run is still there after "
@@ -300,13 +301,3 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         else:
             changes += [f"{name}: {change}" for change in differences(flows[name], others[name])]
     return changes
-
-
-def _started(pid: int) -> str | None:
-    """The start time of a process as the kernel counts it; None if there is no such process (or it is a zombie)."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    state, *rest = text.rpartition(")")[2].split()
-    return None if state in "ZX" else rest[18]

@@ -16,11 +16,12 @@ from pyspark.sql import SparkSession
 
 from tidewheel.engine.datasource.source import TidewheelSource
 from tidewheel.engine.spark.cds_archive import options_with
-from tidewheel.engine.spark.java import INSTALLED, find_java, spark_home
+from tidewheel.engine.spark.java_home import INSTALLED, spark_home
 from tidewheel.engine.spark.local_fs import write_files_directly
 from tidewheel.engine.spark.log_filter import without_chatter
 from tidewheel.engine.spark.pickling import register_modules
 from tidewheel.errors import SetupError
+from tidewheel.java import find_java
 from tidewheel.transport.log.log import Log
 
 __all__ = ["LOCAL_SETTINGS", "SETTINGS", "check_reach", "end_spark", "session"]

