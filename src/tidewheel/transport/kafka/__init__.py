@@ -1,0 +1,1 @@
+"""The distributed log: topics of a Kafka cluster."""

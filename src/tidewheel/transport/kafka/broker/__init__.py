@@ -1,0 +1,1 @@
+"""A Kafka cluster on this machine, without Docker, for development and tests."""
