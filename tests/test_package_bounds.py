@@ -27,6 +27,7 @@ WITHOUT = {"dev"}
 PARSERS = (
     *("pyspark", "polars", "pyarrow", "protobuf", "ptars", "msgspec", "sqlglot", "zstandard", "h11", "httpx"),
     *("uvicorn", "starlette", "websockets", "paho-mqtt", "polars-h3", "polars-hash", "datasketches"),
+    "confluent-kafka",
 )
 
 
@@ -75,7 +76,8 @@ def test_the_demo_gets_all_that_it_imports_and_no_package_of_developers():
     )
     assert not runs & further
     extras = PROJECT["optional-dependencies"]
-    direct = [*PROJECT["dependencies"], *extras["serve"], *extras["java"], *extras["mqtt"], *extras["lookup"]]
+    used = ("serve", "java", "mqtt", "lookup", "kafka")
+    direct = [*PROJECT["dependencies"], *(text for extra in used for text in extras[extra])]
     wanted = [Requirement(text) for text in direct]
     needed: set[str] = set()
     while wanted:

@@ -111,6 +111,13 @@ def check_job(folder: Path, log: tw.Log) -> None:
     spark.stop()
 
 
+def check_kafka() -> None:
+    """The client starts, and asks a broker that is not there."""
+    from tidewheel.transport.kafka.broker.cluster_probe import ClusterProbe
+
+    assert ClusterProbe(["127.0.0.1:1"]).ask(timeout=0.2) is None
+
+
 def check_server(log: tw.Log) -> None:
     from tidewheel.serve.http.server import serve
 
@@ -136,6 +143,7 @@ def main() -> None:
     check_model()
     check_texts()
     check_recording(folder)
+    check_kafka()
     with tw.open_log(folder / "city.tw", sync="normal") as log:
         check_places(log)
         check_server(log)

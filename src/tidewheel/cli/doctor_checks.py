@@ -200,6 +200,7 @@ def check_packages(_: Path) -> list[Finding]:
         ("mqtt", ["paho.mqtt"], "MQTT: ingest --mqtt, record"),
         ("lookup", ["httpx"], "lookups over HTTP: ask"),
         ("serve", ["starlette", "uvicorn", "websockets"], "HTTP: ingest --http, and the live map: serve"),
+        ("kafka", ["confluent_kafka"], "Kafka: kafka"),
     ):
         missing = [module for module in modules if not _installed(module)]
         if missing:
