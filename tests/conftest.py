@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -21,6 +22,9 @@ from tidewheel.engine.execution.session import session
 from tidewheel.engine.spark.local_fs import FSYNC
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log
+
+if TYPE_CHECKING:
+    from tidewheel.transport.kafka.broker.local_cluster import LocalKafka
 
 # How long a machine takes that others use too says nothing about what is tested. The same cases are drawn in every run,
 # so that who changes something knows what broke it; `make test RANDOM=1` draws new ones.
@@ -75,6 +79,15 @@ def spark() -> Iterator[SparkSession]:
     spark = session(settings={FSYNC: "false"})
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalKafka]:
+    """A Kafka of one node, started once: tests name their topics so that no other test has them, and do not kill it."""
+    from tests.support.kafka import local_kafka
+
+    with local_kafka(tmp_path_factory.mktemp("kafka") / "shared") as cluster:
+        yield cluster
 
 
 @pytest.fixture

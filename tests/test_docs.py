@@ -35,6 +35,7 @@ PAGES = [
     "CONTRIBUTING.md",
     "docs/jobs.md",
     "docs/log.md",
+    "docs/kafka.md",
     "docs/backup.md",
     "docs/existing-job.md",
     "docs/extending.md",

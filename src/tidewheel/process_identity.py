@@ -18,7 +18,10 @@ def start_time(pid: int) -> str | None:
     except OSError:
         return None
     state, *rest = text.rpartition(")")[2].split()
-    return None if state in "ZX" else rest[18]
+    # Where the first thread of a killed process is a zombie, others may still be on their way out, with its files and
+    # ports: a Java has dozens.
+    threads, started = int(rest[16]), rest[18]
+    return None if state in "ZX" and threads <= 1 else started
 
 
 def _told_by_ps(pid: int) -> str | None:

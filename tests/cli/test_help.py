@@ -26,6 +26,7 @@ COMMANDS = [
     "switch",
     "archive",
     "doctor",
+    "kafka",
     "run",
     "serve",
 ]

@@ -17,6 +17,7 @@ from tidewheel.cli.commands.backup import backup
 from tidewheel.cli.commands.compare import compare
 from tidewheel.cli.commands.doctor import doctor
 from tidewheel.cli.commands.ingest import ingest
+from tidewheel.cli.commands.kafka.group import kafka_commands
 from tidewheel.cli.commands.record import record
 from tidewheel.cli.commands.replay import replay
 from tidewheel.cli.commands.restore import restore
@@ -109,6 +110,7 @@ app.add_typer(
     ),
     rich_help_panel="From the log, to the log",
 )
+app.add_typer(kafka_commands(), rich_help_panel="Begin here")
 
 
 class _Speaking(logging.Handler):

@@ -151,6 +151,6 @@ def test_a_taken_port_is_a_warning(port, fix, tmp_path):
 
 def test_a_missing_package_is_a_warning(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    mqtt, lookup, http = check_packages(tmp_path)
-    assert (mqtt.level, lookup.level) == ("ok", "ok")
+    mqtt, lookup, http, kafka = check_packages(tmp_path)
+    assert (mqtt.level, lookup.level, kafka.level) == ("ok", "ok", "ok")
     assert (http.level, http.fix) == ("warning", "pip install 'tidewheel[serve]'")

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.kafka import broker, connector_jars
+from tests.support.kafka import connector_jars
 
 pytestmark = [pytest.mark.long, pytest.mark.slow]
 
@@ -99,13 +100,14 @@ def write_orders(path: Path) -> None:
     )
 
 
-def test_sessions_over_kafka_are_those_of_an_oracle(tmp_path):
+def test_sessions_over_kafka_are_those_of_an_oracle(kafka, tmp_path):
     write_orders(tmp_path / "orders.json")
     jars = connector_jars()
-    with broker(tmp_path) as address:
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, address, jars, tmp_path], capture_output=True, text=True, check=False
-        )
+    client = AdminClient({"bootstrap.servers": kafka.address})
+    client.create_topics([NewTopic("orders", 2)])["orders"].result(60)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, kafka.address, jars, tmp_path], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr[-3_000:]
     orders = duckdb.sql(  # noqa: F841  (the oracle's statement reads it by its name)
         f"SELECT \"user\", amount, ts::TIMESTAMP AS ts FROM read_json('{tmp_path}/orders.json', "

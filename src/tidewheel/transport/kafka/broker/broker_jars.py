@@ -97,8 +97,8 @@ def _by_maven(part: Path, work: Path, java: Java, progress: Callable[[str], None
     pom = work / "pom.xml"
     pom.write_text(_POM.format(dependencies=dependencies))
     _run(
-        [maven, "--quiet", "--batch-mode", "--file", str(pom), _COPY, f"-DoutputDirectory={part}",
-         "-DincludeScope=runtime"],
+        [maven, "--quiet", "--batch-mode", "-Dstyle.color=never", "--file", str(pom), _COPY,
+         f"-DoutputDirectory={part}", "-DincludeScope=runtime"],
         java,
     )  # fmt: skip
 
@@ -145,6 +145,9 @@ def _run(command: list[str], java: Java) -> None:
 
 def _reason(output: str) -> str:
     """What Maven or Ivy says went wrong, without the dozens of lines around it."""
-    lines = [line.strip() for line in output.splitlines()]
-    told = [line for line in lines if any(mark in line for mark in ("[ERROR]", "Host", "not found", "Exception"))]
-    return (told or [line for line in lines if line] or [""])[0][:300]
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    for mark in ("[ERROR]", "Server access error", "Host ", "not found"):  # the cause before what came of it
+        for line in lines:
+            if mark in line:
+                return line[:300]
+    return lines[-1][:300] if lines else ""

