@@ -60,10 +60,15 @@ class Job:
         self.number += 1
 
 
+def last_commit(folder: Path) -> int:
+    """The last batch that is done: commits of earlier ones are purged, so none can be waited for by its number."""
+    return max((int(path.name) for path in (folder / "spark" / "commits").glob("[0-9]*")), default=-1)
+
+
 def check(log: Log, folder: Path) -> int:
     """A log and a checkpoint that go together; tells the last batch that is done."""
     spark = folder / "spark"
-    done = max((int(path.name) for path in (spark / "commits").glob("[0-9]*")), default=-1)
+    done = last_commit(folder)
     planned = {int(path.name): json.loads(path.read_text())["end"] for path in (spark / "offsets").glob("[0-9]*")}
     written = log.producer(PRODUCER, fence=False).sequence
     assert done <= written, "what the checkpoint has done is in the log"

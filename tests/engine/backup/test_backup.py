@@ -13,7 +13,8 @@ import pytest
 
 from tests import ROOT
 from tests.engine.backup import backup_support
-from tests.engine.backup.backup_support import Job, check, killed_at
+from tests.engine.backup.backup_support import Job, check, killed_at, last_commit
+from tests.support.command import eventually
 from tidewheel.engine.backup.backup import back_up
 from tidewheel.engine.backup.manifest import Manifest, verify
 from tidewheel.engine.backup.restore import finish, restore
@@ -21,6 +22,9 @@ from tidewheel.engine.checkpoint.checkpoint import Checkpoint
 from tidewheel.errors import BackupError, CheckpointError, DefinitionError, LogError
 from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log
+
+BACKUPS = 6
+"""So many are made of a job that goes on meanwhile."""
 
 
 @pytest.fixture
@@ -58,10 +62,10 @@ def test_whenever_it_is_made_log_and_checkpoint_go_together(tmp_path):
     command = [sys.executable, "-m", backup_support.__name__, str(log), str(folder)]
     with subprocess.Popen(command, cwd=ROOT) as job:
         try:
-            while not (folder / "spark" / "commits" / "3").exists():
-                assert job.poll() is None
+            eventually(lambda: last_commit(folder) >= 3 or job.poll() is not None, "three batches are done")
+            assert job.poll() is None
             done = []
-            for number in range(12):
+            for number in range(BACKUPS):
                 backup = made(log, tmp_path / f"b{number}")
                 assert backup.manifest.checkpoints[0].job == "copy"
                 place = tmp_path / f"r{number}"
