@@ -25,7 +25,7 @@ def put(log: Log, *rows: tuple[float, str, int]) -> None:
     put_frame(log, pl.DataFrame(list(rows), schema=SCHEMA, orient="row"))
 
 
-def put_frame(log: Log, frame: pl.DataFrame) -> None:
+def put_frame(log: Log, frame: pl.DataFrame, topic: str = INPUT) -> None:
     """Append orders as one block."""
     types = TypeRegistry()
     types.register(event_pb2)
@@ -33,7 +33,7 @@ def put_frame(log: Log, frame: pl.DataFrame) -> None:
     publish_types(log, types, [name])
     times = (frame["at"] * 1_000_000).cast(pl.Int64).cast(pl.Datetime("us", "UTC")).to_arrow()
     log.append(
-        INPUT, records(encode_columns(name, frame.drop("at"), event_time=times, registry=types), event_times=times)
+        topic, records(encode_columns(name, frame.drop("at"), event_time=times, registry=types), event_times=times)
     )
 
 

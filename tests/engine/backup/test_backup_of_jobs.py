@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.engine.exactly_once.test_windows_exactly_once import RESULTS, replayed
+from tests.engine.exactly_once.windows import RESULTS, expected, replayed
 from tests.engine.orders import put_frame, read
 from tests.support.driver_process import kill, start_driver, until_written, written
 from tidewheel.engine.backup.backup import back_up
@@ -46,19 +46,6 @@ for address, checkpoint in pairs:
         available_now="restored" in address, max_events_per_batch=1_000,
     ).wait()
 """
-
-
-def expected(orders: pl.DataFrame) -> dict[tuple[object, ...], tuple[int, int, int]]:
-    """What the windows hold of these orders, by country and start."""
-    start = ((pl.col("at") * 1_000_000).cast(pl.Int64) // 5_000_000) * 5_000_000
-    table = (
-        pl.concat([orders.with_columns(start=start), orders.with_columns(start=start - 5_000_000)])
-        .group_by("country", "start")
-        .agg(n=pl.len(), total=pl.col("amount").sum(), most=pl.col("amount").max())
-    )
-    return {
-        (row["country"], row["start"]): (row["n"], row["total"], row["most"]) for row in table.iter_rows(named=True)
-    }
 
 
 @pytest.mark.slow

@@ -1,4 +1,8 @@
-"""Every result once, although the driver is killed again and again."""
+"""Every result once, although the driver is killed again and again.
+
+Four jobs run side by side in one driver: one with a result for each event, one with early, late and retracted results,
+one with partial matches open all the time, and one whose patterns change while it runs. A kill ends all of them.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +13,31 @@ from pathlib import Path
 
 import pytest
 
-from tests.engine.engine_data import START, positions
-from tests.engine.topic_frames import values
+from tests.engine.exactly_once import cells, changing_patterns, patterns, windows
 from tests.support.driver_process import kill, start_driver, until_written, written
-from tidewheel.transport.events import codec
-from tidewheel_transit.transit_pb2 import VehicleCell
-
-EVENTS = 120_000
-BLOCK = 500
-BATCH = 4_000
-KILLS = 10
-CUT = 3
-"""So many of the kills must fall into a batch, at least."""
-INPUT, RESULTS = "input.vehicle-position", "analytics.vehicle-cell"
-
-DRIVER = """
-import sys
-from tidewheel.engine.jobs.run import run
+from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log
-from tidewheel_transit.jobs import vehicle_cell
 
-log = open_log(sys.argv[1])
-run = run(vehicle_cell, log=log, checkpoint=sys.argv[2], available_now=True, max_events_per_batch=4_000)
-run.wait()
+JOBS = {"cells": cells, "windows": windows, "patterns": patterns, "changing_patterns": changing_patterns}
+KILLS = [
+    ("", 0, "and its Java"),  # while it starts, or in the first batches
+    ("windows", 1, "alone"),
+    ("cells", 3_001, "and its Java"),
+    ("patterns", 100, "alone"),
+    ("changing_patterns", 500, "and its Java"),
+]
+"""The job that is watched, how many results it writes before, and whether Java goes on for a moment."""
+CUT = {"cells": 3, "windows": 1, "patterns": 1, "changing_patterns": 1}
+"""So many of the kills must fall into a batch of a job, at least."""
+
+DRIVER = f"""
+import sys
+import polars as pl
+import tidewheel as tw
+{"".join(job.JOB for job in JOBS.values())}
+log = tw.open_log(sys.argv[1])
+for run in [start(log, sys.argv[2] + "/" + start.__name__) for start in ({", ".join(JOBS)})]:
+    run.wait()
 """
 
 
@@ -44,36 +50,56 @@ def unfinished(checkpoint: Path) -> set[str]:
     return begun - done
 
 
-@pytest.mark.slow
-def test_every_result_is_there_once_although_the_driver_is_killed(log, tmp_path):
-    for first in range(0, EVENTS, BLOCK):
-        log.append(INPUT, positions(range(first, first + BLOCK)))
-    chance = random.Random(20)
-    checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
-    kills = cut = 0
-    while kills < KILLS or cut < CUT:
-        driver = start_driver(DRIVER, log, checkpoint, errors)
-        batches = chance.choice([0, 1, 1, 2, 2, 3])
-        if batches == 0:
-            time.sleep(chance.uniform(0, 8))  # while it starts, or in its first batch
-        else:
-            wanted = min(written(log, RESULTS) + (batches - 1) * BATCH + 1, EVENTS)
-            assert until_written(log, RESULTS, wanted, driver), errors.read_text()
-            time.sleep(chance.uniform(0, 0.4))  # at any moment of the next batch
-        kill(driver, alone=chance.random() >= 0.5)
-        cut += bool(unfinished(checkpoint))
-        kills += 1
-    driver = start_driver(DRIVER, log, checkpoint, errors)
-    assert driver.wait(300) == 0, errors.read_text()
-    assert not unfinished(checkpoint)
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """What the jobs have written to the end, through all kills."""
+    folder = tmp_path_factory.mktemp("killed")
+    errors = folder / "errors"
+    with open_log(folder / "test.tw", sync="normal") as log:
+        for job in JOBS.values():
+            job.fill(log)
+        run_through_kills(log, folder, errors)
+        before = {name: written(log, job.RESULTS) for name, job in JOBS.items()}
+        driver = start_driver(DRIVER, log, folder, errors)
+        assert driver.wait(600) == 0, errors.read_text()
+        for name, job in JOBS.items():
+            assert not unfinished(folder / name), name
+            assert before[name] < written(log, job.RESULTS), f"{name}: killed too late to show anything"
+        yield log
 
-    found: Counter[int] = Counter()
-    for value in values(log, RESULTS):
-        event = codec.decode(value)
-        if event.details.type_url.endswith(".Punctuation"):
-            continue
-        message = VehicleCell.FromString(event.details.value)
-        number = (message.operator - 1) * 100_000 + message.vehicle
-        assert event.event_time.ToMicroseconds() == START + number * 1_000_000
-        found[number] += 1
-    assert found == Counter(range(EVENTS))
+
+def run_through_kills(log: Log, folder: Path, errors: Path) -> None:
+    """Kill drivers at all the moments, and on until enough of the kills fell into batches."""
+    chance = random.Random(20)
+    cut: Counter[str] = Counter()
+    kills = 0
+    while kills < len(KILLS) or any(cut[name] < least for name, least in CUT.items()):
+        watched, more, how = KILLS[kills % len(KILLS)]
+        driver = start_driver(DRIVER, log, folder, errors)
+        if watched:
+            topic = JOBS[watched].RESULTS
+            assert until_written(log, topic, written(log, topic) + more, driver), errors.read_text()
+            time.sleep(chance.uniform(0, 0.4))  # at any moment of the next batches
+        else:
+            time.sleep(chance.uniform(0, 8))  # at any moment of its start
+        kill(driver, alone=how == "alone")
+        cut.update(name for name in JOBS if unfinished(folder / name))
+        kills += 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_800)
+def test_every_result_is_there_once_although_the_driver_is_killed(log):
+    cells.check(log)
+
+
+def test_replayed_results_end_in_exactly_the_right_table(log):
+    windows.check(log)
+
+
+def test_the_same_matches_once_whenever_the_driver_is_killed(log):
+    patterns.check(log)
+
+
+def test_matches_of_changing_patterns_come_once_whatever_is_killed(log):
+    changing_patterns.check(log)

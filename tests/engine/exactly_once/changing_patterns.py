@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import random
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import polars as pl
-import pytest
 
 import tidewheel as tw
-from tests.engine.orders import INPUT, put_frame, read
-from tests.support.driver_process import kill, start_driver, until_written, written
+from tests.engine.orders import put_frame, read
 from tidewheel.engine.datasource.batch_planner import first_offset, plan_batch
 from tidewheel.engine.operators.operator import REPORTS, BatchTime, MemoryStore
 from tidewheel.engine.operators.patterns.dynamic_patterns import DynamicPatterns
@@ -23,31 +19,24 @@ from tidewheel.model.watermarks import ControlTopic
 from tidewheel.transport.events.codec import decode_columns
 from tidewheel.transport.log.log import Log
 
-pytestmark = pytest.mark.long
-
-BLOCKS, BLOCK, PER_BATCH = 60, 100, 500
-KILLS = 1
-CONTROL = "control.patterns"
+BLOCKS, BLOCK, PER_BATCH = 60, 100, 400
+INPUT, CONTROL, RESULTS = "input.order", "control.patterns", "analytics.found"
 WATERMARK = tw.watermarks.bounded("2 s", future=None)
-OUTPUTS = {"results": "analytics.found", "timed_out": "timed.out", "dropped": "dropped"}
+OUTPUTS = {"results": RESULTS, "timed_out": "timed.out", "dropped": "dropped"}
 COLUMNS = ["country", "pattern", "version", "match_start", "match_end"]
 
-DRIVER = """
-import sys
-import tidewheel as tw
-
-log = tw.open_log(sys.argv[1])
-found = (
-    tw.stream(log, "input.order", watermark=tw.watermarks.bounded("2 s", future=None))
-    .key_by("country")
-    .match_from(log.topic("control.patterns"))
-)
-run = found.start(
-    results=log.topic("analytics.found"),
-    outputs={"timed_out": log.topic("timed.out"), "dropped": log.topic("dropped")},
-    checkpoint=sys.argv[2], available_now=True, max_events_per_batch=500,
-)
-run.wait()
+JOB = """
+def changing_patterns(log, checkpoint):
+    found = (
+        tw.stream(log, "input.order", watermark=tw.watermarks.bounded("2 s", future=None))
+        .key_by("country")
+        .match_from(log.topic("control.patterns"))
+    )
+    return found.start(
+        results=log.topic("analytics.found"),
+        outputs={"timed_out": log.topic("timed.out"), "dropped": log.topic("dropped")},
+        checkpoint=checkpoint, available_now=True, max_events_per_batch=400,
+    )
 """
 
 
@@ -119,23 +108,11 @@ def rows(frame: pl.DataFrame) -> list[tuple[Any, ...]]:
     return sorted(frame.select(*COLUMNS, *extra, "event_time").rows(), key=repr)
 
 
-@pytest.mark.slow
-def test_matches_of_changing_patterns_come_once_whatever_is_killed(log, tmp_path):
-    fill(log)
+def check(log: Log) -> None:
+    """All outputs are those of the same batches in one go."""
     expected = undisturbed(log)
     assert all(len(expected[name]) > 20 for name in OUTPUTS), {name: len(found) for name, found in expected.items()}
     assert {row[1] for row in expected["results"]} == {"rise0", "rise1", "rise2"}
     assert {row[-2].split()[0] for row in expected["dropped"]} == {"replaced", "removed"}
-    moments = random.Random(3)
-    checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
-    for _ in range(KILLS):
-        driver = start_driver(DRIVER, log, checkpoint, errors)
-        wanted = written(log, OUTPUTS["results"]) + moments.choice([500, 1_500, 3_000])
-        until_written(log, OUTPUTS["results"], wanted, driver)
-        time.sleep(moments.uniform(0, 0.4))  # at any moment of the next batches
-        kill(driver, alone=False)
-    assert written(log, OUTPUTS["results"]) < len(expected["results"]), "killed too late to show anything"
-    driver = start_driver(DRIVER, log, checkpoint, errors)
-    assert driver.wait() == 0, errors.read_text()
     for name, topic in OUTPUTS.items():
         assert rows(read(log, topic)) == expected[name], name
