@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import threading
 import time
 
@@ -13,7 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from tests.engine.exactly_once.windows import RESULTS, expected, replayed
+import tidewheel as tw
+from tests.engine.exactly_once.windows import INPUT, JOB, RESULTS, expected, replayed
 from tests.engine.orders import put_frame, read
 from tests.support.driver_process import kill, start_driver, until_written, written
 from tidewheel.engine.backup.backup import back_up
@@ -26,30 +25,16 @@ BLOCK = 200
 AHEAD = 2_000
 BACKUPS = 3
 
-DRIVER = """
+DRIVER = f"""
 import sys
 import tidewheel as tw
-
-pairs = list(zip(sys.argv[1::2], sys.argv[2::2]))
-for address, checkpoint in pairs:
-    log = tw.open_log(address)
-    result = (
-        tw.stream(log, "input.order", watermark=tw.watermarks.bounded("2 s", future=None))
-        .key_by("country")
-        .window(tw.windows.sliding("10 s", every="5 s"), lateness="1 h")
-        .trigger(tw.triggers.after_watermark(early=tw.triggers.each_batch(), late=tw.triggers.each_batch()))
-        .accumulate("retracting")
-        .aggregate(n=tw.agg.count(), total=tw.agg.sum("amount"), most=tw.agg.max("amount"))
-    )
-    result.start(
-        results=log.topic("analytics.orders"), late=log.topic("late.orders"), checkpoint=checkpoint,
-        available_now="restored" in address, max_events_per_batch=1_000,
-    ).wait()
+{JOB}
+windows(tw.open_log(sys.argv[1]), sys.argv[2], available_now=False, max_events_per_batch=1_000).wait()
 """
 
 
 @pytest.mark.slow
-def test_every_backup_of_a_job_that_is_killed_goes_on_to_the_right_results(log, tmp_path):
+def test_every_backup_of_a_job_that_is_killed_goes_on_to_the_right_results(spark, log, tmp_path):
     chance = np.random.default_rng(11)
     blocks: list[pl.DataFrame] = []
     enough = threading.Event()
@@ -70,7 +55,7 @@ def test_every_backup_of_a_job_that_is_killed_goes_on_to_the_right_results(log, 
                     }
                 )
                 blocks.append(block)
-                put_frame(own, block)
+                put_frame(own, block, INPUT)
 
     feeder = threading.Thread(target=feed)
     feeder.start()
@@ -91,20 +76,19 @@ def test_every_backup_of_a_job_that_is_killed_goes_on_to_the_right_results(log, 
         if driver.poll() is None:
             kill(driver, alone=False)
     checkpoint.rename(tmp_path / "gone")  # what is restored has to do without it
-    places = []
+    made = {"tw": tw}
+    exec(JOB, made)
+    orders = pl.concat(blocks)
+    counts = []
     for number in range(BACKUPS):
         place = tmp_path / f"restored{number}"
         place.mkdir()
         restored = restore(tmp_path / f"backup{number}", place / "log.tw")
-        places += [str(restored.log), str(restored.checkpoints["orders"])]
-    # One after another in one Spark, as far as the events of each go.
-    done = subprocess.run([sys.executable, "-c", DRIVER, *places], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    orders = pl.concat(blocks)
-    counts = []
-    for address in places[::2]:
-        with open_log(address) as restored_log:
-            count = restored_log.topic_info("input.order").count
+        with open_log(restored.log) as restored_log:
+            # As far as its events go.
+            options = {"spark": spark, "max_events_per_batch": 1_000}
+            made["windows"](restored_log, restored.checkpoints["orders"], **options).wait()
+            count = restored_log.topic_info(INPUT).count
             found = {
                 (country, int(begin.timestamp() * 1_000_000)): values
                 for (country, begin, _), values in replayed(read(restored_log, RESULTS)).items()

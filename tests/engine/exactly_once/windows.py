@@ -13,7 +13,7 @@ BLOCK = 500
 INPUT, RESULTS = "input.window-order", "analytics.orders"
 
 JOB = """
-def windows(log, checkpoint):
+def windows(log, checkpoint, **options):
     result = (
         tw.stream(log, "input.window-order", watermark=tw.watermarks.bounded("2 s", future=None))
         .key_by("country")
@@ -22,9 +22,9 @@ def windows(log, checkpoint):
         .accumulate("retracting")
         .aggregate(n=tw.agg.count(), total=tw.agg.sum("amount"), most=tw.agg.max("amount"))
     )
+    options = {"available_now": True, "max_events_per_batch": 1_500, **options}
     return result.start(
-        results=log.topic("analytics.orders"), late=log.topic("late.orders"), checkpoint=checkpoint,
-        available_now=True, max_events_per_batch=1_500,
+        results=log.topic("analytics.orders"), late=log.topic("late.orders"), checkpoint=checkpoint, **options
     )
 """
 
