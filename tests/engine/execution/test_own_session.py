@@ -24,12 +24,25 @@ COUNT = 50
 ROCKSDB = "spark.sql.streaming.stateStore.providerClass"
 
 PROGRAM = """
-import json, sys
+import json, sys, warnings
 from pathlib import Path
 from pyspark.sql import SparkSession
 import tidewheel as tw
 
-spark = SparkSession.builder.master("local[2]").config("spark.sql.shuffle.partitions", "4").getOrCreate()
+spark = SparkSession.builder.master("local[2]").getOrCreate()
+
+def counted(frame, time):
+    return tw.stream(frame, time=time).window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
+
+def refusal(what):
+    try:
+        what()
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+table = spark.sql("SELECT timestamp_seconds(id) AS at FROM range(3)")
+reported = {"table": refusal(lambda: counted(table, "at").df())}
+
 log = tw.open_log(sys.argv[1])
 folder = Path(sys.argv[2])
 assert tw.session(spark) is spark
@@ -43,17 +56,16 @@ copy.start(log.address).awaitTermination()
 positions = tw.stream(log, "input.vehicle-position", watermark=tw.watermarks.bounded("2 s", future=None))
 counts = positions.key_by("mode").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count()).named("counts")
 
-def refusal(what):
-    try:
-        what()
-    except Exception as error:
-        return [type(error).__name__, str(error)]
-
 def run():
     tw.run(counts, log=log, checkpoint=folder / "counts", spark=spark, available_now=True, key_groups=2).wait()
 
-reported = {"run": refusal(run), "df": refusal(lambda: counts.df(spark=spark)), "made": (folder / "counts").exists()}
+reported |= {"run": refusal(run), "df": refusal(lambda: counts.df(spark=spark)), "made": (folder / "counts").exists()}
 spark.conf.set("spark.sql.streaming.stateStore.providerClass", sys.argv[3])
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    counted(spark.readStream.format("rate").load(), "timestamp").df(key_groups=4)
+reported["warned"] = [str(each.message) for each in caught]
+spark.conf.set("spark.sql.shuffle.partitions", "4")
 run()
 print(json.dumps(reported))
 """
@@ -104,3 +116,11 @@ def test_with_it_windows_work(log, reported):
     first = START // 1_000_000
     assert [row["window_start"].timestamp() for row in rows.to_dicts()] == [first, first + 10, first + 20, first + 30]
     assert rows["n"].to_list() == [10] * 4
+
+
+def test_that_it_has_200_partitions_which_are_sparks_default_is_reported_before_the_first_batch(reported):
+    assert reported["table"] is None, "its workers find all that they need"
+    (message,) = reported["warned"]
+    assert "spark.sql.shuffle.partitions = 200, and the result 4 key groups" in message
+    assert "196 of them empty" in message
+    assert 'spark.conf.set("spark.sql.shuffle.partitions", "4")' in message

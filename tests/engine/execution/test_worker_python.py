@@ -18,7 +18,6 @@ from tidewheel.java import find_java
 
 PROGRAM = """
 import json
-import warnings
 from pyspark.sql import SparkSession
 import tidewheel as tw
 
@@ -30,18 +29,7 @@ try:
     reported = None
 except tw.errors.SetupError as error:
     reported = str(error)
-stream = spark.readStream.format("rate").load()
-with warnings.catch_warnings(record=True) as caught:
-    warnings.simplefilter("always")
-    rows = tw.stream(stream, time="timestamp")
-    spark.conf.set("spark.sql.streaming.stateStore.providerClass",
-                   "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
-    result = rows.window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
-    try:
-        result.df(key_groups=4)
-    except tw.errors.SetupError:
-        pass
-print(json.dumps([reported, [str(each.message) for each in caught]]))
+print(json.dumps(reported))
 """
 
 
@@ -110,26 +98,17 @@ def test_a_worker_itself_can_be_asked(spark):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("bare", [True, False])
-def test_a_session_of_ones_own_is_reported_before_the_first_batch(tmp_path, other_python, bare):
-    """Also of 200 partitions, which are Spark's default."""
-    own = {"PYSPARK_PYTHON": str(other_python if bare else sys.executable), "JAVA_HOME": str(find_java().home)}
-    path = [os.path.dirname(os.path.dirname(sys.modules["tidewheel"].__file__ or "")), *sys.path] if bare else []
+def test_a_session_of_ones_own_is_reported_before_the_first_batch(tmp_path, other_python):
+    """That one with the packages is not reported is in `test_own_session.py`."""
+    own = {"PYSPARK_PYTHON": str(other_python), "JAVA_HOME": str(find_java().home)}
+    path = [os.path.dirname(os.path.dirname(sys.modules["tidewheel"].__file__ or "")), *sys.path]
     program = f"import sys; sys.path[:0] = {path!r}\n{PROGRAM}"
     environment = {**os.environ, **own}
-    if bare:
-        environment.pop("PYTHONPATH", None)
+    environment.pop("PYTHONPATH", None)
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, done.stderr
-    reported, warned = json.loads(done.stdout.splitlines()[-1])
-    if bare:
-        assert f"Spark's workers run {other_python}, which does not find the package" in reported
-        assert "Traceback" not in done.stderr
-    else:
-        assert reported is None
-        (message,) = warned
-        assert "spark.sql.shuffle.partitions = 200, and the result 4 key groups" in message
-        assert "196 of them empty" in message
-        assert 'spark.conf.set("spark.sql.shuffle.partitions", "4")' in message
+    reported = json.loads(done.stdout.splitlines()[-1])
+    assert f"Spark's workers run {other_python}, which does not find the package" in reported
+    assert "Traceback" not in done.stderr
