@@ -141,10 +141,13 @@ import tidewheel as tw
 from tidewheel_transit.transit_pb2 import VehiclePosition
 
 log = tw.open_log(sys.argv[1])
-spark = tw.session(settings={"spark.tidewheel.checkpoint.fsync": sys.argv[3]})
 positions = tw.stream(log, "input.vehicle-position", type=VehiclePosition)
 counts = positions.key_by("vehicle").window(tw.windows.tumbling("10 s")).aggregate(n=tw.agg.count())
-tw.run(counts.named("counts"), log=log, checkpoint=sys.argv[2], available_now=True, key_groups=1).wait()
+for wanted in ("true", "false"):
+    spark = tw.session(settings={"spark.tidewheel.checkpoint.fsync": wanted})
+    folder = f"{sys.argv[2]}/{wanted}"
+    options = {"spark": spark, "available_now": True, "key_groups": 1}
+    tw.run(counts.named(f"counts-{wanted}"), log=log, checkpoint=folder, **options).wait()
 """
 
 
@@ -163,18 +166,17 @@ def forced(trace, folder):
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
-@pytest.mark.parametrize("wanted", ["true", "false"])
-def test_files_of_a_checkpoint_are_forced_to_the_disk_unless_told_otherwise(log, tmp_path, wanted):
+def test_files_of_a_checkpoint_are_forced_to_the_disk_unless_told_otherwise(log, tmp_path):
     log.append(INPUT, positions(range(100)))
-    folder, trace = tmp_path / "checkpoint", tmp_path / "trace"
-    command = [*tracing_fsync(trace), sys.executable, "-c", SYNCED, log.address, str(folder), wanted]
+    trace = tmp_path / "trace"
+    command = [*tracing_fsync(trace), sys.executable, "-c", SYNCED, log.address, str(tmp_path)]
     subprocess.run(command, check=True, timeout=900)
-    seen = forced(trace, folder)
-    assert {"tidewheel.json.new", "flows.json.new", "first.json.new"} <= seen
-    spark = {name for name in seen if name.startswith("spark/")}
-    if wanted == "false":
-        assert not spark
-        return
+    seen = {wanted: forced(trace, tmp_path / wanted) for wanted in ("true", "false")}
+    for wanted in seen:
+        assert {"tidewheel.json.new", "flows.json.new", "first.json.new"} <= seen[wanted], wanted
+        assert (tmp_path / wanted / "spark" / "commits" / "0").exists(), wanted
+    assert not {name for name in seen["false"] if name.startswith("spark/")}
+    spark = {name for name in seen["true"] if name.startswith("spark/")}
     for kind in ("offsets", "commits", "state/0/0"):
         assert f"spark/{kind}" in spark, kind  # the folder, after the rename
         assert any(name.startswith(f"spark/{kind}/.") and name.endswith(".tmp") for name in spark), kind
