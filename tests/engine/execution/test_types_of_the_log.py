@@ -8,7 +8,6 @@ import pytest
 
 import tidewheel as tw
 from tests.engine.topic_frames import order_type
-from tests.support.command import tidewheel
 from tidewheel.engine.execution.targets import Target, prepared_targets
 from tidewheel.engine.jobs.run import default_targets
 from tidewheel.errors import DefinitionError
@@ -64,7 +63,7 @@ def test_a_run_finds_them_for_what_it_reads_and_for_what_it_writes(spark, shop, 
 
 
 @pytest.mark.long
-def test_the_command_finds_them_for_jobs_that_only_name_them(shop, tmp_path):
+def test_the_command_finds_them_for_jobs_that_only_name_them(spark, shop, tmp_path, inside):
     file = tmp_path / "my_jobs.py"
     file.write_text(
         textwrap.dedent("""
@@ -79,7 +78,9 @@ def test_the_command_finds_them_for_jobs_that_only_name_them(shop, tmp_path):
             return orders.key_by("article").window(tw.windows.tumbling("1 s")).aggregate(n=tw.agg.count())
         """)
     )
-    tidewheel("run", file, "--log", shop.address, "--available-now")
+    checkpoint = ("--checkpoint", tmp_path / "c")
+    inside("run", file, "--log", shop.address, *checkpoint, "--available-now", "--no-fsync")
+    assert KIND not in types
     assert carried_type(shop, "analytics.copies") == KIND
     assert sorted(materialize(shop, "analytics.copies").rows["article"]) == ["rum", "tea", "tea"]
     # The watermark is a second behind the last one.
