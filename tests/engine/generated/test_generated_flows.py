@@ -30,7 +30,7 @@ SIZES = st.sampled_from([0, 0, 3, 10])
 EAGER = tr.after_watermark(early=tr.each_batch(), late=tr.each_batch())
 WHEN = st.one_of(st.just(tr.default()), st.just(EAGER), TRIGGERS)
 MODES = st.sampled_from(["delta", "value", "retracting", "retracting"])
-CHAINS, SCRIPTS = 25, 2
+DRAWN, CHAINS, SCRIPTS = 75, 15, 2
 
 
 def over(rows, windows, lateness, trigger, mode, **aggregates):
@@ -181,9 +181,9 @@ def reported(outcome):
 @pytest.fixture(scope="module")
 def compared(spark):
     """Each flow's name, and what its interpreters and Spark give, with each script."""
-    given = drawn(st.tuples(chains(), scripts()), 3 * CHAINS)
+    given = drawn(st.tuples(chains(), scripts()), DRAWN)
     chosen = [script for _, script in given[-SCRIPTS:]]
-    pipelines = PROCESSES | MOVES | {pipeline.__doc__: pipeline for pipeline, _ in given}
+    pipelines = PROCESSES | MOVES | {pipeline.__doc__: pipeline for pipeline, _ in given[: 3 * CHAINS]}
     expected = {name: [script.run(pipeline) for script in chosen] for name, pipeline in pipelines.items()}
     # Little comes of many triggers; those of which most does tell most.
     others = pipelines.keys() - PROCESSES.keys() - MOVES.keys()

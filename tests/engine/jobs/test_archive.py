@@ -109,9 +109,9 @@ with open_log(sys.argv[1]) as log, Archiver.open(log, sys.argv[2], ["input.vehic
 
 def test_an_archiver_that_is_killed_again_and_again_archives_everything_once(log, tmp_path):
     folder = tmp_path / "archive"
-    for first in range(0, 20_000, 200):
+    for first in range(0, 8_000, 200):
         log.append(INPUT, positions(range(first, first + 200)))
-    for steps in (3, 17, 30):
+    for steps in (3, 10, 14):
         command = [sys.executable, "-c", KILLED, log.address, str(folder)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None
@@ -120,7 +120,7 @@ def test_an_archiver_that_is_killed_again_and_again_archives_everything_once(log
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
     archived(log, folder)
-    assert sorted(rows(folder)["vehicle"]) == list(range(20_000))
+    assert sorted(rows(folder)["vehicle"]) == list(range(8_000))
 
 
 def test_malformed_records_are_dead_letters_and_markers_are_left_out(log, tmp_path):

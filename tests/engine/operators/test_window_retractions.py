@@ -105,7 +105,7 @@ def left(panes: list[Pane]) -> dict[tuple[Any, Window], dict[str, Any]]:
     return table
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(taken_back(odd_times=False, ends=True), st.sampled_from(GRIDS), st.sampled_from(ENDLESS))
 def test_the_final_table_is_that_of_what_was_not_retracted(script, windows, trigger):
     came: Counter = Counter()
@@ -129,7 +129,7 @@ def test_the_final_table_is_that_of_what_was_not_retracted(script, windows, trig
     assert +deltas == Counter({place: len(values) for place, values in whole.items()})
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     taken_back(odd_times=False, ends=True), st.sampled_from(GRIDS), st.sampled_from(ENDLESS), st.sampled_from([0, 3])
 )
