@@ -17,8 +17,9 @@ INPUT, RESULTS = "input.vehicle-position", "analytics.vehicle-cell"
 JOB = """
 from tidewheel_transit.jobs import vehicle_cell
 
-def cells(log, checkpoint):
-    return tw.run(vehicle_cell, log=log, checkpoint=checkpoint, available_now=True, max_events_per_batch=3_000)
+def cells(log, checkpoint, **options):
+    options = {"available_now": True, "max_events_per_batch": 3_000, **options}
+    return tw.run(vehicle_cell, log=log, checkpoint=checkpoint, **options)
 """
 
 

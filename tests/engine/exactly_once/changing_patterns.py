@@ -26,7 +26,7 @@ OUTPUTS = {"results": RESULTS, "timed_out": "timed.out", "dropped": "dropped"}
 COLUMNS = ["country", "pattern", "version", "match_start", "match_end"]
 
 JOB = """
-def changing_patterns(log, checkpoint):
+def changing_patterns(log, checkpoint, **options):
     found = (
         tw.stream(log, "input.order", watermark=tw.watermarks.bounded("2 s", future=None))
         .key_by("country")
@@ -35,7 +35,7 @@ def changing_patterns(log, checkpoint):
     return found.start(
         results=log.topic("analytics.found"),
         outputs={"timed_out": log.topic("timed.out"), "dropped": log.topic("dropped")},
-        checkpoint=checkpoint, available_now=True, max_events_per_batch=400,
+        checkpoint=checkpoint, available_now=True, max_events_per_batch=400, **options,
     )
 """
 

@@ -27,12 +27,12 @@ rise = (
 of = tw.measures
 measures = {"low": of.first("low.amount"), "high": of.last("high.amount"), "all": of.collect("amount")}
 
-def patterns(log, checkpoint):
+def patterns(log, checkpoint, **options):
     orders = tw.stream(log, "input.rise-order", watermark=tw.watermarks.bounded("2 s", future=None))
     return orders.key_by("country").match(rise, measures=measures).named("rises").start(
         results=log.topic("analytics.rises"), late=log.topic("late.rises"),
         outputs={"timed_out": log.topic("timed_out.rises"), "dropped": log.topic("dropped.rises")},
-        checkpoint=checkpoint, available_now=True, max_events_per_batch=1_500,
+        checkpoint=checkpoint, available_now=True, max_events_per_batch=1_500, **options,
     )
 """
 

@@ -10,6 +10,7 @@ import random
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from tests.support.driver_process import kill, start_driver, until_written, writ
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log
 
-JOBS = {"cells": cells, "windows": windows, "patterns": patterns, "changing_patterns": changing_patterns}
+MODULES = {"cells": cells, "windows": windows, "patterns": patterns, "changing_patterns": changing_patterns}
 KILLS = [
     ("", 0, "and its Java"),  # while it starts, or in the first batches
     ("windows", 1, "alone"),
@@ -30,14 +31,18 @@ KILLS = [
 CUT = {"cells": 3, "windows": 1, "patterns": 1, "changing_patterns": 1}
 """So many of the kills must fall into a batch of a job, at least."""
 
-DRIVER = f"""
-import sys
+JOBS = f"""
 import polars as pl
 import tidewheel as tw
-{"".join(job.JOB for job in JOBS.values())}
-log = tw.open_log(sys.argv[1])
-for run in [start(log, sys.argv[2] + "/" + start.__name__) for start in ({", ".join(JOBS)})]:
-    run.wait()
+{"".join(module.JOB for module in MODULES.values())}
+def run_all(log, folder, **options):
+    for run in [start(log, f"{{folder}}/{{start.__name__}}", **options) for start in ({", ".join(MODULES)})]:
+        run.wait()
+"""
+DRIVER = f"""
+import sys
+{JOBS}
+run_all(tw.open_log(sys.argv[1]), sys.argv[2])
 """
 
 
@@ -51,25 +56,27 @@ def unfinished(checkpoint: Path) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def log(tmp_path_factory):
-    """What the jobs have written to the end, through all kills."""
+def log(spark, tmp_path_factory):
+    """What the jobs have written through all kills, and then to the end in a driver that is not killed, which is this
+    process."""
     folder = tmp_path_factory.mktemp("killed")
-    errors = folder / "errors"
     with open_log(folder / "test.tw", sync="normal") as log:
-        for job in JOBS.values():
-            job.fill(log)
-        run_through_kills(log, folder, errors)
-        before = {name: written(log, job.RESULTS) for name, job in JOBS.items()}
-        driver = start_driver(DRIVER, log, folder, errors)
-        assert driver.wait(600) == 0, errors.read_text()
-        for name, job in JOBS.items():
+        for module in MODULES.values():
+            module.fill(log)
+        run_through_kills(log, folder)
+        before = {name: written(log, module.RESULTS) for name, module in MODULES.items()}
+        jobs: dict[str, Any] = {}
+        exec(JOBS, jobs)
+        jobs["run_all"](log, folder, spark=spark)
+        for name, module in MODULES.items():
             assert not unfinished(folder / name), name
-            assert before[name] < written(log, job.RESULTS), f"{name}: killed too late to show anything"
+            assert before[name] < written(log, module.RESULTS), f"{name}: killed too late to show anything"
         yield log
 
 
-def run_through_kills(log: Log, folder: Path, errors: Path) -> None:
+def run_through_kills(log: Log, folder: Path) -> None:
     """Kill drivers at all the moments, and on until enough of the kills fell into batches."""
+    errors = folder / "errors"
     chance = random.Random(20)
     cut: Counter[str] = Counter()
     kills = 0
@@ -77,13 +84,13 @@ def run_through_kills(log: Log, folder: Path, errors: Path) -> None:
         watched, more, how = KILLS[kills % len(KILLS)]
         driver = start_driver(DRIVER, log, folder, errors)
         if watched:
-            topic = JOBS[watched].RESULTS
+            topic = MODULES[watched].RESULTS
             assert until_written(log, topic, written(log, topic) + more, driver), errors.read_text()
             time.sleep(chance.uniform(0, 0.4))  # at any moment of the next batches
         else:
             time.sleep(chance.uniform(0, 8))  # at any moment of its start
         kill(driver, alone=how == "alone")
-        cut.update(name for name in JOBS if unfinished(folder / name))
+        cut.update(name for name in MODULES if unfinished(folder / name))
         kills += 1
 
 
