@@ -10,7 +10,7 @@ from tidewheel.transport.events import codec
 from tidewheel.transport.log.log import Log
 from tidewheel_transit.transit_pb2 import VehicleCell
 
-EVENTS = 48_000
+EVENTS = 36_000
 BLOCK = 500
 INPUT, RESULTS = "input.vehicle-position", "analytics.vehicle-cell"
 

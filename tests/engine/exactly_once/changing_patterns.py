@@ -19,7 +19,7 @@ from tidewheel.model.watermarks import ControlTopic
 from tidewheel.transport.events.codec import decode_columns
 from tidewheel.transport.log.log import Log
 
-BLOCKS, BLOCK, PER_BATCH = 60, 100, 400
+BLOCKS, BLOCK, PER_BATCH = 60, 100, 500
 INPUT, CONTROL, RESULTS = "input.order", "control.patterns", "analytics.found"
 WATERMARK = tw.watermarks.bounded("2 s", future=None)
 OUTPUTS = {"results": RESULTS, "timed_out": "timed.out", "dropped": "dropped"}
@@ -35,7 +35,7 @@ def changing_patterns(log, checkpoint, **options):
     return found.start(
         results=log.topic("analytics.found"),
         outputs={"timed_out": log.topic("timed.out"), "dropped": log.topic("dropped")},
-        checkpoint=checkpoint, available_now=True, max_events_per_batch=400, **options,
+        checkpoint=checkpoint, available_now=True, max_events_per_batch=500, **options,
     )
 """
 

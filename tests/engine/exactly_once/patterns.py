@@ -32,7 +32,7 @@ def patterns(log, checkpoint, **options):
     return orders.key_by("country").match(rise, measures=measures).named("rises").start(
         results=log.topic("analytics.rises"), late=log.topic("late.rises"),
         outputs={"timed_out": log.topic("timed_out.rises"), "dropped": log.topic("dropped.rises")},
-        checkpoint=checkpoint, available_now=True, max_events_per_batch=1_500, **options,
+        checkpoint=checkpoint, available_now=True, max_events_per_batch=2_000, **options,
     )
 """
 

@@ -24,8 +24,8 @@ KILLS = [
     ("", 0, "and its Java"),  # while it starts, or in the first batches
     ("windows", 1, "alone"),
     ("cells", 3_001, "and its Java"),
-    ("patterns", 100, "alone"),
-    ("changing_patterns", 500, "and its Java"),
+    ("patterns", 1, "alone"),
+    ("changing_patterns", 200, "and its Java"),
 ]
 """The job that is watched, how many results it writes before, and whether Java goes on for a moment."""
 CUT = {"cells": 3, "windows": 1, "patterns": 1, "changing_patterns": 1}
@@ -88,7 +88,7 @@ def run_through_kills(log: Log, folder: Path) -> None:
             assert until_written(log, topic, written(log, topic) + more, driver), errors.read_text()
             time.sleep(chance.uniform(0, 0.4))  # at any moment of the next batches
         else:
-            time.sleep(chance.uniform(0, 8))  # at any moment of its start
+            time.sleep(chance.uniform(0, 6))  # at any moment of its start
         kill(driver, alone=how == "alone")
         cut.update(name for name in MODULES if unfinished(folder / name))
         kills += 1

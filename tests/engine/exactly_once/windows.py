@@ -22,7 +22,7 @@ def windows(log, checkpoint, **options):
         .accumulate("retracting")
         .aggregate(n=tw.agg.count(), total=tw.agg.sum("amount"), most=tw.agg.max("amount"))
     )
-    options = {"available_now": True, "max_events_per_batch": 1_500, **options}
+    options = {"available_now": True, "max_events_per_batch": 2_000, **options}
     return result.start(
         results=log.topic("analytics.orders"), late=log.topic("late.orders"), checkpoint=checkpoint, **options
     )
