@@ -63,7 +63,7 @@ def test_a_filter_s_value_may_have_commas(log, start):
         ("/api/layers/nothing/view", 404, "no layer"),
         ("/api/layers/nothing/view.geojson", 404, "no layer"),
         ("/api/layers/nothing/history?key=1", 404, "no layer"),
-        ("/api/layers/vehicles/history", 400, "which key"),
+        ("/api/layers/vehicles/history", 400, "parameter key is missing"),
         ("/api/layers/vehicles/history?key=1&since=yesterday", 400, "milliseconds"),
         ("/api/view?region=1,2,3", 400, "west, south, east, north"),
         ("/api/view?region=a,b,c,d", 400, "west,south,east,north"),

@@ -52,7 +52,7 @@ def key_of(job: Job, log: Log) -> tuple[str, ...]:
 
 
 def test_every_job_is_reported():
-    assert first_column("What each gives") == {job.name for job in JOBS}
+    assert first_column("Results") == {job.name for job in JOBS}
 
 
 def test_every_parameter_is_reported_and_no_other():
@@ -61,8 +61,7 @@ def test_every_parameter_is_reported_and_no_other():
 
 def test_every_job_is_reported_with_what_it_reads_its_message_and_its_key(log):
     reported = {
-        code(name)[0]: (TOPICS[reads], *code(message), WORDS[key])
-        for name, reads, message, key, _ in table("What each gives")
+        code(name)[0]: (TOPICS[reads], *code(message), WORDS[key]) for name, reads, message, key, _ in table("Results")
     }
     assert reported == {job.name: (*job.reads, job.writes.DESCRIPTOR.name, key_of(job, log)) for job in JOBS}
 
