@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -12,9 +13,13 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tidewheel.cli import main
 from tidewheel.transport.events import codec
 from tidewheel.transport.log.log import Log
 from tidewheel_transit.transit_pb2 import VehicleCell, VehiclePosition
@@ -44,6 +49,23 @@ def tidewheel(
     )
     assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
+
+
+def in_process(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """As `tidewheel`, within this process and on the Spark that it has: the same code, without the time that a process
+    and its Java take to start. For fixtures of a module; a test has `inside`."""
+    out, err = io.StringIO(), io.StringIO()
+    ended = 0
+    with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
+        patched.setattr(sys, "argv", ["tidewheel", *map(str, arguments)])
+        for name, value in environment().items():
+            patched.setenv(name, value)
+        try:
+            main()
+        except SystemExit as exit:
+            ended = int(exit.code or 0)
+    assert ended == code, f"exit code {ended}\n{out.getvalue()}\n{err.getvalue()}"
+    return subprocess.CompletedProcess([], ended, out.getvalue(), err.getvalue())
 
 
 def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:

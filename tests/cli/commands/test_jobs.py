@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.command import identities, lines, tidewheel
+from tests.support.command import identities, in_process, lines
 from tidewheel.transport.open_log import open_log
 from tidewheel.transport.topics.materialize import materialize
 from tidewheel_transit import jobs
@@ -70,17 +70,17 @@ class Story(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory) -> Story:
+def story(spark, tmp_path_factory) -> Story:
     folder = tmp_path_factory.mktemp("jobs")
     log, job, config, archive = (folder / name for name in ("city.tw", "busy_routes.py", "city.toml", "archive"))
-    tidewheel(*SIMULATE, "--log", log)
+    in_process(*SIMULATE, "--log", log)
     job.write_text(newcomers_job(), encoding="utf-8")
     config.write_text('[busy-routes]\nsize = "20 s"\n[vehicle-cell]\nresolution = 7\n')
     together = ["run", job, "vehicle-cell", "--config", config, "--size", "10 s", "--log", log, "--json"]
-    done = tidewheel(*together, "--available-now", "--max-events-per-batch", 2_000)
-    tidewheel("archive", "--to", archive, "--available-now", "--log", log)
-    tidewheel("run", job, "--batch", "--input", archive, "--size", "10 s", "--log", log)
-    tidewheel("run", job, "--config", config, "--version", "v2", "--available-now", "--log", log)
+    done = in_process(*together, "--available-now", "--max-events-per-batch", 2_000, "--no-fsync")
+    in_process("archive", "--to", archive, "--available-now", "--log", log)
+    in_process("run", job, "--batch", "--input", archive, "--size", "10 s", "--log", log)
+    in_process("run", job, "--config", config, "--version", "v2", "--available-now", "--no-fsync", "--log", log)
     return Story(log, job, lines(done)[-1], archive)
 
 
@@ -100,7 +100,7 @@ def test_jobs_run_together_in_one_query_each_with_its_topics(story):
         assert log.groups() == ["archive", "busy-routes.v2", "jobs"]
 
 
-def test_parameters_come_from_the_file_and_before_them_from_the_command_line(story):
+def test_parameters_come_from_the_file_and_before_them_from_the_command_line(story, inside):
     def sizes(topic):
         with open_log(story.log) as log:
             rows = materialize(log, topic).rows
@@ -108,28 +108,28 @@ def test_parameters_come_from_the_file_and_before_them_from_the_command_line(sto
 
     assert sizes("analytics.busy-routes") == {10.0}, "the command line goes before the file"
     assert sizes("analytics.busy-routes.v2") == {20.0}
-    (record, _) = lines(tidewheel("tail", "analytics.vehicle-cell", "-n", 2, "--json", "--log", story.log))
+    (record, _) = lines(inside("tail", "analytics.vehicle-cell", "-n", 2, "--json", "--log", story.log))
     assert int(record["details"]["cell"]) >> 52 & 0xF == 7
 
 
-def test_a_batch_over_the_archive_gives_the_table_of_the_stream(story):
-    same = tidewheel("compare", "analytics.busy-routes", "analytics.busy-routes.batch", "--json", "--log", story.log)
+def test_a_batch_over_the_archive_gives_the_table_of_the_stream(story, inside):
+    same = inside("compare", "analytics.busy-routes", "analytics.busy-routes.batch", "--json", "--log", story.log)
     (reported,) = lines(same)
     assert reported["same"] > 20
 
 
-def test_another_version_stands_beside_the_first_until_readers_are_switched(story):
+def test_another_version_stands_beside_the_first_until_readers_are_switched(story, inside):
     first, second = "analytics.busy-routes", "analytics.busy-routes.v2"
-    (reported,) = lines(tidewheel("compare", first, second, "--json", "--log", story.log, code=1))
+    (reported,) = lines(inside("compare", first, second, "--json", "--log", story.log, code=1))
     assert reported["only_first"] > 0
-    tidewheel("switch", first, second, "--log", story.log)
-    (record, _) = lines(tidewheel("tail", first, "-n", 2, "--json", "--log", story.log))
-    (same, _) = lines(tidewheel("tail", second, "--as-is", "-n", 2, "--json", "--log", story.log))
+    inside("switch", first, second, "--log", story.log)
+    (record, _) = lines(inside("tail", first, "-n", 2, "--json", "--log", story.log))
+    (same, _) = lines(inside("tail", second, "--as-is", "-n", 2, "--json", "--log", story.log))
     assert record == same
 
 
-def test_a_batch_is_not_written_twice(story):
-    said = tidewheel("run", story.job, "--batch", "--log", story.log, code=2).stderr
+def test_a_batch_is_not_written_twice(story, inside):
+    said = inside("run", story.job, "--batch", "--log", story.log, code=2).stderr
     assert "analytics.busy-routes.batch holds results of another run" in said
 
 

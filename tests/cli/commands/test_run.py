@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support.command import Running, identities, lines, tidewheel
+from tests.support.command import Running, identities, in_process, lines
 from tidewheel.transport.open_log import open_log
 
 SIMULATE = ["simulate", "--steady", "--speed", "max", "--clock", "2026-03-02T06:15:00Z"]
@@ -30,9 +30,9 @@ class Story(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory) -> Story:
+def story(spark, tmp_path_factory) -> Story:
     log = tmp_path_factory.mktemp("run") / "city.tw"
-    tidewheel(*SIMULATE, "--rate", 500, "--for", "60s", "--log", log)
+    in_process(*SIMULATE, "--rate", 500, "--for", "60s", "--log", log)
     job = ["run", "vehicle-cell", "--json", "--log", log]
     with Running(*job, "--max-events-per-batch", 1_000) as running:
         for reported in running.objects():
@@ -45,7 +45,7 @@ def story(tmp_path_factory) -> Story:
     begun, committed = (
         {path.name for path in (spark / kind).iterdir() if path.name.isdigit()} for kind in ("offsets", "commits")
     )
-    done = tidewheel(*job, "--available-now")
+    done = in_process(*job, "--available-now", "--no-fsync")
     return Story(log, written, stopped, begun, committed, lines(done)[-1], done)
 
 
@@ -69,32 +69,32 @@ def test_it_reports_what_it_processed(story):
     assert f"{reported['events']:,} events processed, {reported['results']:,} results in analytics.vehicle-cell" in said
 
 
-def test_the_results_can_be_looked_at(story):
+def test_the_results_can_be_looked_at(story, inside):
     # The last record is a mark of how far event time is.
-    record, mark = lines(tidewheel("tail", "analytics.vehicle-cell", "-n", 2, "--json", "--log", story.log))
+    record, mark = lines(inside("tail", "analytics.vehicle-cell", "-n", 2, "--json", "--log", story.log))
     assert mark["details"]["@type"].endswith("Punctuation")
     assert record["key"] == f"{record['details']['operator']}/{record['details']['vehicle']}"
     assert int(record["details"]["cell"]) >> 52 & 0xF == 9
-    (found,) = lines(tidewheel("topics", "--json", "--log", story.log))
+    (found,) = lines(inside("topics", "--json", "--log", story.log))
     assert [(group["group"], group["lag"]) for group in found["groups"]] == [("vehicle-cell", 0)]
 
 
-def test_a_checkpoint_of_other_parameters_is_refused(story):
-    said = tidewheel("run", "vehicle-cell", "--resolution", 8, "--available-now", "--log", story.log, code=4).stderr
+def test_a_checkpoint_of_other_parameters_is_refused(story, inside):
+    said = inside("run", "vehicle-cell", "--resolution", 8, "--available-now", "--log", story.log, code=4).stderr
     assert "does not fit this job: vehicle-cell: parameter resolution: 9 → 8. " in said
     assert "--accept-changes" in said
     assert "--version v2" in said
     assert "Traceback" not in said
 
 
-def test_a_checkpoint_of_another_log_is_refused(story, tmp_path):
+def test_a_checkpoint_of_another_log_is_refused(story, inside, tmp_path):
     checkpoint = f"{story.log}.checkpoints/vehicle-cell"
     other = tmp_path / "other.tw"
-    said = tidewheel("run", "vehicle-cell", "--log", other, "--checkpoint", checkpoint, code=4).stderr
+    said = inside("run", "vehicle-cell", "--log", other, "--checkpoint", checkpoint, code=4).stderr
     assert "does not fit this job: it was made on another log" in said
 
 
-def test_results_are_not_written_twice_by_a_run_that_begins_anew(story, tmp_path):
-    said = tidewheel("run", "vehicle-cell", "--log", story.log, "--checkpoint", tmp_path / "new", code=2).stderr
+def test_results_are_not_written_twice_by_a_run_that_begins_anew(story, inside, tmp_path):
+    said = inside("run", "vehicle-cell", "--log", story.log, "--checkpoint", tmp_path / "new", code=2).stderr
     assert "analytics.vehicle-cell holds results of another run" in said
     assert "--version NAME" in said
