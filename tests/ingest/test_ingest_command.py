@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.support.command import Running, lines, tidewheel
+from tests.support.command import Running, lines
 from tests.support.hfp_messages import hfp, topic
 from tests.support.ingest_support import dead_letters, eventually, values
 from tests.support.mqtt_support import Mosquitto, free_port, make_certificates, mosquitto, tls_options
@@ -166,7 +166,7 @@ def test_processes_that_share_the_fleet_by_its_modes_bring_every_message_once(br
     assert not any(report.filtered for report in reports.values()), "each got its own part only"
 
 
-def test_commands_show_their_certificates(tmp_path: Path, log: Log) -> None:
+def test_commands_show_their_certificates(tmp_path: Path, log: Log, inside: Callable[..., object]) -> None:
     folder = make_certificates(tmp_path)
     shown = [
         "--ca",
@@ -186,6 +186,6 @@ def test_commands_show_their_certificates(tmp_path: Path, log: Log) -> None:
             small = ["--rate", 50, "--steady", "--speed", "max", "--for", "1s"]
             recorded = recording.objects()
             while not next(recorded)["received"]:
-                tidewheel("simulate", *address, *small)
+                inside("simulate", *address, *small)
             assert lines(running.end(signal.SIGTERM))[-1]["received"] > 0
             recording.end(signal.SIGTERM)
