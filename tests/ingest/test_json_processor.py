@@ -226,7 +226,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.sampled_from(["ts", "a", "b", "c", "a_b", "aB", "A"]), VALUES, max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(st.lists(OBJECTS.map(lambda each: {"ts": TS, **each}) | st.binary(max_size=8), max_size=6), max_size=3))
 def test_whatever_comes_is_a_row_that_can_be_read_again_or_a_dead_letter(tmp_path_factory: Any, batches: Any) -> None:
     with open_log(tmp_path_factory.mktemp("json") / "shop.tw") as log:

@@ -69,7 +69,7 @@ SHAPES = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     PATTERNS,
     DEFINES,

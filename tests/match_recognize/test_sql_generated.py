@@ -252,7 +252,7 @@ def _known(condition: str, names: set[str]) -> str:
     return condition if needs is None or needs in names else "value = 1"
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(PATTERNS, DEFINES, VALUES, st.sampled_from(["PAST LAST ROW", "TO NEXT ROW"]), SEARCHES)
 def test_the_preferred_match_is_the_first_of_all_ways(pattern, define, values, skip, search):
     define = _defined(pattern, define)
@@ -266,7 +266,7 @@ def test_the_preferred_match_is_the_first_of_all_ways(pattern, define, values, s
     assert got == brute_force(pattern, define, values, skip, search)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(PATTERNS, DEFINES, st.lists(VALUES, min_size=1, max_size=4))
 def test_partitions_have_no_part_in_each_other(pattern, define, parts):
     define = _defined(pattern, define)

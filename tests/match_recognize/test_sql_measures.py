@@ -199,7 +199,7 @@ def _any(values: list[Any]) -> bool:
     return any(value is not None for value in values)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("ab"), st.one_of(st.none(), st.integers(-5, 5))), min_size=1, max_size=9),
     st.sampled_from(sorted(AGGREGATES)),
@@ -224,7 +224,7 @@ def test_aggregates_agree_with_plain_python(rows, aggregate, variable):
     assert [row[1] for row in found] == [wanted[-1]] * len(rows)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(st.one_of(st.none(), st.integers(-5, 5)), min_size=1, max_size=9), st.sampled_from(sorted(AGGREGATES)))
 def test_aggregates_in_conditions_are_over_the_rows_so_far(values, aggregate):
     kind = AGGREGATES[aggregate]([1])
@@ -241,7 +241,7 @@ def test_aggregates_in_conditions_are_over_the_rows_so_far(values, aggregate):
     assert found == ([(length,)] if length else [])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(
     st.lists(st.none() | st.sampled_from([-1.0, 2.0, 4.0, float("nan")]), min_size=1, max_size=6),
     st.sampled_from(["min", "max"]),

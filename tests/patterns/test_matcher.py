@@ -103,7 +103,7 @@ def shown(name: str, output: pl.DataFrame, stages: tuple[str, ...]) -> Counter[A
 
 
 @pytest.mark.long
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     patterns() | patterns(gaps=True),
     st.lists(events(8), min_size=1, max_size=4),

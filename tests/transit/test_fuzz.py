@@ -29,8 +29,8 @@ from tidewheel_transit.hfp import HfpProcessor
 from tidewheel_transit.topics import EVENTS, TOPICS
 from tidewheel_transit.transit_pb2 import Arrival, VehiclePosition
 
-MADE_UP = 100_000
-RECORDED = 15_000
+MADE_UP = 30_000
+RECORDED = 8_000
 BATCH = 500
 RECEIVED_AT = 1_772_432_130_250_000
 

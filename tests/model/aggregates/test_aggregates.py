@@ -22,7 +22,7 @@ from tests.model.aggregates.aggregate_support import (
 from tidewheel.errors import DefinitionError
 from tidewheel.model import aggregates as agg
 
-FEW = settings(max_examples=60)
+FEW = settings(max_examples=30)
 WEIGHTED_MEAN = agg.custom(
     partial={"total": (pl.col("f") * pl.col("n")).sum(), "weight": pl.col("n").sum()},
     merge={"total": pl.col("total").sum(), "weight": pl.col("weight").sum()},
