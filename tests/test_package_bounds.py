@@ -8,7 +8,9 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from collections.abc import Iterator
 from importlib.metadata import requires
+from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
@@ -91,30 +93,59 @@ def test_the_demo_gets_all_that_it_imports_and_no_package_of_developers():
     assert not runs & {canonicalize_name(Requirement(text).name) for text in extras["dev"]}
 
 
+SETS = {
+    "newest": lambda requirement: str(requirement).split(";")[0],
+    "lowest": lowest,
+}
+"""What is installed for each set. That of the newest packages is ready first: most of them are here."""
+
+
+class Environment:
+    """A virtual environment into which packages are being installed."""
+
+    def __init__(self, folder: Path, wanted: list[str]) -> None:
+        self.folder = folder
+        venv.create(folder, with_pip=False, symlinks=True)
+        (packages,) = folder.glob("lib/python*/site-packages")
+        # What is here and fits need not be fetched again; no path of an editable install comes along.
+        (packages / "here.pth").write_text("\n".join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
+        pip = [sys.executable, "-m", "pip", "--python", self.python, "--disable-pip-version-check", "--quiet"]
+        self.installing = subprocess.Popen(
+            [*pip, "install", "--no-compile", "--upgrade", "--upgrade-strategy", "only-if-needed", *wanted],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def environments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Environment]]:
+    """All sets are fetched at the same time, since that is mostly waiting."""
+    folder = tmp_path_factory.mktemp("environments")
+    made = {name: Environment(folder / name, [*map(of, requirements())]) for name, of in SETS.items()}
+    yield made
+    for one in made.values():
+        one.installing.kill()
+        one.installing.wait()
+
+
 @pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("which", ["lowest", "newest"])
-def test_a_set_of_packages_does_what_it_must(tmp_path, which):
-    folder = tmp_path / "environment"
-    venv.create(folder, with_pip=False, symlinks=True)
-    (packages,) = folder.glob("lib/python*/site-packages")
-    wanted = [lowest(one) if which == "lowest" else str(one).split(";")[0] for one in requirements()]
-    # What is here and fits need not be fetched again; no path of an editable install comes along.
-    (packages / "here.pth").write_text("\n".join({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}))
-    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "--disable-pip-version-check", "--quiet"]
-    done = subprocess.run(
-        [*pip, "install", "--no-compile", "--upgrade", "--upgrade-strategy", "only-if-needed", *wanted],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize("which", SETS)
+def test_a_set_of_packages_does_what_it_must(environments, tmp_path, which):
+    made = environments[which]
+    said, _ = made.installing.communicate()
+    assert made.installing.returncode == 0, said
     environment = {
         **os.environ,
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
-        "PYSPARK_PYTHON": str(folder / "bin" / "python"),
+        "PYSPARK_PYTHON": str(made.python),
     }
     ran = subprocess.run(
-        [folder / "bin" / "python", "-m", "tests.support.package_smoke", tmp_path],
+        [made.python, "-m", "tests.support.package_smoke", tmp_path],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stdout + ran.stderr
