@@ -149,8 +149,11 @@ def _collected(frames: dict[int, DataFrame]) -> dict[int, list[tuple[Any, ...]]]
         plain = frame.toDF(*(f"c{place}" for place in range(len(frame.columns))))
         row = f.to_json(f.array(*(_text(plain, name) for name in plain.columns)), {"ignoreNullFields": "false"})
         parts.append(plain.select(f.lit(number).alias("number"), row.alias("row")))
+    # Two by two: Spark looks at all that a union is made of, each time.
+    while len(parts) > 1:
+        parts = [reduce(DataFrame.unionAll, parts[place : place + 2]) for place in range(0, len(parts), 2)]
     found: dict[int, list[tuple[Any, ...]]] = {number: [] for number in frames}
-    for number, row in reduce(DataFrame.unionAll, parts).collect():
+    for number, row in parts[0].collect():
         found[number].append(tuple(None if value is None else json.loads(value)["it"] for value in json.loads(row)))
     return found
 
