@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from tests.support.command import Running, eventually, lines, tidewheel
+from tests.support.command import Running, eventually, lines
 from tidewheel.transport.open_log import open_log
 
 pytestmark = pytest.mark.long
@@ -19,13 +19,13 @@ import tidewheel as tw
 @tw.job("routes", reads="input.vehicle-position")
 def routes(positions: tw.Stream) -> tw.Result:
     \"\"\"Positions of each route.\"\"\"
-    windows = positions.key_by("route").window(tw.windows.tumbling("5 s"), lateness="1 h")
+    windows = positions.key_by("route").window(tw.windows.tumbling("2 s"), lateness="1 h")
     return windows.aggregate(positions=tw.agg.count())
 
 @tw.job("busy", reads="input.vehicle-position")
 def busy(positions: tw.Stream, *, least: int = 1) -> tw.Result:
     \"\"\"Routes with so many vehicles.\"\"\"
-    windows = positions.key_by("route").window(tw.windows.tumbling("5 s"), lateness="1 h")
+    windows = positions.key_by("route").window(tw.windows.tumbling("2 s"), lateness="1 h")
     return windows.aggregate(vehicles=tw.agg.count_distinct("vehicle")).filter(pl.col("vehicles") >= least)
 """
 POSITIONS = "input.vehicle-position"
@@ -38,7 +38,7 @@ def test_a_new_version_catches_up_beside_the_old_one_and_readers_are_switched_to
     path, jobs = tmp_path / "city.tw", tmp_path / "jobs.py"
     jobs.write_text(JOBS, encoding="utf-8")
     here = ["--log", path]
-    tidewheel(*SIMULATE, 60, "--speed", "max", "--for", "30s", *here)
+    inside(*SIMULATE, 60, "--speed", "max", "--for", "30s", *here)
     with (
         open_log(path) as log,
         Running(*SIMULATE, 20, *here) as events,  # few, or a busy machine would hardly catch up with them
@@ -52,7 +52,7 @@ def test_a_new_version_catches_up_beside_the_old_one_and_readers_are_switched_to
             return log.topic_info(POSITIONS).next_offsets[0] - log.committed(run).get((POSITIONS, 0), 0)
 
         eventually(lambda: lag("jobs") < 500, "the old version has done the history, and goes on")
-        with Running("run", jobs, "--least", 2, "--version", "v2", "--max-events-per-batch", 250, *here) as second:
+        with Running("run", jobs, "--least", 2, "--version", "v2", "--max-events-per-batch", 500, *here) as second:
             # Into topics of its own, over all of the history, in small batches: at first it is behind.
             eventually(lambda: count(f"{ROUTES}.v2"), "the new version has begun")
             said = inside("compare", ROUTES, f"{ROUTES}.v2", *here, code=1).stdout
