@@ -248,7 +248,8 @@ def journeys(batches: Batches, *, gap=10 * MINUTE, lateness=MINUTE):
     repeats: Reported = Counter()
     seen: set[Any] = set()
     names = ("operator", "vehicle", "operating_day", "start", "route", "direction")
-    open_: dict[Any, list[list[Row]]] = defaultdict(list)
+    # A session: the times of its first and of its last row, and its rows in any order.
+    open_: dict[Any, list[tuple[int, int, list[Row]]]] = defaultdict(list)
     done: list[tuple[Any, list[Row]]] = []
     mark: int | None = None
     for rows, watermark in batches:
@@ -269,24 +270,22 @@ def journeys(batches: Batches, *, gap=10 * MINUTE, lateness=MINUTE):
             if mark is not None and time + gap + lateness == mark:  # still known as a repeat, but no longer taken
                 late[who(row)] += 1
                 continue
-            joined = [row]
+            first, last, joined = time, time, [row]
             others = []
-            for session in open_[key]:
-                low, high = min(r["event_time"] for r in session), max(r["event_time"] for r in session)
-                touches = low < time + gap and time < high + gap
-                (joined.extend(session) if touches else others.append(session))
-            open_[key] = [*others, joined]
+            for low, high, session in open_[key]:
+                if low < time + gap and time < high + gap:
+                    session.extend(joined)
+                    first, last, joined = min(first, low), max(last, high), session
+                else:
+                    others.append((low, high, session))
+            open_[key] = [*others, (first, last, joined)]
         if watermark is not None:
             mark = watermark if mark is None else max(mark, watermark)
         for key, sessions in open_.items():
-            over = [
-                session
-                for session in sessions
-                if mark is not None and max(row["event_time"] for row in session) + gap + lateness <= mark
-            ]
-            done += [(key, session) for session in over]
-            open_[key] = [session for session in sessions if session not in over]
-    done += [(key, session) for key, sessions in open_.items() for session in sessions]
+            over = [mark is not None and last + gap + lateness <= mark for _, last, _ in sessions]
+            done += [(key, session) for (_, _, session), is_over in zip(sessions, over, strict=True) if is_over]
+            open_[key] = [session for session, is_over in zip(sessions, over, strict=True) if not is_over]
+    done += [(key, session) for key, sessions in open_.items() for _, _, session in sessions]
     table = {}
     for key, session in done:
         times = [row["event_time"] for row in session]

@@ -23,7 +23,7 @@ def reported(spark, tmp_path_factory):
     """A log on which all jobs have run in each way."""
     folder = tmp_path_factory.mktemp("ways")
     with open_log(folder / "city.tw") as log:
-        fill(log, seconds=150, rate=60, seed=7)
+        fill(log, seconds=150, rate=40, seed=7)
         # Nothing is late, so that every cut into batches must give the same.
         results = [replace(job, watermark=tw.watermarks.bounded("2 h")).on(log) for job in TEN]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import tidewheel as tw
 from tests.support.driver_process import kill, kill_worker, start_driver, until_written, written
 from tests.transit.jobs.job_checks import TEN
 from tests.transit.jobs.job_traffic import fill
@@ -31,7 +32,7 @@ from tidewheel_transit import jobs
 
 log = tw.open_log(sys.argv[1])
 ten = [getattr(jobs, name) for name in jobs.__all__ if name != "vehicle_cell"]
-run = tw.run(*ten, log=log, checkpoint=sys.argv[2], available_now=True, max_events_per_batch=1_500)
+run = tw.run(*ten, log=log, checkpoint=sys.argv[2], available_now=True, max_events_per_batch=1_200)
 run.wait()
 assert run.failed == {}, run.failed
 """
@@ -49,13 +50,16 @@ def everything(log: Log, job: Job) -> dict[str, list[tuple[Any, ...]]]:
 
 
 @pytest.mark.slow
-def test_all_jobs_end_with_the_same_tables_whatever_is_killed(tmp_path):
+def test_all_jobs_end_with_the_same_tables_whatever_is_killed(spark, tmp_path):
     with open_log(tmp_path / "recorded.tw") as log:
-        fill(log, seconds=150, rate=60, seed=7)
+        fill(log, seconds=120, rate=40, seed=7)
     shutil.copyfile(tmp_path / "recorded.tw", tmp_path / "disturbed.tw")
     checkpoint, errors = tmp_path / "checkpoint", tmp_path / "errors"
     with open_log(tmp_path / "recorded.tw") as whole, open_log(tmp_path / "disturbed.tw") as log:
-        assert start_driver(DRIVER, whole, tmp_path / "undisturbed", errors).wait() == 0, errors.read_text()
+        settings = {"spark": spark, "available_now": True, "max_events_per_batch": 1_200}
+        undisturbed = tw.run(*TEN, log=whole, checkpoint=tmp_path / "undisturbed", **settings)
+        undisturbed.wait()
+        assert undisturbed.failed == {}
         total = written(whole, SHOWN)
         driver = start_driver(DRIVER, log, checkpoint, errors)
         assert until_written(log, SHOWN, int(0.3 * total), driver), errors.read_text()

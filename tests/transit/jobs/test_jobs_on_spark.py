@@ -88,7 +88,7 @@ def outputs(log: Log, job, way: str = "") -> dict[str, pl.DataFrame]:
 def city(tmp_path_factory):
     """A log with traffic of which every job has something to tell."""
     with open_log(tmp_path_factory.mktemp("city") / "city.tw", sync="normal") as log:
-        fill(log, seconds=240, rate=40, seed=11)
+        fill(log, seconds=150, rate=40, seed=1)
         yield log
 
 
@@ -102,7 +102,7 @@ def test_simulated_traffic(spark, city, tmp_path):
 
 
 def test_simulated_traffic_of_which_some_is_late(spark, city, tmp_path):
-    size = random.Random(3).randrange(2_000, 6_000)
+    size = random.Random(3).randrange(2_000, 4_000)
     run_all(spark, city, tmp_path / "run", batch=size, mark=DEFAULT, way=".live", back=True)
     found = {job.name: outputs(city, job, ".live") for job in TEN}
     given = as_cut(events_in(city), tmp_path / "run")
@@ -130,5 +130,6 @@ def test_recordings(spark, shared, tmp_path, name):
         for topic, given in processed.topics.items():
             log.append(topic, given)
         finished(log, events_of(processed))
-        run_all(spark, log, tmp_path / "run", batch=2_000)
+        count = sum(given.num_rows for given in processed.topics.values())
+        run_all(spark, log, tmp_path / "run", batch=max(2_000, count // 4))
         check_found(name, check_all({job.name: outputs(log, job) for job in TEN}, at_once(events_in(log))))
