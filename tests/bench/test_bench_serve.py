@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from bench.__main__ import main
+from bench.figures import best_rate
 from bench.serve import PARTS, measure
 
 pytestmark = pytest.mark.long
 
 
 @pytest.mark.slow
-def test_a_short_run_gives_every_figure(tmp_path):
+def test_a_short_run_gives_every_figure(tmp_path, monkeypatch):
+    monkeypatch.setattr("bench.serve._WARM_UP", 0.5)
+    monkeypatch.setattr("bench.serve.best_rate", partial(best_rate, repeat=1))
     parts = measure(tmp_path, lambda _: None, only=["a", "b", "c"], seconds=2.0, clients=5)
     alike, apart, reading = parts
     for figures in (alike[:7], alike[7:], apart):
