@@ -66,10 +66,10 @@ def contents(path):
         }
 
 
-def test_the_same_seed_simulates_the_same_city(tmp_path):
-    for name in ("one.tw", "same.tw"):
-        tidewheel("simulate", *SMALL, "--for", "20s", "--log", tmp_path / name)
-    tidewheel("simulate", *SMALL, "--for", "20s", "--seed", 8, "--log", tmp_path / "other.tw")
+def test_the_same_seed_simulates_the_same_city(tmp_path, inside):
+    inside("simulate", *SMALL, "--for", "20s", "--log", tmp_path / "one.tw")
+    tidewheel("simulate", *SMALL, "--for", "20s", "--log", tmp_path / "same.tw")  # whatever the process
+    inside("simulate", *SMALL, "--for", "20s", "--seed", 8, "--log", tmp_path / "other.tw")
     one = contents(tmp_path / "one.tw")
     assert len(one["input.vehicle-position"]) > 500
     assert contents(tmp_path / "same.tw") == one
@@ -77,19 +77,19 @@ def test_the_same_seed_simulates_the_same_city(tmp_path):
 
 
 @pytest.mark.parametrize("speed", ["max", "60"])
-def test_a_fast_simulation_ends_now(speed, tmp_path):
+def test_a_fast_simulation_ends_now(speed, tmp_path, inside):
     before = now()
-    tidewheel("simulate", "--rate", 50, "--steady", "--speed", speed, "--for", "2min", "--log", tmp_path / "city.tw")
+    inside("simulate", "--rate", 50, "--steady", "--speed", speed, "--for", "2min", "--log", tmp_path / "city.tw")
     positions = contents(tmp_path / "city.tw")["input.vehicle-position"]
     times = sorted(codec.decode(value).event_time.ToMicroseconds() for value in positions)
     assert times[-1] - times[0] > 100 * SECOND
     assert before - 10 * SECOND < times[-1] < now() + 3 * SECOND, "clocks of vehicles differ by a few seconds"
 
 
-def test_simulate_reports_what_it_did_and_goes_on_counting(tmp_path):
+def test_simulate_reports_what_it_did_and_goes_on_counting(tmp_path, inside):
     log = tmp_path / "city.tw"
     for place in range(2):
-        done = tidewheel("simulate", *SMALL, "--for", "10s", "--json", "--log", log)
+        done = inside("simulate", *SMALL, "--for", "10s", "--json", "--log", log)
         reported = lines(done)[-1]
         assert reported["received"] == reported["topics"] + reported["filtered"] + reported["dead"] > 0
         assert f"{reported['received']:,} messages = {reported['topics']:,} in topics" in done.stderr
@@ -111,7 +111,7 @@ def test_simulate_stops_on_sigterm_with_everything_in_the_log(tmp_path):
         running.end(signal.SIGINT, code=130)
 
 
-def test_replay_brings_recordings_into_the_log(tmp_path):
+def test_replay_brings_recordings_into_the_log(tmp_path, inside):
     good = {
         "received_at": "2026-03-02T06:15:31Z",
         "topic": "/hfp/v2/journey/ongoing/vp/bus/0022/00817/1071/2/Rautatientori/08:04/1220120/4/60;24/29/06/58",
@@ -120,11 +120,9 @@ def test_replay_brings_recordings_into_the_log(tmp_path):
     recording = tmp_path / "city.jsonl.gz"
     recording.write_bytes(gzip.compress(b"\n".join([json.dumps(good).encode()] * 5 + [b"not JSON"])))
     log = tmp_path / "city.tw"
-    (reported,) = lines(tidewheel("replay", recording, *HFP, "--speed", "max", "--volume", 2, "--log", log, "--json"))[
-        -1:
-    ]
+    reported = lines(inside("replay", recording, *HFP, "--speed", "max", "--volume", 2, "--log", log, "--json"))[-1]
     assert (reported["received"], reported["topics"], reported["dead"]) == (11, 10, 1)
-    reported = lines(tidewheel("replay", recording, *HFP, "--speed", "max", "--limit", 3, "--log", log, "--json"))[-1]
+    reported = lines(inside("replay", recording, *HFP, "--speed", "max", "--limit", 3, "--log", log, "--json"))[-1]
     assert (reported["received"], reported["topics"], reported["dead"]) == (3, 3, 0)
     assert (totals(log).received, totals(log).source) == (14, "hfp:replay")
 
@@ -142,7 +140,7 @@ def test_a_replay_that_is_interrupted_says_so(tmp_path):
     assert totals(tmp_path / "city.tw").dead == {"bad-topic": 1}
 
 
-def test_from_the_simulator_over_a_broker_into_log_and_recording(tmp_path, broker):
+def test_from_the_simulator_over_a_broker_into_log_and_recording(tmp_path, broker, inside):
     log, recording = tmp_path / "city.tw", tmp_path / "city.jsonl.zst"
     address = f"mqtt://127.0.0.1:{broker}"
     with (
@@ -151,7 +149,7 @@ def test_from_the_simulator_over_a_broker_into_log_and_recording(tmp_path, broke
     ):
 
         def publish() -> int:
-            reported = lines(tidewheel("simulate", "--mqtt", address, *SMALL, "--for", "1s", "--json"))
+            reported = lines(inside("simulate", "--mqtt", address, *SMALL, "--for", "1s", "--json"))
             return int(reported[-1]["published"])
 
         eventually(lambda: log.exists() and subscribed(log), "it has subscribed to be brought messages")
@@ -174,7 +172,7 @@ def test_from_the_simulator_over_a_broker_into_log_and_recording(tmp_path, broke
     first, second = earlier[-2 * once : -once], earlier[-once:]
     assert sorted(first) == sorted(second), "the same seed, the same messages"
     assert len(first) == once
-    again = lines(tidewheel("replay", recording, *HFP, "--speed", "max", "--log", tmp_path / "again.tw", "--json"))[-1]
+    again = lines(inside("replay", recording, *HFP, "--speed", "max", "--log", tmp_path / "again.tw", "--json"))[-1]
     assert again["received"] == written["received"] == len(earlier) + 1
     assert again["dead"] == 0
 
@@ -239,10 +237,10 @@ def test_json_lines_become_rows_that_a_program_finds_that_knows_only_the_log(tmp
     assert [line["details"]["amount"] for line in shown] == [0.0, 1.0, 2.0]
 
 
-def test_a_port_that_is_taken_is_a_matter_of_setup(tmp_path):
+def test_a_port_that_is_taken_is_a_matter_of_setup(tmp_path, inside):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        said = tidewheel("ingest", "--http", f"127.0.0.1:{port}", *HFP, "--log", tmp_path / "city.tw", code=3).stderr
+        said = inside("ingest", "--http", f"127.0.0.1:{port}", *HFP, "--log", tmp_path / "city.tw", code=3).stderr
     assert "choose another port" in said
 
 

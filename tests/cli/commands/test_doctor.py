@@ -62,16 +62,16 @@ def test_a_python_for_the_workers_with_another_tidewheel_is_a_problem(tmp_path):
     assert re.search(r"tidewheel 0\.0\.1, while this is .*tidewheel \d", found["found"])
 
 
-def test_a_folder_that_is_not_there_is_a_problem(tmp_path):
-    found = findings(tidewheel("doctor", "--quick", "--json", "--log", tmp_path / "no" / "city.tw", code=1))
+def test_a_folder_that_is_not_there_is_a_problem(tmp_path, inside):
+    found = findings(inside("doctor", "--quick", "--json", "--log", tmp_path / "no" / "city.tw", code=1))
     assert found["Disk"]["level"] == "problem"
     assert found["Disk"]["fix"] == f"make it: mkdir -p {tmp_path / 'no'}"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_is_a_problem(tmp_path):
+def test_a_folder_that_cannot_be_written_is_a_problem(tmp_path, inside):
     tmp_path.chmod(0o500)
-    found = findings(tidewheel("doctor", "--quick", "--json", "--log", tmp_path / "city.tw", code=1))
+    found = findings(inside("doctor", "--quick", "--json", "--log", tmp_path / "city.tw", code=1))
     assert "cannot be written" in found["Disk"]["found"]
 
 
@@ -135,7 +135,7 @@ def test_a_loopback_that_does_not_work_is_a_problem(inside, tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize(("port", "fix"), [(8090, "ingest --http 127.0.0.1:PORT"), (8080, "serve --port PORT")])
-def test_a_taken_port_is_a_warning(port, fix, tmp_path):
+def test_a_taken_port_is_a_warning(port, fix, tmp_path, inside):
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -144,7 +144,7 @@ def test_a_taken_port_is_a_warning(port, fix, tmp_path):
             pass  # somebody else has it: as good
         else:
             taken.listen()
-        found = findings(tidewheel("doctor", "--quick", "--json", "--log", tmp_path / "city.tw"))
+        found = findings(inside("doctor", "--quick", "--json", "--log", tmp_path / "city.tw"))
     assert found[f"Port {port}"]["level"] == "warning"
     assert fix in found[f"Port {port}"]["fix"]
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
-from tests.support.command import Running, eventually, identities, lines, tidewheel
+from tests.support.command import Running, eventually, identities, in_process, lines
 from tidewheel.engine.jobs.discovery import installed_jobs
 from tidewheel.ingest.pipeline import read_reports
 from tidewheel.model.time import duration, now
@@ -39,7 +39,7 @@ def assert_adds_up(log_path, shown: str, *, alone: bool = True) -> None:
     assert received == topics + filtered + dead > 0
     positions, batches, _ = counts(shown, "processed")
     results, expected, *_ = counts(shown, "results")
-    reported = lines(tidewheel("tail", "metrics.vehicle-cell", "-n", 100_000, "--json", "--log", log_path))
+    reported = lines(in_process("tail", "metrics.vehicle-cell", "-n", 100_000, "--json", "--log", log_path))
     skipped = sum(int(line["details"].get("skipped", 0)) for line in reported)
     assert results == expected > 0
     assert positions - skipped == expected if alone else positions - skipped > expected
@@ -70,7 +70,7 @@ def test_the_demo_of_all_jobs_stops_by_itself_and_its_counts_add_up(tmp_path):
             for job in ("vehicle-distribution", "final-stop-distribution"):
                 assert log.topic_info(f"analytics.{job}").count > 0, job
             assert RunStates(log).starting(now=now()) == {}
-        panes = lines(tidewheel("tail", "analytics.vehicle-distribution", "-n", 100_000, "--json", "--log", path))
+        panes = lines(in_process("tail", "analytics.vehicle-distribution", "-n", 100_000, "--json", "--log", path))
         timings = {line["details"]["pane_timing"] for line in panes if "pane_timing" in line["details"]}
         assert timings >= {"EARLY", "ON_TIME"}, "provisional results, and firm ones"
         eventually(lambda: not running.processes(), "no process is left behind", timeout=60)
