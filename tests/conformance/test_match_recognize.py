@@ -18,6 +18,7 @@ def test_the_rows_are_as_the_case_says(query):
     assert outcome.complaints == []
 
 
+@pytest.mark.slow
 @pytest.mark.long
 def test_the_rows_are_the_same_on_spark(shared, spark):
     outcomes = check_queries(QUERIES, on_spark)

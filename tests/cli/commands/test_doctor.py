@@ -21,6 +21,7 @@ def findings(done):
     return {finding["what"]: finding for finding in lines(done)}
 
 
+@pytest.mark.slow
 def test_a_healthy_machine_is_found_healthy_and_spark_starts(tmp_path):
     found = findings(tidewheel("doctor", "--json", "--log", tmp_path / "city.tw"))
     assert {what for what, finding in found.items() if finding["level"] == "problem"} == set()

@@ -90,6 +90,7 @@ def test_a_job_of_at_most_forty_lines_is_made_of_the_shortest(story):
     assert len(story.job.read_text().splitlines()) <= 40
 
 
+@pytest.mark.slow
 def test_jobs_run_together_in_one_query_each_with_its_topics(story):
     assert (story.together["job"], story.together["lag"], story.together["failed"]) == ("jobs", 0, {})
     with open_log(story.log) as log:

@@ -49,6 +49,7 @@ def story(spark, tmp_path_factory) -> Story:
     return Story(log, written, stopped, begun, committed, lines(done)[-1], done)
 
 
+@pytest.mark.slow
 def test_sigterm_finishes_the_batch_and_the_next_run_goes_on(story):
     assert story.stopped["lag"] > 0, "it was done before it could be stopped: give it more to do"
     assert story.stopped["events"] > 0

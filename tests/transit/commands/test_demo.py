@@ -8,6 +8,7 @@ import re
 import signal
 from types import SimpleNamespace
 
+import pytest
 from rich.console import Console
 
 from tests.support.command import Running, eventually, identities, in_process, lines
@@ -52,6 +53,7 @@ def assert_adds_up(log_path, shown: str, *, alone: bool = True) -> None:
         assert found.total() == results
 
 
+@pytest.mark.slow
 def test_the_demo_of_all_jobs_stops_by_itself_and_its_counts_add_up(tmp_path):
     path = tmp_path / "demo.tw"
     with Running("demo", "--port", 0, "--for", "8s", "--rate", 300, "--log", path) as running:

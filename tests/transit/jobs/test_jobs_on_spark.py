@@ -92,6 +92,7 @@ def city(tmp_path_factory):
         yield log
 
 
+@pytest.mark.slow
 def test_simulated_traffic(spark, city, tmp_path):
     run_all(spark, city, tmp_path / "run", batch=1_000_000)
     found = {job.name: outputs(city, job) for job in TEN}
