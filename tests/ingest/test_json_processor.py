@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.ingest_support import dead_letters, values
@@ -104,6 +104,7 @@ BAD = [
     (order(tags=[1]), "bad-type", r"tags\[\] is a string in the log, got 1"),
     (order(at=1), "bad-type", "at is an object in the log, got 1"),
     (order(at={"lat": "north"}), "bad-type", r"at\.lat is a double in the log, got 'north'"),
+    (order(at={"lat": 10**400}), "bad-type", r"at\.lat is a double in the log, got 1000"),
     (order(tags=["a", None]), "bad-field", "tags is a list with null in it"),
     (order(new=[[1]]), "bad-field", "new is a list with a list in it"),
     (order(**{"user-id": 1}), "bad-field", "'user-id' cannot be a column; use letters, digits and _"),
@@ -112,6 +113,7 @@ BAD = [
     (order(_key=1), "bad-field", "'_key' is what reading the log calls"),
     (order(n={"x": 1}), "bad-type", "'n' is a part of the key"),
     (order(new=[1, "a"]), "bad-type", r"new\[\] is an int64 in the log, got 'a'"),
+    (order(new=[2**53 + 1, 0.5]), "bad-type", r"new\[\] is a double in the log, got 9007199254740993"),
 ]
 
 
@@ -227,7 +229,13 @@ OBJECTS = st.dictionaries(st.sampled_from(["ts", "a", "b", "c", "a_b", "aB", "A"
 
 
 @settings(max_examples=75, deadline=None)
-@given(st.lists(st.lists(OBJECTS.map(lambda each: {"ts": TS, **each}) | st.binary(max_size=8), max_size=6), max_size=3))
+@example(batches=[[{"ts": TS, "a": 0.5}, {"ts": TS, "a": 2**55}, {"ts": TS, "a": 2**55 + 1}]])
+@example(batches=[[{"ts": TS, "a": [2**53 + 1, 0.5]}, {"ts": TS, "a": [2**55, 0.5]}]])
+@given(
+    batches=st.lists(
+        st.lists(OBJECTS.map(lambda each: {"ts": TS, **each}) | st.binary(max_size=8), max_size=6), max_size=3
+    )
+)
 def test_whatever_comes_is_a_row_that_can_be_read_again_or_a_dead_letter(tmp_path_factory: Any, batches: Any) -> None:
     with open_log(tmp_path_factory.mktemp("json") / "shop.tw") as log:
         deliver = pipeline(log)

@@ -276,11 +276,13 @@ def _list_with_room(kind: pa.DataType | None, value: Sequence[Any], where: str, 
     if kind is not None and not pa.types.is_list(kind):
         raise _UnfitError("bad-type", f"{where} is {_named(kind)} in the log, got a list")
     items = None if kind is None else kind.value_type
-    for item in value:
+    for place, item in enumerate(value):
         if item is None or isinstance(item, list):
             raise _UnfitError("bad-field", f"{where} is a list with {_shown(item)} in it, which an event cannot hold")
         if kind is None and isinstance(item, float) and items == pa.int64():
             items = pa.float64()
+            for earlier in value[:place]:
+                _with_room(items, earlier, f"{where}[]", depth + 1)
         items = _with_room(items, item, f"{where}[]", depth + 1)
     if kind is not None and items == kind.value_type:
         return kind
@@ -298,6 +300,8 @@ def _holding(kind: pa.DataType, value: Any) -> pa.DataType | None:
         return kind if pa.types.is_boolean(kind) else None
     if isinstance(value, str):
         return kind if pa.types.is_string(kind) else None
+    if isinstance(value, int) and value.bit_length() > 1_023:
+        return None  # not even a double is as large
     if pa.types.is_float64(kind):
         return kind if isinstance(value, float) or int(float(value)) == value else None
     if pa.types.is_float32(kind):
@@ -327,6 +331,8 @@ def _value(value: Any, kind: pa.DataType) -> Any:
         return {field.name: _value(value.get(field.name), field.type) for field in kind}
     if pa.types.is_list(kind):
         return [_value(item, kind.value_type) for item in value]
+    if pa.types.is_floating(kind):
+        return float(value)  # Arrow takes no whole number beyond 2**53 for a double, not even one that is exact
     return int(value) if pa.types.is_integer(kind) else value
 
 
