@@ -117,7 +117,7 @@ class Watch:
             received=self._in(
                 sum(count for topic, count in topics.items() if topic_names.kind_of(topic) == topic_names.INPUT)
             ),
-            processed=self._done(sum(end for _, end in self._extent(INPUT).values()) - lag),
+            processed=self._done(sum(self._log.counts(dict.fromkeys(self._extent(INPUT), 0)).values()) - lag),
             lag=lag,
             latency=self._latency(lambda appended, _: appended >= tw.time.now() - _RECENT),
             results=self.results,
@@ -130,7 +130,7 @@ class Watch:
     def lag(self) -> int:
         """The number of positions that the jobs have not finished."""
         done = self._log.committed(self._group)
-        return sum(end - done.get(part, 0) for part, (_, end) in self._extent(INPUT).items())
+        return sum(self._log.counts({part: done.get(part, 0) for part in self._extent(INPUT)}).values())
 
     def latency(self, *, ingested_since: tw.time.Instant) -> Quantiles | None:
         """The latency from ingestion to the result in the log, of what has come in since then."""

@@ -159,7 +159,8 @@ def _topic(log: Log, info: TopicInfo, at: Instant) -> _Topic:
                 block.summary.append_time
                 for block in log.blocks(info.name, partition, first, limit=1, on_damage=_ignore)
             ]
-        appended += end - min(end, log.position(info.name, partition, since))
+        part = info.name, partition
+        appended += log.counts({part: log.position(*part, since)}, {part: end})[part]
     first_append = min(firsts, default=None)
     # A topic of a few seconds has not had a minute to fill.
     seconds = _RATE_OVER if first_append is None else min(_RATE_OVER, max(1.0, (at - first_append) / 1e6))
@@ -177,15 +178,15 @@ def _topic(log: Log, info: TopicInfo, at: Instant) -> _Topic:
 
 
 def _lags(log: Log, topics: list[TopicInfo]) -> list[_Lag]:
-    ends = {info.name: info.next_offsets for info in topics}
+    known = {info.name for info in topics}
     found = []
     for group in log.groups():
         lag: dict[str, int] = {}
         oldest: dict[str, Instant] = {}
         for (topic, partition), position in log.committed(group).items():
-            if topic not in ends:
+            if topic not in known:
                 continue
-            missing = max(0, ends[topic][partition] - position)
+            missing = log.counts({(topic, partition): position})[topic, partition]
             lag[topic] = lag.get(topic, 0) + missing
             if missing:
                 # What has left by retention was not read either, but nobody can wait for it any more.

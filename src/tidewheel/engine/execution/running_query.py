@@ -200,7 +200,7 @@ class Run:
         return Progress(
             batches=int(last["batchId"]) + 1,
             events=self._events,
-            rate=1_000 * _records_between(last["sources"]) / took if took else 0.0,
+            rate=1_000 * self._records_between(last["sources"]) / took if took else 0.0,
             batch_ms=took,
             lag=self._lag(positions),
             watermark=watermark,
@@ -217,7 +217,7 @@ class Run:
             fields = json.loads(report.json)
             if fields["numInputRows"] > 0 and fields["batchId"] > self._counted:
                 self._counted = fields["batchId"]
-                self._events += _records_between(fields["sources"])
+                self._events += self._records_between(fields["sources"])
             last = fields
         return last
 
@@ -278,12 +278,19 @@ class Run:
 
     def _lag(self, positions: Mapping[tuple[str, int], int]) -> int:
         known = positions or self._log.committed(self.name)
-        lag = 0
-        for topic in self.topics:
-            info = self._log.topic_info(topic)
-            for number, (first, end) in enumerate(zip(info.first_offsets, info.next_offsets, strict=True)):
-                lag += max(0, end - known.get((topic, number), first))
-        return lag
+        infos = [self._log.topic_info(topic) for topic in self.topics]
+        firsts = {(info.name, number): first for info in infos for number, first in enumerate(info.first_offsets)}
+        return sum(self._log.counts({part: known.get(part, first) for part, first in firsts.items()}).values())
+
+    def _records_between(self, sources: Sequence[Mapping[str, Any]]) -> int:
+        """The number of records that a batch read, including those that Spark never saw as rows."""
+        count = 0
+        for source in sources:
+            start, end = _offset(source.get("startOffset")), _offset(source.get("endOffset"))
+            before = {} if start is None else start.positions
+            after = {} if end is None else end.positions
+            count += sum(self._log.counts({part: before.get(part, 0) for part in after}, after).values())
+        return count
 
     @property
     def _state(self) -> str:
@@ -308,17 +315,6 @@ class Run:
 
 def _offset(given: Any) -> Offset | None:
     return Offset.from_json(json.loads(given) if isinstance(given, str) else given) if given else None
-
-
-def _records_between(sources: Sequence[Mapping[str, Any]]) -> int:
-    """The number of records that a batch read, including those that Spark never saw as rows."""
-    count = 0
-    for source in sources:
-        start, end = _offset(source.get("startOffset")), _offset(source.get("endOffset"))
-        before = {} if start is None else start.positions
-        after = {} if end is None else end.positions
-        count += sum(position - before.get(part, 0) for part, position in after.items())
-    return count
 
 
 def java_pid(spark: SparkSession) -> int:

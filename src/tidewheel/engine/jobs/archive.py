@@ -164,11 +164,12 @@ class Archiver:
     @property
     def lag(self) -> int:
         """The number of records in the topics that are not archived."""
-        return sum(
-            end - progress.positions.get(partition, 0)
+        positions = {
+            (topic, partition): progress.positions.get(partition, 0)
             for topic, progress in self._topics.items()
-            for partition, end in enumerate(self._log.topic_info(topic).next_offsets)
-        )
+            for partition in range(self._log.topic_info(topic).partitions)
+        }
+        return sum(self._log.counts(positions).values())
 
     def step(self, *, limit: int = 200_000) -> int:
         """Archive available records, about `limit` of each partition; returns how many."""
@@ -232,7 +233,7 @@ class Archiver:
                 end = blocks[-1].next_offset
                 self._write(options, OffsetRange(topic, partition, start, end))
                 positions[partition] = end
-                count += end - start
+                count += self._log.counts({(topic, partition): start}, {(topic, partition): end})[topic, partition]
         if count:
             ends = {(topic, partition): end for partition, end in positions.items()}
             before = {part: found for (_, part), found in known_fingerprints(self._log, ends).items()}

@@ -169,7 +169,7 @@ class Status:
             before, when = self._moved.get(group, ({}, now))
             self._moved[group] = (done, when if before == done else now)
             if now - self._moved[group][1] <= _IDLE or all(at >= ends[part] for part, at in done.items()):
-                found[group] = sum(max(0, ends[part] - at) for part, at in done.items())
+                found[group] = sum(self._log.counts(done).values())
         return max(found.values(), default=None)
 
 

@@ -94,6 +94,8 @@ class Log(ABC):
     [[b'one', b'two']]
     >>> [(block.first_offset, block.next_offset) for block in log.blocks("input.arrival", 0, 0)]
     [(0, 2)]
+    >>> log.counts({("input.arrival", 0): 1})
+    {('input.arrival', 0): 1}
     >>> before = log.fingerprints({("input.arrival", 0): 2})
     >>> log.position("input.arrival", 0, "latest"), log.wait({("input.arrival", 0): 0}, timeout=0)
     (2, True)
@@ -208,6 +210,11 @@ class Log(ABC):
             limit: How many records at most.
             on_damage: Called for a block that is damaged, which is then passed over. Without it the damage is raised.
         """
+
+    @abstractmethod
+    def counts(self, starts: Positions, ends: Positions | None = None) -> dict[Partition, int]:
+        """About how many records lie from each position on, before that of the same partition in `ends`, or up to the
+        partition's end. Offsets alone do not tell: they may have gaps."""
 
     @abstractmethod
     def fingerprints(self, positions: Positions) -> dict[Partition, str | None]:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidewheel.errors import DefinitionError, LogError
 from tidewheel.model.time import Instant, duration
 from tidewheel.model.time import now as wall_clock
-from tidewheel.transport.log.log import Log, Producer, check_topic_name
+from tidewheel.transport.log.log import Log, Producer
 from tidewheel.transport.log.log_types import (
     Batch,
     Block,
@@ -28,6 +28,7 @@ from tidewheel.transport.log.log_types import (
     StartFrom,
     TopicInfo,
 )
+from tidewheel.transport.log.validation import check_group, check_topic
 from tidewheel.transport.sqlite.backup import LogSnapshot, snapshot
 from tidewheel.transport.sqlite.blocks import fingerprint
 from tidewheel.transport.sqlite.database import Database
@@ -82,13 +83,8 @@ class SqliteLog(Log):
     def create_topic(
         self, name: str, *, partitions: int = 1, retention: Retention | None = None, compact: bool = False
     ) -> TopicInfo:
-        check_topic_name(name)
-        if isinstance(partitions, bool) or not isinstance(partitions, int) or partitions < 1:
-            raise DefinitionError(f"topic {name!r} needs at least 1 partition, got {partitions!r}")
         retention = retention or Retention()
-        for what, limit in (("age", retention.age), ("size", retention.size)):
-            if limit is not None and (not isinstance(limit, int) or limit < 0):
-                raise DefinitionError(f"retention {what} of topic {name!r} must be 0 or more, or None, got {limit!r}")
+        check_topic(name, partitions=partitions, retention=retention)
 
         def change(connection: sqlite3.Connection) -> bool:
             changed = connection.execute(
@@ -164,6 +160,11 @@ class SqliteLog(Log):
         """
         return self._reader.read(topic, partition, start, end=end, limit=limit, on_damage=on_damage)
 
+    def counts(self, starts: Positions, ends: Positions | None = None) -> dict[Partition, int]:
+        with self._database.reading() as connection:
+            lasts = {part: find_partition(connection, *part).next_offset for part in starts}
+        return {part: max(0, (ends or {}).get(part, lasts[part]) - start) for part, start in starts.items()}
+
     def fingerprints(self, positions: Positions) -> dict[Partition, str | None]:
         """For each position a fingerprint of all that was appended before it (see `Log.fingerprints`)."""
         found = {}
@@ -183,8 +184,7 @@ class SqliteLog(Log):
             return [str(error)]
 
     def commit(self, group: str, positions: Positions) -> None:
-        if not isinstance(group, str) or not group:
-            raise DefinitionError(f"a consumer group's name is text that is not empty, got {group!r}")
+        check_group(group)
         with self._database.writing() as connection:
             for (topic, partition), position in positions.items():
                 row = find_partition(connection, topic, partition)

@@ -14,9 +14,10 @@ from tidewheel.errors import DefinitionError, FencedError, MalformedError
 from tidewheel.model.time import Duration, Instant
 from tidewheel.transport.log.block import Draft, drafts
 from tidewheel.transport.log.block_header import Header, Place, encode_header, history_after
-from tidewheel.transport.log.log import Producer, check_topic_name
-from tidewheel.transport.log.log_types import RECORDS, Partition, Receipt, Retention
+from tidewheel.transport.log.log import Producer
+from tidewheel.transport.log.log_types import Partition, Receipt, Retention
 from tidewheel.transport.log.partitioner import partitioned
+from tidewheel.transport.log.validation import check_batches, check_producer_name
 from tidewheel.transport.sqlite.blocks import last_block
 from tidewheel.transport.sqlite.clock import AppendClock
 from tidewheel.transport.sqlite.database import Database
@@ -65,9 +66,7 @@ class Appender:
 
     def append(self, batches: Mapping[str, pa.RecordBatch], turn: _Turn | None = None) -> Receipt:
         """Append to all the topics or to none."""
-        for topic, batch in batches.items():
-            check_topic_name(topic)
-            _check_records(topic, batch)
+        check_batches(batches)
         # By the sequence, so that a producer that starts again and repeats itself chooses the same partitions.
         rotation = turn.sequence if turn else next(self._rotation)
         sequence = turn.sequence if turn else -1
@@ -178,8 +177,7 @@ class SqliteProducer(Producer):
     """A producer of the embedded log. May be used by several threads."""
 
     def __init__(self, database: Database, appender: Appender, name: str, *, fence: bool) -> None:
-        if not isinstance(name, str) or not name:
-            raise DefinitionError(f"a producer's name is text that is not empty, got {name!r}")
+        check_producer_name(name)
         self.name = name
         self._epoch, self.sequence, self.state = _open(database, name, fence=fence)
         self._appender = appender
@@ -239,25 +237,3 @@ def _last_sequence(connection: sqlite3.Connection, turn: _Turn) -> int:
             f"the newest may append. Stop this one, or give each writer a name of its own."
         )
     return int(sequence)
-
-
-def _check_records(topic: str, batch: pa.RecordBatch) -> None:
-    if not isinstance(batch, pa.RecordBatch):
-        raise DefinitionError(
-            f"records for {topic!r} must be a pyarrow RecordBatch, got {type(batch).__name__}; "
-            f"tidewheel.records(values, ...) makes one"
-        )
-    if batch.schema.names != RECORDS.names or batch.schema.types != RECORDS.types:
-        raise DefinitionError(
-            f"records for {topic!r} must have the columns {_columns(RECORDS)}, got {_columns(batch.schema)}; "
-            f"tidewheel.records(values, ...) makes them"
-        )
-    if batch.column("value").null_count:
-        raise DefinitionError(
-            f"records for {topic!r} have {batch.column('value').null_count} null values; a record without content "
-            f"has the value b''"
-        )
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name}: {field.type}" for field in schema)

@@ -6,13 +6,14 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import datetime
 
-from tidewheel.errors import DamagedBlockError, DamagedLogError, DefinitionError, LogError, MalformedError
+from tidewheel.errors import DamagedBlockError, DamagedLogError, LogError, MalformedError
 from tidewheel.model.block_stats import BlockStats
 from tidewheel.model.time import Instant, instant
 from tidewheel.transport.log.log_types import Batch, Block, OnDamage, StartFrom
+from tidewheel.transport.log.validation import check_limit, check_offset, check_start
 from tidewheel.transport.sqlite.blocks import Damage, StoredBlock, blocks_after, find_block, last_block
 from tidewheel.transport.sqlite.database import Database
-from tidewheel.transport.sqlite.topics import PartitionRow, check_offset, find_partition
+from tidewheel.transport.sqlite.topics import PartitionRow, find_partition
 
 __all__ = ["Reader"]
 
@@ -35,17 +36,7 @@ class Reader:
                 return row.next_offset
             if isinstance(start_from, datetime):
                 return _first_since(connection, row, partition, instant(start_from))
-        if isinstance(start_from, bool) or not isinstance(start_from, int):
-            raise DefinitionError(
-                f"start_from must be 'earliest', 'latest', a datetime or an offset, got {start_from!r}"
-            )
-        check_offset(row, topic, partition, start_from)
-        if start_from > row.next_offset:
-            raise LogError(
-                f"{topic!r} partition {partition} ends at offset {row.next_offset}, got {start_from}; "
-                "'latest' is its end"
-            )
-        return start_from
+        return check_start(start_from, topic=topic, partition=partition, first=row.first_offset, end=row.next_offset)
 
     def blocks(
         self,
@@ -58,12 +49,12 @@ class Reader:
         on_damage: OnDamage | None = None,
     ) -> list[Block]:
         """The blocks that hold records from offset `start` on (see `Log.blocks`)."""
-        _check_limit(limit)
+        check_limit(limit)
         result: list[Block] = []
         count = 0
         with self._database.reading() as connection:
             row = find_partition(connection, topic, partition)
-            check_offset(row, topic, partition, start)
+            check_offset(start, topic=topic, partition=partition, first=row.first_offset)
             last = row.next_offset if end is None else min(end, row.next_offset)
             for found in blocks_after(connection, row.topic, partition, start, last, data=False):
                 block = _block(topic, partition, found)
@@ -89,10 +80,10 @@ class Reader:
 
         Ends at what was the partition's end when it was called.
         """
-        _check_limit(limit)
+        check_limit(limit)
         with self._database.reading() as connection:
             row = find_partition(connection, topic, partition)
-        check_offset(row, topic, partition, start)
+        check_offset(start, topic=topic, partition=partition, first=row.first_offset)
         last = row.next_offset if end is None else min(end, row.next_offset)
         return self._read(topic, partition, row.topic, start, last, limit, on_damage)
 
@@ -112,7 +103,7 @@ class Reader:
                 row = find_partition(connection, topic, partition)
                 if row.topic != number:
                     raise LogError(f"topic {topic!r} was deleted and created again while it was read")
-                check_offset(row, topic, partition, position)
+                check_offset(position, topic=topic, partition=partition, first=row.first_offset)
                 blocks = _some(blocks_after(connection, number, partition, position, end), ahead)
             ahead = _AHEAD
             for block in blocks:
@@ -191,8 +182,3 @@ def _report(error: DamagedBlockError, on_damage: OnDamage | None) -> None:
     if on_damage is None:
         raise error
     on_damage(error)
-
-
-def _check_limit(limit: int | None) -> None:
-    if limit is not None and limit < 0:
-        raise DefinitionError(f"limit must be 0 or more, or None, got {limit}")

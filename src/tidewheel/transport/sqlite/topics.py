@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import NamedTuple
 
-from tidewheel.errors import DamagedLogError, DataLossError, DefinitionError, LogError, TopicNotFoundError
+from tidewheel.errors import DamagedLogError, LogError
 from tidewheel.transport.log.log_types import Retention, TopicInfo
+from tidewheel.transport.log.validation import topic_not_found
 from tidewheel.transport.sqlite.schema import sound_rows
 
-__all__ = ["PartitionRow", "check_offset", "find_partition", "insert_topic", "topic_infos", "topic_names"]
-
-_LISTED = 20
+__all__ = ["PartitionRow", "find_partition", "insert_topic", "topic_infos", "topic_names"]
 
 
 class PartitionRow(NamedTuple):
@@ -51,18 +48,6 @@ def find_partition(connection: sqlite3.Connection, topic: str, partition: int) -
     raise LogError(f"topic {topic!r} has partitions 0 to {info.partitions - 1}, got {partition!r}")
 
 
-def check_offset(row: PartitionRow, topic: str, partition: int, offset: int) -> None:
-    """Refuse an offset that was never written, or whose records were removed by retention."""
-    if offset < 0:
-        raise DefinitionError(f"an offset is 0 or more, got {offset} for {topic!r} partition {partition}")
-    if offset < row.first_offset:
-        raise DataLossError(
-            f"{topic!r} partition {partition}: records {offset} to {row.first_offset - 1} have left the log by "
-            f"retention before they were read. Go on from {row.first_offset} (start at 'earliest'; a group must be "
-            f"forgotten first: tidewheel topics --forget) if they may be missed, and give the topic a longer retention."
-        )
-
-
 def topic_names(connection: sqlite3.Connection) -> list[str]:
     """The names of all topics, in order."""
     return [name for (name,) in connection.execute("SELECT name FROM topic WHERE name IS NOT NULL ORDER BY name")]
@@ -75,7 +60,7 @@ def topic_infos(connection: sqlite3.Connection, name: str | None = None) -> list
     else:
         topics = sound_rows(connection, "topic", "name = ?", (name,))
     if name is not None and not topics:
-        raise _not_found(name, topic_names(connection))
+        raise topic_not_found(name, topic_names(connection))
     return [_info(connection, *topic) for topic in topics]
 
 
@@ -106,13 +91,3 @@ def _info(
         next_offsets=nexts,
         last_append=max((append for append in appends if append is not None), default=None),
     )
-
-
-def _not_found(name: str, topics: Iterable[str]) -> TopicNotFoundError:
-    known = list(topics)
-    if not known:
-        return TopicNotFoundError(f"no topic {name!r}: the log has no topics yet; appending to one makes it")
-    close = get_close_matches(str(name), known, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    more = f" and {len(known) - _LISTED} more" if len(known) > _LISTED else ""
-    return TopicNotFoundError(f"no topic {name!r}{hint} There are: {', '.join(known[:_LISTED])}{more}")
