@@ -9,15 +9,44 @@ from pathlib import Path
 
 import pytest
 
-from tests.transport.log_kinds import LOGS
+from tests.transport.log_kinds import KAFKA, LOGS, KafkaLogs
+from tidewheel.transport.kafka.broker.local_cluster import LocalKafka
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.open_log import open_log
 
 
-@pytest.fixture(params=LOGS, scope="session")
-def make_log(request: pytest.FixtureRequest) -> Callable[[Path], Log]:
-    """Makes empty logs, one in each folder it is given."""
-    return LOGS[request.param]
+@pytest.fixture(
+    params=[
+        *LOGS,
+        pytest.param("kafka blocks", marks=pytest.mark.slow),
+        pytest.param("kafka events", marks=pytest.mark.long),
+    ],
+    scope="session",
+)
+def kind(request: pytest.FixtureRequest) -> str:
+    """A kind of log."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def kafka_logs(kafka: LocalKafka) -> KafkaLogs:
+    """Makes logs on Kafka."""
+    return KafkaLogs(kafka.address)
+
+
+@pytest.fixture(autouse=True)
+def _cleared() -> Iterator[None]:
+    yield
+    KafkaLogs.clear()
+
+
+@pytest.fixture(scope="session")
+def make_log(kind: str, request: pytest.FixtureRequest) -> Callable[[Path], Log]:
+    """Makes empty logs of a kind, one in each folder it is given."""
+    if kind not in KAFKA:
+        return LOGS[kind]
+    logs: KafkaLogs = request.getfixturevalue("kafka_logs")
+    return lambda _: logs.make(KAFKA[kind])
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sqlite3
 import threading
 from pathlib import Path
@@ -89,13 +88,16 @@ def test_consumers_share_a_topic_by_its_partitions(log: Log) -> None:
 
 
 def test_iterating_follows_the_topic_and_commits_only_what_was_handed_out(log: Log) -> None:
-    receipts = [log.append("news", records([b"%d" % start, b"%d" % (start + 1)])) for start in range(0, 6, 2)]
+    for start in range(0, 6, 2):
+        log.append("news", records([b"%d" % start, b"%d" % (start + 1)]))
     consumer = Consumer(log, "news", group="readers", start_from="earliest")
     following = iter(consumer)
-    assert values([next(following)]) == [b"0", b"1"]
+    handed_out = [next(following)]
     consumer.commit()
-    assert log.committed("readers") == receipts[0].next_offsets
-    assert values(list(itertools.islice(following, 2))) == [b"2", b"3", b"4", b"5"]
+    assert log.committed("readers") == {("news", 0): offsets(handed_out)[-1] + 1}
+    while len(values(handed_out)) < 6:
+        handed_out.append(next(following))
+    assert values(handed_out) == [b"0", b"1", b"2", b"3", b"4", b"5"]
     writer = threading.Thread(target=log.append, args=("news", records([b"6"])))
     writer.start()
     assert values([next(following)]) == [b"6"]
