@@ -18,16 +18,17 @@ if TYPE_CHECKING:
 __all__ = ["check_log", "disk_fields", "log_findings"]
 
 
-def check_log(path: Path) -> list[Finding]:
+def check_log(address: str) -> list[Finding]:
     """Check the log itself, if it is there."""
-    from tidewheel.transport.open_log import open_log
+    from tidewheel.transport.open_log import log_file, open_log
 
-    if not path.exists():
+    path = log_file(address)
+    if path is not None and not path.exists():
         return []
     try:
-        with open_log(path) as log:
+        with open_log(address, create=path is None) as log:
             topics = len(log.topics())
-            return log_findings(log) or [Finding("ok", "Log", f"{path}, {topics} topics")]
+            return log_findings(log) or [Finding("ok", "Log", f"{address}, {topics} topics")]
     except LogError as error:
         return [Finding("problem", "Log", str(error), "choose another: --log")]
 
@@ -39,11 +40,12 @@ def log_findings(log: Log) -> list[Finding]:
 
 def disk_fields(log: Log) -> dict[str, Any] | None:
     """The room on the disk where the log is, for programs; None if the log is not a file that grows."""
+    from tidewheel.transport.open_log import log_file
     from tidewheel.transport.sqlite.read_only import why_read_only
     from tidewheel.transport.sqlite.reserve import Reserve, room_beside
 
-    path = Path(log.address)
-    if "://" in log.address or not path.exists() or why_read_only(path) is not None:
+    path = log_file(log.address)
+    if path is None or not path.exists() or why_read_only(path) is not None:
         return None
     room = room_beside(path)
     return {"free_bytes": room.free, "total_bytes": room.total, "low": room.low, "reserve": bool(Reserve(path))}

@@ -268,7 +268,7 @@ def existing_log(address: str) -> Log:
         raise DefinitionError(
             f"there is no log {address}; name another with --log, or fill this one: tidewheel ingest --log {address}"
         )
-    return opened_log(address)
+    return opened_log(address, create=False)
 
 
 _SWITCHES = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

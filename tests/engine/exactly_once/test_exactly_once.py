@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import time
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -55,12 +56,19 @@ def unfinished(checkpoint: Path) -> set[str]:
     return begun - done
 
 
-@pytest.fixture(scope="module")
-def log(spark, tmp_path_factory):
+def a_log(request: pytest.FixtureRequest, folder: Path) -> Log:
+    """An empty log of the kind that is asked for."""
+    if request.param == "kafka":
+        return open_log(f"kafka://{request.getfixturevalue('kafka').address}/{uuid.uuid4().hex}")
+    return open_log(folder / "test.tw", sync="normal")
+
+
+@pytest.fixture(scope="module", params=["file", pytest.param("kafka", marks=pytest.mark.long)])
+def log(spark, tmp_path_factory, request):
     """What the jobs have written through all kills, and then to the end in a driver that is not killed, which is this
     process."""
     folder = tmp_path_factory.mktemp("killed")
-    with open_log(folder / "test.tw", sync="normal") as log:
+    with a_log(request, folder) as log:
         for module in MODULES.values():
             module.fill(log)
         run_through_kills(log, folder)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidewheel.cli.options import DEFAULT_LOG, ExitCode, JsonOption, LogOption, out
 from tidewheel.cli.progress import print_json
+
+if TYPE_CHECKING:
+    from tidewheel.cli.doctor_checks import Finding
 
 __all__ = ["doctor"]
 
@@ -32,14 +37,20 @@ def doctor(
     """
     from tidewheel.cli.doctor_checks import QUICK_CHECKS, check_spark_starts
     from tidewheel.cli.log_health import check_log
+    from tidewheel.transport.open_log import log_file
 
     problems = 0
-    path = Path(log).absolute()
-    checks = [*QUICK_CHECKS, *([] if quick else [check_spark_starts])]
+    file = log_file(log)
+    folder = Path.cwd() if file is None else file.absolute().parent
     console = out()
-    for check in (check_log, *checks):
-        with console.status(f"checking {check.__name__.removeprefix('check_').replace('_', ' ')} ..."):
-            findings = check(path if check is check_log else path.parent)
+    checks: list[tuple[str, Callable[[], Sequence[Finding]]]] = [("log", partial(check_log, log))]
+    checks += [
+        (check.__name__.removeprefix("check_").replace("_", " "), partial(check, folder))
+        for check in [*QUICK_CHECKS, *([] if quick else [check_spark_starts])]
+    ]
+    for what, find in checks:
+        with console.status(f"checking {what} ..."):
+            findings = find()
         for finding in findings:
             problems += finding.level == "problem"
             if as_json:

@@ -182,6 +182,7 @@ def _stream(
         return session(settings={FSYNC: str(options.fsync).lower()})
 
     def begin() -> Run:
+        from tidewheel.engine.checkpoint.checkpoint_folder import checkpoint_folder
         from tidewheel.engine.execution.query_start import start_query
         from tidewheel.engine.execution.run_options import RunSettings
         from tidewheel.engine.jobs.run import default_targets
@@ -189,7 +190,7 @@ def _stream(
         return start_query(
             default_targets(results, log),
             log,
-            checkpoint=options.checkpoint or f"{log.address}.checkpoints/{name}",
+            checkpoint=options.checkpoint or checkpoint_folder(log, name),
             name=name,
             settings=RunSettings(
                 spark=spark,

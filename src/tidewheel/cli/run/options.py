@@ -24,7 +24,11 @@ class RunCommandOptions:
     ] = None
     checkpoint: Annotated[
         str | None,
-        typer.Option(metavar="FOLDER", help="The checkpoint folder.", show_default="LOG.checkpoints/NAME"),
+        typer.Option(
+            metavar="FOLDER",
+            help="The checkpoint folder; for a log on Kafka by default one below ~/.local/share/tidewheel.",
+            show_default="LOG.checkpoints/NAME",
+        ),
     ] = None
     name: Annotated[
         str | None,

@@ -19,13 +19,14 @@ from tidewheel.engine.backup.checkpoint_copy import CheckpointCopy
 from tidewheel.engine.backup.file_copy import digest, sync_tree
 from tidewheel.engine.backup.manifest import LOG_FILE, BackupFile, Manifest, SavedCheckpoint
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
+from tidewheel.engine.checkpoint.checkpoint_folder import checkpoints_beside
 from tidewheel.errors import BackupError, DefinitionError
 from tidewheel.model.time import format_instant, now
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.sqlite.backup import LogSnapshot, check_copy
 from tidewheel.transport.sqlite.log import SqliteLog
 
-__all__ = ["Backup", "Progress", "back_up", "checkpoints_beside"]
+__all__ = ["Backup", "Progress", "back_up"]
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many bytes are done, and how many there are."""
@@ -101,11 +102,6 @@ def back_up(
         if isinstance(error, OSError):
             raise BackupError(f"{target}: the backup could not be written: {error.strerror or error}") from error
         raise
-
-
-def checkpoints_beside(log: str | Path) -> Path:
-    """The folder in which the command line keeps the checkpoints of a log's jobs."""
-    return Path(f"{log}.checkpoints")
 
 
 def _chosen(log: SqliteLog, named: Iterable[str | Path]) -> list[SavedCheckpoint]:

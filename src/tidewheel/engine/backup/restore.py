@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from tidewheel.atomic_file import write_atomically
-from tidewheel.engine.backup.backup import Progress, checkpoints_beside
+from tidewheel.engine.backup.backup import Progress
 from tidewheel.engine.backup.checkpoint_copy import move_paths
 from tidewheel.engine.backup.file_copy import copy_file, sync, sync_tree
 from tidewheel.engine.backup.manifest import LOG_FILE, Manifest, SavedCheckpoint, difference, refuse
 from tidewheel.engine.checkpoint.checkpoint import Checkpoint
+from tidewheel.engine.checkpoint.checkpoint_folder import checkpoints_beside
 from tidewheel.errors import BackupError, CheckpointError, DefinitionError
 from tidewheel.transport.sqlite.backup import is_in_use
 from tidewheel.transport.sqlite.database import restore_plan

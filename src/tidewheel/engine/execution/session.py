@@ -23,6 +23,7 @@ from tidewheel.engine.spark.pickling import register_modules
 from tidewheel.errors import SetupError
 from tidewheel.java import find_java
 from tidewheel.transport.log.log import Log
+from tidewheel.transport.open_log import log_file
 
 __all__ = ["LOCAL_SETTINGS", "SETTINGS", "check_reach", "end_spark", "session"]
 
@@ -124,7 +125,7 @@ def _end_quietly(context: SparkContext) -> None:
 def check_reach(spark: SparkSession, log: Log) -> None:
     """Refuse a log in a file where tasks run on other machines: they would not find it, or find another."""
     master = str(spark.conf.get("spark.master"))
-    if "://" not in log.address and not re.match(r"local\b|spark://(localhost|127\.[0-9.]+)(:|$)", master):
+    if log_file(log.address) is not None and not re.match(r"local\b|spark://(localhost|127\.[0-9.]+)(:|$)", master):
         raise SetupError(
             f"the log {log.address} is a file on this machine, and Spark's master {master} runs tasks on others, which "
             "do not have it; run Spark here (tidewheel.session(), or the master local[*])"

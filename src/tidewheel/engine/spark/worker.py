@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import sys
 import traceback
 from functools import lru_cache
@@ -18,7 +17,7 @@ from tidewheel.transport.events import event_pb2
 from tidewheel.transport.events.registry import TypeRegistry, types
 from tidewheel.transport.events.schema_inference import GENERATED
 from tidewheel.transport.log.log import Log
-from tidewheel.transport.open_log import open_log
+from tidewheel.transport.open_log import log_file, open_log
 from tidewheel.transport.topics.types import load_types, type_version
 
 __all__ = ["CachedClosure", "registry_for", "warm_worker", "shared_log"]
@@ -27,7 +26,7 @@ _HANG_UPS = (BrokenPipeError, ConnectionResetError, EOFError)
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # as <malloc.h> numbers them
 _LARGE, _SPARE = 32 << 20, 128 << 20  # bytes: the largest block that may be kept, and how much in all
 _warm = False
-_logs: dict[str, tuple[tuple[int, int], Log]] = {}
+_logs: dict[str, tuple[tuple[int, int] | None, Log]] = {}
 _registries: dict[str, tuple[tuple[str, str, int], TypeRegistry]] = {}
 
 
@@ -108,9 +107,13 @@ if "pyspark" in _program():
     defer_pandas()
 
 
-def _file(address: str) -> tuple[int, int]:
+def _file(address: str) -> tuple[int, int] | None:
+    """What tells a log's file from another of the same name; None if it is not in a file, (0, 0) if that is gone."""
+    path = log_file(address)
+    if path is None:
+        return None
     try:
-        status = os.stat(address)
+        status = path.stat()
     except FileNotFoundError:
         return (0, 0)
     return status.st_dev, status.st_ino
@@ -120,7 +123,7 @@ def registry_for(address: str, name: str) -> TypeRegistry:
     """A registry that knows the type. A worker has not seen what the user's program registered, so types that are not
     installed are read from the log; types made from columns always are, since another log may have others of the same
     name."""
-    if (name in types and not name.startswith(GENERATED)) or not os.path.exists(address):
+    if (name in types and not name.startswith(GENERATED)) or _file(address) == (0, 0):
         return types
     log = shared_log(address)
     version = type_version(log)
