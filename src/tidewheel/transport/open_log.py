@@ -17,11 +17,10 @@ def open_log(address: str | os.PathLike[str], **options: Any) -> Log:
     """Open a log by its address: the path of a SQLite file, which is created if it is missing, or
     `kafka://host:port,host:port/prefix?option=value` for topics of a Kafka cluster.
 
-    >>> open_log("redis://here")
+    >>> open_log("redis://here")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    tidewheel.errors.DefinitionError: no log implementation for 'redis://here'; give the path of a file, such as \
-    city.tw, or kafka://host:9092/city
+    tidewheel.errors.DefinitionError: no log implementation for 'redis://here'; give the path of a file, ...
     """
     text = os.fspath(address)
     if text.startswith("kafka://"):
