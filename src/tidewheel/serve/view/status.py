@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,6 +59,8 @@ class Status:
         self.latencies = Latencies()
         self._rates: dict[str, Rate] = {}
         self._moved: dict[str, tuple[Mapping[Partition, int], Instant]] = {}
+        self._ends: dict[Partition, int] = {}
+        self._counted: dict[Partition, int] = {}
         self.topic_stats: dict[str, TopicStats] = {}
         self.latest: Mapping[str, Any] = {}
         """The last sum."""
@@ -84,7 +86,7 @@ class Status:
             "watermark": _millis(watermark),
             "lag": _millis(lag),
             "behind": self._behind(inputs, now),
-            "in_rate": self._rate(INPUT, sum(sum(info.next_offsets) for info in inputs), now),
+            "in_rate": self._rate(INPUT, self._appended(inputs), now),
             "result_rate": self._rate("", sum(stats.count for stats in results.values()), now),
             "latency": self.latencies.percentiles(),
             "held": [
@@ -103,8 +105,8 @@ class Status:
                 {"run": run, "text": start_text(state, now=now), "since": _millis(state.since)}
                 for run, state in self._runs.starting(now=now).items()
             ],
-            "late": _appended(infos, LATE),
-            "dead": _appended(infos, DEAD),
+            "late": self._appended(info for info in infos if kind_of(info.name) == LATE),
+            "dead": self._appended(info for info in infos if kind_of(info.name) == DEAD),
             "bad": sum(stats.bad for stats in results.values()),
             "topics": {
                 topic: {
@@ -158,24 +160,29 @@ class Status:
         running = [mark for mark, at in reported if at >= now - _IDLE]
         return min(running) if running else max((mark for mark, _ in reported), default=None)
 
+    def _appended(self, infos: Iterable[TopicInfo]) -> int:
+        """The number of records ever appended to these topics, as far as they were there when they were looked at."""
+        ends = {(info.name, number): end for info in infos for number, end in enumerate(info.next_offsets)}
+        before = {part: self._ends.get(part, 0) for part in ends}
+        for part, count in self._log.counts(before, ends).items():
+            self._counted[part] = self._counted.get(part, 0) + count
+        self._ends |= ends
+        return sum(self._counted[part] for part in ends)
+
     def _behind(self, inputs: Sequence[TopicInfo], now: Instant) -> int | None:
         """The lag of the slowest running consumer, in input records."""
-        ends = {(info.name, number): end for info in inputs for number, end in enumerate(info.next_offsets)}
+        known = {(info.name, number) for info in inputs for number in range(info.partitions)}
         found: dict[str, int] = {}
         for group in self._log.groups():
-            done = {part: at for part, at in self._log.committed(group).items() if part in ends}
+            done = {part: at for part, at in self._log.committed(group).items() if part in known}
             if not done:
                 continue
             before, when = self._moved.get(group, ({}, now))
             self._moved[group] = (done, when if before == done else now)
-            if now - self._moved[group][1] <= _IDLE or all(at >= ends[part] for part, at in done.items()):
-                found[group] = sum(self._log.counts(done).values())
+            left = sum(self._log.counts(done).values())
+            if now - self._moved[group][1] <= _IDLE or not left:
+                found[group] = left
         return max(found.values(), default=None)
-
-
-def _appended(infos: Sequence[TopicInfo], kind: str) -> int:
-    """The number of records ever appended to the topics of a kind."""
-    return sum(sum(info.next_offsets) for info in infos if kind_of(info.name) == kind)
 
 
 def _millis(value: int | None) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import threading
@@ -26,6 +27,7 @@ __all__ = [
     "UnsettledError",
     "errors_explained",
     "explain",
+    "keep_from_parent",
     "patiently",
     "results_of",
 ]
@@ -43,6 +45,9 @@ _FIRST_SECONDS = 10.0
 _PAUSE_SECONDS = 0.05
 TRANSACTION_SECONDS = 30
 """After how long a transaction whose writer died is aborted; readers wait for it, unless a successor comes first."""
+_OF_PARENTS: list[Any] = []
+# A forked child must not collect its parent's clients either, wherever they are.
+os.register_at_fork(after_in_child=gc.freeze)
 _logger = logging.getLogger(__name__)
 _logger.setLevel(logging.CRITICAL)
 
@@ -74,6 +79,7 @@ class Clients:
     def _begin(self) -> None:
         self._process = os.getpid()
         self._admin: AdminClient | None = None
+        self._retired: list[tuple[float, AdminClient]] = []
         self._idle: list[tuple[Consumer, set[str]]] = []
         self._complaint: str | None = None
 
@@ -86,13 +92,19 @@ class Clients:
             self._of_this_process()
             if self._admin is None:
                 self._admin = AdminClient(self._configured())
+            self._admin.poll(0)  # so that it says what it complains of
             return self._admin
 
     def renew_admin(self) -> None:
         """Begin anew with a client that knows nothing yet: one that has lost a broker goes on for long asking it, or
         others about what it led."""
         with self._lock:
-            self._admin = None
+            at = time.monotonic()
+            self._retired = [(since, client) for since, client in self._retired if at - since < 2 * TIMEOUT_SECONDS]
+            if self._admin is not None and (not self._retired or at - self._retired[-1][0] > 1):
+                # It is not destroyed yet: other threads may wait for its answers.
+                self._retired.append((at, self._admin))
+                self._admin = None
 
     @contextmanager
     def reader(self, places: Mapping[tuple[str, int], int]) -> Iterator[Consumer]:
@@ -107,7 +119,7 @@ class Clients:
             consumer = Consumer(
                 self._configured(
                     {
-                        "group.id": "tidewheel",  # needed, though nothing is committed for it
+                        "group.id": f"{self.address.prefix}tidewheel",  # needed, though nothing is committed for it
                         "enable.auto.commit": False,
                         "enable.partition.eof": True,
                         "isolation.level": "read_committed",
@@ -115,6 +127,7 @@ class Clients:
                         "allow.auto.create.topics": False,
                         "fetch.wait.max.ms": _FETCH_WAIT_MILLIS,
                         "fetch.error.backoff.ms": 50,
+                        "fetch.queue.backoff.ms": 10,
                         "fetch.message.max.bytes": 8 << 20,
                         "fetch.max.bytes": RECORD_BYTES + _OVERHEAD_BYTES,
                         "receive.message.max.bytes": RECORD_BYTES + (1 << 20),
@@ -129,9 +142,15 @@ class Clients:
                 consumer.list_topics(topic, timeout=TIMEOUT_SECONDS)
                 topics.add(topic)
             yield consumer
+        except GeneratorExit:  # its reader has had enough
+            self._put_back(consumer, topics)
+            raise
         except BaseException:
             consumer.close()
             raise
+        self._put_back(consumer, topics)
+
+    def _put_back(self, consumer: Consumer, topics: set[str]) -> None:
         consumer.unassign()
         with self._lock:
             if self._process == os.getpid():
@@ -173,6 +192,7 @@ class Clients:
     def _of_this_process(self) -> None:
         # The threads of a client do not survive a fork; what the parent opened is left to it.
         if self._process != os.getpid():
+            keep_from_parent(self._admin, self._retired, self._idle)
             self._begin()
 
     def _configured(self, more: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -190,9 +210,19 @@ class Clients:
     def _complain(self, error: Any) -> None:
         self._complaint = str(error.str())
 
+    def forget_complaint(self) -> None:
+        """What went wrong before the cluster answered is not why something goes wrong later."""
+        self._complaint = None
+
     def why(self) -> str | None:
         """The last that a client complained of: why a cluster is not reached, most often."""
         return self._complaint
+
+
+def keep_from_parent(*clients: Any) -> None:
+    """Keep clients that a forked child has from its parent: to destroy them would wait for threads that only the parent
+    has."""
+    _OF_PARENTS.extend(clients)
 
 
 def patiently(clients: Clients, doing: str, attempt: Callable[[], T], *, settled: bool = False) -> T:
@@ -220,6 +250,7 @@ def patiently(clients: Clients, doing: str, attempt: Callable[[], T], *, settled
                 raise kind(explain(clients, doing, error)) from problem
         else:
             clients.patience = TIMEOUT_SECONDS
+            clients.forget_complaint()
             return answer
         time.sleep(_PAUSE_SECONDS)
 

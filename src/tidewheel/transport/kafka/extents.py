@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidewheel.model.time import Instant
 from tidewheel.transport.kafka.client import REQUEST_SECONDS, Clients, UnsettledError, patiently, results_of
 from tidewheel.transport.kafka.records import log_offset
 from tidewheel.transport.kafka.topic_index import IndexEntry, TopicIndexes
@@ -113,6 +114,12 @@ class Extents:
                 found[topic.name, number] = Extent(first, end, held)
         return found
 
+    def since(self, topic: KafkaTopic, partition: int, time: Instant, *, end: int) -> int:
+        """The offset of the first record of a topic without an index that has this time or a later one."""
+        part = topic.full_name, partition
+        found = self._settled(lambda: self._ask([part], -(-time // 1_000))())[part]
+        return end if found < 0 else log_offset(topic.format, found)
+
     def begins(self, parts: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
         """The first offsets of Kafka that are there, by full name and partition."""
         return self._settled(lambda: self._ask(parts, "earliest")())
@@ -129,15 +136,19 @@ class Extents:
         return patiently(self._clients, "ask where partitions begin and end", attempt, settled=True)
 
     def _ask(
-        self, parts: Sequence[tuple[str, int]], which: str, *, committed: bool = False
+        self, parts: Sequence[tuple[str, int]], which: str | int, *, committed: bool = False
     ) -> Callable[[], dict[tuple[str, int], int]]:
-        """Ask for offsets; gives what waits for the answer."""
+        """Ask for the earliest offsets, the latest, or the first since a time in milliseconds; gives what waits for the
+        answer."""
         if not parts:
             return dict
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
-        spec = OffsetSpec.latest() if which == "latest" else OffsetSpec.earliest()
+        if isinstance(which, int):
+            spec = OffsetSpec.for_timestamp(which)
+        else:
+            spec = OffsetSpec.latest() if which == "latest" else OffsetSpec.earliest()
         futures: Mapping[Any, Any] = self._clients.admin.list_offsets(
             {TopicPartition(*part): spec for part in parts},
             isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 
@@ -74,6 +75,7 @@ class KafkaLog(Log):
             self._clients, self._topics, self._extents, self._accounts, clock=clock, future_tolerance=tolerance
         )
         self._groups = Groups(self._clients, self._topics)
+        self._nothing: dict[tuple[str, int], tuple[int, int]] = {}
 
     def __repr__(self) -> str:
         return f"open_log({self.address!r})"
@@ -101,14 +103,16 @@ class KafkaLog(Log):
         return self._appender.append(topic, batch)
 
     def position(self, topic: str, partition: int, start_from: StartFrom) -> int:
-        _, extent = self._partition(topic, partition)
+        found, extent = self._partition(topic, partition)
         if start_from == "earliest":
             return extent.first
         if start_from == "latest":
             return extent.end
         if isinstance(start_from, datetime):
             since = instant(start_from)
-            later = (each.first_offset for each in extent.entries or () if each.append_time >= since)
+            if extent.entries is None:
+                return self._extents.since(found, partition, since, end=extent.end)
+            later = (each.first_offset for each in extent.entries if each.append_time >= since)
             return max(next(later, extent.end), extent.first)
         return check_start(start_from, topic=topic, partition=partition, first=extent.first, end=extent.end)
 
@@ -122,7 +126,11 @@ class KafkaLog(Log):
         limit: int | None = None,
         on_damage: OnDamage | None = None,
     ) -> list[Block]:
-        """The blocks that hold records from offset `start` on (see `Log.blocks`); runs of events count as blocks."""
+        """The blocks that hold records from offset `start` on (see `Log.blocks`); runs of events count as blocks.
+
+        A block reaches up to the next one, or to the partition's end: what lies between, where transactions ended,
+        belongs to it, so that who has read all blocks has read all there is.
+        """
         check_limit(limit)
         _, extent = self._partition(topic, partition)
         check_offset(start, topic=topic, partition=partition, first=extent.first)
@@ -134,14 +142,16 @@ class KafkaLog(Log):
         result: list[Block] = []
         count = 0
         last = extent.end if end is None else min(end, extent.end)
-        for entry in extent.entries:
-            if entry.next_offset <= start or entry.first_offset >= last:
-                continue
+        some = extent.entries[bisect_right(extent.entries, start, key=lambda entry: entry.next_offset) :]
+        reached = [*(entry.first_offset for entry in some[1:]), extent.end]
+        for entry, after in zip(some, reached, strict=False):
+            if entry.first_offset >= last:
+                break
             summary = entry.header.summary
             count += min(summary.count, entry.next_offset - start)
             if limit is not None and count > limit and result:
                 break
-            result.append(Block(topic, partition, entry.first_offset, entry.next_offset, entry.size, summary))
+            result.append(Block(topic, partition, entry.first_offset, after, entry.size, summary))
         return result
 
     def read(
@@ -159,7 +169,16 @@ class KafkaLog(Log):
         found, extent = self._partition(topic, partition, entries=False)
         check_offset(start, topic=topic, partition=partition, first=extent.first)
         last = extent.end if end is None else min(end, extent.end)
-        return read_records(self._clients, found, partition, start, last, limit=limit, on_damage=on_damage)
+        batches = read_records(self._clients, found, partition, start, last, limit=limit, on_damage=on_damage)
+        whole = found.index is None and last == extent.end and limit is None
+        return self._noting_the_end(batches, (found.id, partition), start, last) if whole else batches
+
+    def _noting_the_end(self, batches: Iterator[Batch], part: tuple[str, int], start: int, end: int) -> Iterator[Batch]:
+        """Note from where on a topic without an index has nothing up to its end but ends of transactions."""
+        for batch in batches:
+            start = batch.records.column("offset")[-1].as_py() + 1
+            yield batch
+        self._nothing[part] = start, end
 
     def counts(self, starts: Positions, ends: Positions | None = None) -> dict[Partition, int]:
         extents = self._extents.of([self._topics.get(name) for name in dict.fromkeys(topic for topic, _ in starts)])
@@ -213,7 +232,13 @@ class KafkaLog(Log):
 
     def _readable(self, topics: list[KafkaTopic], positions: Positions) -> bool:
         extents = self._extents.of(topics)
-        return any(extents[part].holds_after(position) for part, position in positions.items())
+        ids = {topic.name: topic.id for topic in topics}
+        for part, position in positions.items():
+            start, end = self._nothing.get((ids[part[0]], part[1]), (0, -1))
+            nothing = position >= start and extents[part].end == end
+            if extents[part].holds_after(position) and not nothing:
+                return True
+        return False
 
     def _partition(self, topic: str, partition: int, *, entries: bool = True) -> tuple[KafkaTopic, Extent]:
         found = self._topics.get(topic)
@@ -226,6 +251,7 @@ class KafkaLog(Log):
         for topic, (retention, compact) in zip(topics, self._topics.settings(topics), strict=True):
             parts = [extents[topic.name, number] for number in range(topic.partitions)]
             entries = [entry for part in parts for entry in part.entries or ()]
+            others = sum(part.end - part.first for part in parts if part.entries is None)
             infos.append(
                 TopicInfo(
                     name=topic.name,
@@ -233,7 +259,7 @@ class KafkaLog(Log):
                     partitions=topic.partitions,
                     retention=retention,
                     compact=compact,
-                    count=sum(entry.header.summary.count for entry in entries),
+                    count=sum(entry.header.summary.count for entry in entries) + others,
                     size=sum(entry.size for entry in entries),
                     first_offsets=tuple(part.first for part in parts),
                     next_offsets=tuple(part.end for part in parts),

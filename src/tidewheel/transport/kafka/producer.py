@@ -15,17 +15,18 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import pyarrow as pa
 
 from tidewheel.errors import DefinitionError, FencedError, LogError
 from tidewheel.model.time import Duration, Instant
-from tidewheel.transport.kafka.client import Clients, errors_explained
+from tidewheel.transport.kafka.client import Clients, errors_explained, keep_from_parent
 from tidewheel.transport.kafka.extents import Extents
 from tidewheel.transport.kafka.producer_accounts import Account, ProducerAccounts
 from tidewheel.transport.kafka.records import encode_messages, kafka_offset
-from tidewheel.transport.kafka.topics import KafkaTopic, Topics
+from tidewheel.transport.kafka.topics import Topics
 from tidewheel.transport.kafka.transaction import Record, TransactionalClient, TransactionLostError, Writes
 from tidewheel.transport.log.log import Producer
 from tidewheel.transport.log.log_types import Partition, Receipt
@@ -80,7 +81,7 @@ class Appender:
         """The session of a name in this process, opened if there is none: that locks out those of others."""
         with self._lock:
             self._begin_in_fork()
-            if name not in self._sessions:
+            if name not in self._sessions or self._sessions[name].client.closed:
                 with errors_explained(self.clients, f"open the producer {name!r}"):
                     client = TransactionalClient(self.clients, f"{self.clients.address.prefix}{name}")
                 named = name != self._anonymous
@@ -114,7 +115,8 @@ class Appender:
         """After a fork, let the parent have its clients and its name."""
         if self._process != os.getpid():
             self._process, self._anonymous = os.getpid(), ""
-            self._sessions.clear()
+            keep_from_parent(self._sessions)
+            self._sessions = OrderedDict()
 
     def close(self) -> None:
         """Let go of what is open."""
@@ -138,6 +140,7 @@ class Appender:
                     f"it is not known whether the append to {topic!r} was done, since the connection to Kafka broke. "
                     "Append as a producer with a name to be able to repeat it"
                 ) from error
+        self.wait_until_visible(ends)
         return Receipt(sequence=-1, next_offsets=ends)
 
     def write(
@@ -174,27 +177,26 @@ class Appender:
         writes = [(topic, partition, messages) for topic, partition, messages in writes if messages]
         if not writes and record is None:
             return {}
-        ends = client.write(writes, record)
-        self._until_visible(known, ends, record)
-        return ends
+        return client.write(writes, record)
 
-    def _until_visible(
-        self, known: Mapping[str, KafkaTopic], ends: Mapping[Partition, int], record: Record | None
-    ) -> None:
-        """Wait until readers see what was committed, unless somebody else's transaction keeps it from them for long."""
-        wanted = {
-            (known[name].full_name, partition): kafka_offset(known[name].format, end - 1) + 1
-            for (name, partition), end in ends.items()
-        }
-        places = list(wanted) if record is None else [*wanted, record[:2]]
-        marks = self._extents.written_ends([record[:2]]) if record is not None else {}
-        wanted |= marks
-        deadline = time.monotonic() + _VISIBLE_SECONDS
-        while time.monotonic() < deadline:
-            reached = self._extents.committed_ends(places)
-            if all(reached[place] >= end for place, end in wanted.items()):
-                return
-            time.sleep(_PAUSE_SECONDS)
+    def wait_until_visible(self, ends: Mapping[Partition, int], record: Record | None = None) -> None:
+        """Wait until readers see what was committed, unless somebody else's transaction keeps it from them for long. It
+        is committed whatever happens here: not to see it is no error."""
+        with suppress(LogError):
+            known = self._topics.find(name for name, _ in ends)
+            wanted = {
+                (known[name].full_name, partition): kafka_offset(known[name].format, end - 1) + 1
+                for (name, partition), end in ends.items()
+                if name in known
+            }
+            if record is not None:
+                wanted |= self._extents.written_ends([record[:2]])
+            deadline = time.monotonic() + _VISIBLE_SECONDS
+            while time.monotonic() < deadline:
+                reached = self._extents.committed_ends(list(wanted))
+                if all(reached[place] >= end for place, end in wanted.items()):
+                    return
+                time.sleep(_PAUSE_SECONDS)
 
 
 class KafkaProducer(Producer):
@@ -206,7 +208,8 @@ class KafkaProducer(Producer):
         self._appender = appender
         self._lock = threading.Lock()
         self._epoch: int | None = None
-        account = self._begin_epoch() if fence else appender.accounts.read(name)
+        # Complete: what a predecessor has begun must be decided before its number is believed.
+        account = self._begin_epoch() if fence else appender.accounts.read(name, complete=True)
         self.sequence, self.state = account.sequence, account.state
 
     def append(
@@ -270,7 +273,8 @@ class KafkaProducer(Producer):
         record = (*self._appender.accounts.place(self.name), self.name.encode(), account.encode())
         with errors_explained(self._appender.clients, f"append as {self.name!r}"):
             ends = self._appender.write(session.client, batches, rotation=max(account.sequence, 0), record=record)
-        session.account = account
+        session.account = account  # first of all: it is committed, whatever happens from here on
+        self._appender.wait_until_visible(ends, record)
         return ends
 
     def _begin_epoch(self) -> Account:

@@ -93,8 +93,8 @@ def messages(clients: Clients, part: tuple[str, int], start: int, end: int) -> I
                 elif error.fatal() or not error.retriable():
                     raise KafkaException(error)
             if found:
-                waiting_since = time.monotonic()
                 yield found
+                waiting_since = time.monotonic()
             elif time.monotonic() - waiting_since > TIMEOUT_SECONDS + TRANSACTION_SECONDS:
                 raise LogError(
                     f"cannot {doing}: nothing comes from the Kafka at {clients.address.servers} "

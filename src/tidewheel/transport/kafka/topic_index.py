@@ -18,7 +18,7 @@ from typing import Any
 from tidewheel.errors import LogError, MalformedError
 from tidewheel.model.block_stats import merge
 from tidewheel.model.time import Instant
-from tidewheel.transport.kafka.client import TIMEOUT_SECONDS, TRANSACTION_SECONDS, Clients, errors_explained
+from tidewheel.transport.kafka.client import TIMEOUT_SECONDS, TRANSACTION_SECONDS, Clients
 from tidewheel.transport.kafka.topics import KafkaTopic
 from tidewheel.transport.log.block_header import Header, Place, decode_header, encode_header
 
@@ -92,9 +92,10 @@ class PartitionIndex:
         self.entries[begin:end] = [entry]
 
     def after(self, offset: int, end: int) -> Sequence[IndexEntry]:
-        """The entries that hold offsets from one on and before another."""
+        """The entries that hold offsets from one on, and none from another on: what is there only in part, since
+        somebody else's transaction is open among it, is not there yet."""
         begin = bisect_right(self.entries, offset, key=lambda each: each.next_offset)
-        return self.entries[begin : bisect_left(self.entries, end, key=lambda each: each.first_offset)]
+        return self.entries[begin : bisect_right(self.entries, end, key=lambda each: each.next_offset)]
 
     def drop(self, first: int) -> None:
         """Forget what retention has taken."""
@@ -117,7 +118,7 @@ class TopicIndexes:
             topics_by_index = {topic.index: topic for topic in topics}
             for (index, partition), (begin, end) in extents.items():
                 known = self._of(topics_by_index[index], partition)
-                known.reached = max(known.reached, begin)  # what has left is behind the data's beginning, too
+                known.reached = max(known.reached, begin)  # it is kept for longer than the data
                 if known.reached < end:
                     behind[index, partition] = (known, end)
             if behind:
@@ -135,12 +136,12 @@ class TopicIndexes:
         return self._known.setdefault((f"{topic.id}/{topic.index_id}", partition), PartitionIndex())
 
     def _read(self, behind: Mapping[tuple[str, int], tuple[PartitionIndex, int]]) -> None:
-        from confluent_kafka import KafkaError
+        from confluent_kafka import KafkaError, KafkaException
 
         deadline = time.monotonic() + TIMEOUT_SECONDS + TRANSACTION_SECONDS
         open_parts = set(behind)
         places = {part: index.reached for part, (index, _) in behind.items()}
-        with errors_explained(self._clients, "read the index"), self._clients.reader(places) as reader:
+        with self._clients.reader(places) as reader:
             while open_parts:
                 if time.monotonic() > deadline:
                     raise LogError(
@@ -149,14 +150,18 @@ class TopicIndexes:
                     )
                 first = reader.poll(1.0)
                 for message in [] if first is None else [first, *reader.consume(10_000, 0)]:
+                    error = message.error()
+                    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                        if error.fatal() or not error.retriable():
+                            raise KafkaException(error)
+                        continue
                     part = message.topic(), message.partition()
                     index, end = behind[part]
-                    if message.error() is None:
+                    if error is None:
                         _add(index, message)
-                    elif message.error().code() == KafkaError._PARTITION_EOF:
-                        index.reached = max(index.reached, message.offset())
+                        deadline = max(deadline, time.monotonic() + TIMEOUT_SECONDS)
                     else:
-                        _raise(message.error())
+                        index.reached = max(index.reached, message.offset())
                     if index.reached >= end:
                         open_parts.discard(part)
 
@@ -172,10 +177,3 @@ def _add(index: PartitionIndex, message: Any) -> None:
             f"{message.offset()}: {error}"
         ) from error
     index.reached = message.offset() + 1
-
-
-def _raise(error: Any) -> None:
-    from confluent_kafka import KafkaError, KafkaException
-
-    assert isinstance(error, KafkaError)
-    raise KafkaException(error)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from tidewheel.errors import DefinitionError, LogError
+from tidewheel.model.time import Duration, duration
 from tidewheel.topic_names import check_topic_name
 from tidewheel.transport.kafka.address import TopicFormat
 from tidewheel.transport.kafka.client import (
@@ -31,6 +32,7 @@ __all__ = ["KafkaTopic", "Topics"]
 _INTERNAL = "__tidewheel."
 _PAUSE_SECONDS = 0.02
 _SEGMENT_BYTES = 16 << 20
+_INDEX_LONGER: Duration = duration("7 d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +73,10 @@ class Topics:
     def names(self) -> list[str]:
         """The names of all topics of the log, in order."""
         known = self._all()
-        internal = self._full(_INTERNAL)
         return sorted(
             name.removeprefix(self._prefix)
-            for name in known
-            if name.startswith(self._prefix) and not name.startswith(internal) and not _of_kafka(name)
+            for name in known  # without a prefix those that other logs keep for themselves are seen, too
+            if name.startswith(self._prefix) and _INTERNAL not in name and not _of_kafka(name)
         )
 
     def find(self, names: Iterable[str]) -> dict[str, KafkaTopic]:
@@ -155,9 +156,9 @@ class Topics:
         return found[own]
 
     def delete(self, name: str) -> None:
-        """Delete a topic, then its index."""
+        """Delete a topic, and its index first: no topic that is made later may find the entries of this one."""
         topic = self.get(name)
-        for full in (topic.full_name, topic.index):
+        for full in (topic.index, topic.full_name):
             if full is not None:
                 with errors_explained(self._clients, f"delete topic {name!r}"):
                     results_of(self._clients.admin.delete_topics([full], request_timeout=TIMEOUT_SECONDS))
@@ -274,8 +275,10 @@ def _settings(retention: Retention, *, compact: bool) -> dict[str, str]:
 
 
 def _index_settings(retention: Retention) -> dict[str, str]:
-    # Not by size, which says nothing of the data's. What is behind the data's beginning is passed over.
-    return {"cleanup.policy": "delete", "retention.ms": str(_millis(retention.age)), "retention.bytes": "-1"}
+    # Longer than the data, which leave by segments of their own; what is behind their beginning is passed over. Not by
+    # size, which says nothing of the data's.
+    longer = None if retention.age is None else 2 * retention.age + _INDEX_LONGER
+    return {"cleanup.policy": "delete", "retention.ms": str(_millis(longer)), "retention.bytes": "-1"}
 
 
 def _millis(age: int | None) -> int:

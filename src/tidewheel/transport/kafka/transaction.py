@@ -43,6 +43,11 @@ class TransactionalClient:
         self._retry("open a producer", lambda: self._open.init_transactions(TIMEOUT_SECONDS))
 
     @property
+    def closed(self) -> bool:
+        """Whether it was let go, or locked out."""
+        return self._producer is None
+
+    @property
     def _open(self) -> Producer:
         if self._producer is None:
             raise TransactionLostError(self._id)
@@ -54,8 +59,8 @@ class TransactionalClient:
 
         deadline = time.monotonic() + TIMEOUT_SECONDS + TRANSACTION_SECONDS
         while True:
-            self._open.begin_transaction()
             try:
+                self._open.begin_transaction()
                 return self._write(writes, record)
             except KafkaException as problem:
                 error = problem.args[0]
@@ -88,6 +93,8 @@ class TransactionalClient:
                 places.append(place)
                 _send(producer, topic.full_name, partition, message, place, failed)
         self._delivered(producer, failed)
+        if any(offset < 0 for place in places for offset in place):
+            raise LogError(f"cannot append as {self._id!r}: Kafka did not say at which offsets the records are")
         found = iter(places)
         ends: dict[Partition, int] = {}
         for topic, partition, messages in writes:
