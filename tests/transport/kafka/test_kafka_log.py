@@ -16,6 +16,7 @@ from tests.transport.log_kinds import KafkaLogs
 from tests.transport.log_reader import offsets, read, values
 from tidewheel.errors import DamagedBlockError, DataLossError, LogError
 from tidewheel.transport.kafka.broker.local_cluster import LocalKafka
+from tidewheel.transport.kafka.extents import Extents
 from tidewheel.transport.log.consumer import Consumer
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Retention, records
@@ -112,6 +113,39 @@ class TestTopicsOfOthers:
         assert values(list(log.read("news", 0, 0, on_damage=damaged.append))) == [b"before", b"after"]
         assert len(damaged) == 1
         assert sum(block.summary.count for block in log.blocks("news", 0, 0)) == 2, "the index knows only what is ours"
+
+
+class TestBlocks:
+    @pytest.mark.parametrize("form", ["blocks", "events"])
+    def test_they_leave_nothing_out_between_them_and_up_to_the_end(self, kafka_logs: KafkaLogs, form: str) -> None:
+        # Each transaction takes an offset, after which nothing comes for a while: who has read all blocks has read all.
+        with kafka_logs.make(form) as log:
+            for number in range(4):
+                log.append("news", records([b"%d" % number] * 3))
+            found = log.blocks("news", 0, 0)
+            assert [each.summary.count for each in found] == [3] * 4
+            ends = [each.next_offset for each in found]
+            assert ends == [*(each.first_offset for each in found[1:]), log.position("news", 0, "latest")]
+            assert log.blocks("news", 0, ends[-1]) == []
+            assert not log.wait({("news", 0): ends[-1]}, timeout=0)
+            assert log.counts({("news", 0): ends[1]}) == {("news", 0): 6}
+
+
+class TestProducers:
+    def test_an_append_that_nobody_can_see_yet_is_no_error_and_its_repeat_is_known(
+        self, log: Log, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # As where the broker dies between the commit and the question whether readers see it.
+        def dead(self: Extents, parts: object) -> dict[tuple[str, int], int]:
+            raise LogError("no answer")
+
+        producer = log.producer("writer")
+        producer.append({"news": records([b"1"])}, sequence=1)
+        with monkeypatch.context() as patched:
+            patched.setattr(Extents, "committed_ends", dead)
+            assert not producer.append({"news": records([b"2"])}, sequence=2).duplicate
+        assert producer.append({"news": records([b"2"])}, sequence=2).duplicate
+        assert values(read(log, "news")) == [b"1", b"2"]
 
 
 class TestRetention:

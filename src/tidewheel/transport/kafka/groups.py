@@ -26,7 +26,7 @@ class Groups:
 
     def commit(self, group: str, positions: Positions) -> None:
         """Commit the positions of a group."""
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import KafkaException, TopicPartition
 
         check_group(group)
         topics = {name: self._topics.get(name) for name in dict.fromkeys(topic for topic, _ in positions)}
@@ -45,7 +45,9 @@ class Groups:
         def attempt() -> None:
             consumer = self._clients.group(self._prefix + group)
             try:
-                consumer.commit(offsets=offsets, asynchronous=False)
+                for place in consumer.commit(offsets=offsets, asynchronous=False):
+                    if place.error is not None:
+                        raise KafkaException(place.error)
             finally:
                 consumer.close()
 

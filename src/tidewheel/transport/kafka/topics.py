@@ -175,6 +175,7 @@ class Topics:
             self._clients,
             "read the settings of topics",
             lambda: results_of(self._clients.admin.describe_configs(resources, request_timeout=REQUEST_SECONDS)),
+            settled=True,
         )
         return [
             (
