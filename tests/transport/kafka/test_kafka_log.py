@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer as PlainProducer
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 
+from tests.support.command import eventually
 from tests.transport import log_workers
 from tests.transport.log_kinds import KafkaLogs
 from tests.transport.log_reader import offsets, read, values
@@ -74,6 +75,17 @@ class TestTopics:
         log.append("news", records([b"x"]))
         log.delete_topic("news")
         assert not [name for name in admin.list_topics(timeout=60).topics if name.endswith(".news")]
+
+    def test_partitions_that_are_added_by_others_are_written_and_read(self, log: Log, admin: AdminClient) -> None:
+        log.append("news", records([b"before"], keys=[b"1"]))
+        (added,) = admin.create_partitions([NewPartitions(full(log, "news"), 3)]).values()
+        added.result()
+        eventually(lambda: log.topic_info("news").partitions == 3, "everybody knows of the partitions")
+        new = [b"%d" % number for number in range(12)]
+        log.append("news", records(new, keys=new))
+        found = sorted(value for number in range(3) for value in values(read(log, "news", number)))
+        assert found == sorted([b"before", *new])
+        assert all(log.blocks("news", number, 0) for number in range(3)), "keys are in all of them, and in the index"
 
     def test_logs_of_several_prefixes_do_not_see_each_other(self, kafka_logs: KafkaLogs) -> None:
         with kafka_logs.make() as one, kafka_logs.make() as other:

@@ -299,6 +299,8 @@ def _is_unsettled(error: Any) -> bool:
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.FENCED_LEADER_EPOCH,
         KafkaError._NOENT,  # no leader is known
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
     )
 
 

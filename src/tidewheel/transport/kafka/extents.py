@@ -24,7 +24,7 @@ _PAUSE_SECONDS = 0.02
 @dataclass(frozen=True, slots=True)
 class Extent:
     """A partition's first offset and the one after its last, and the entries of its index in between; None for a topic
-    without an index."""
+    without an index, or where nobody asked for them."""
 
     first: int
     end: int
@@ -110,7 +110,8 @@ class Extents:
             for number in numbers[topic.name]:
                 first = log_offset(topic.format, firsts[topic.full_name, number])
                 end = log_offset(topic.format, max(ends[topic.full_name, number], firsts[topic.full_name, number]))
-                held = None if topic.index is None else self._indexes.entries(topic, number, first, end)
+                indexed = entries and topic.index is not None
+                held = self._indexes.entries(topic, number, first, end) if indexed else None
                 found[topic.name, number] = Extent(first, end, held)
         return found
 

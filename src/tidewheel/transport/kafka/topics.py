@@ -105,6 +105,8 @@ class Topics:
         for name, (full, *companions) in asked.items():
             if full in described:
                 index = next((each for each in companions if each in described), None)
+                if index is not None and len(described[index].partitions) < len(described[full].partitions):
+                    self._widen(index, len(described[full].partitions))
                 found[name] = KafkaTopic(
                     name=name,
                     full_name=full,
@@ -224,6 +226,19 @@ class Topics:
                         time.sleep(_PAUSE_SECONDS)
                         continue
                 return
+
+    def _widen(self, index: str, partitions: int) -> None:
+        """Give an index as many partitions as its topic has got by Kafka's own tools."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import NewPartitions
+
+        (future,) = self._clients.admin.create_partitions([NewPartitions(index, partitions)]).values()
+        with errors_explained(self._clients, f"add partitions to {index!r}"):
+            try:
+                future.result()
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.INVALID_PARTITIONS:  # another process was faster
+                    raise
 
     def _change(self, topic: KafkaTopic, retention: Retention, *, compact: bool) -> None:
         if compact and topic.format == "blocks":

@@ -25,6 +25,8 @@ Record = tuple[str, int, bytes, bytes]
 
 _PAUSE_SECONDS = 0.01
 _FLUSH_SECONDS = 0.5
+_SETTLED_SECONDS = 10.0
+"""How long a topic or partition that is not known may take to appear."""
 
 
 class TransactionLostError(Exception):
@@ -57,7 +59,8 @@ class TransactionalClient:
         """Write all of it, or nothing; gives where the written partitions end, as offsets of the log."""
         from confluent_kafka import KafkaException
 
-        deadline = time.monotonic() + TIMEOUT_SECONDS + TRANSACTION_SECONDS
+        began = time.monotonic()
+        deadline = began + TIMEOUT_SECONDS + TRANSACTION_SECONDS
         while True:
             try:
                 self._open.begin_transaction()
@@ -68,10 +71,14 @@ class TransactionalClient:
                     self.close()
                     raise TransactionLostError(self._id) from problem
                 self._abort()
-                if not error.retriable() and not error.txn_requires_abort():
+                if not error.retriable() and not error.txn_requires_abort() and not _is_outdated(error):
                     raise self._failed(error) from problem
                 if time.monotonic() > deadline or _is_hopeless(error):
                     raise self._failed(error) from problem
+                if _is_outdated(error):
+                    # By itself a client asks for the partitions of topics every five minutes.
+                    deadline = min(deadline, began + _SETTLED_SECONDS)
+                    self._open.list_topics(timeout=TIMEOUT_SECONDS)
             except BaseException:
                 self._abort()
                 raise
@@ -229,14 +236,22 @@ def _is_lost(error: Any) -> bool:
     return bool(error.fatal()) or error.code() in locked_out
 
 
-def _is_hopeless(error: Any) -> bool:
-    """Whether the same transaction will fail again."""
+def _is_outdated(error: Any) -> bool:
+    """Whether the client does not know a topic or a partition, which may have been made since it asked."""
     from confluent_kafka import KafkaError
 
     return error.code() in (
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
+    )
+
+
+def _is_hopeless(error: Any) -> bool:
+    """Whether the same transaction will fail again."""
+    from confluent_kafka import KafkaError
+
+    return error.code() in (
         KafkaError.INVALID_RECORD,
         KafkaError.INVALID_MSG,
         KafkaError.MSG_SIZE_TOO_LARGE,
