@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from tests.support.kafka import local_kafka
 from tests.transport import log_workers
 from tests.transport.log_kinds import KafkaLogs
 from tests.transport.log_reader import read, rising, values
+from tests.transport.run_and_kill import run_and_kill
 from tidewheel.errors import FencedError
 from tidewheel.transport.kafka.broker.local_cluster import LocalKafka
 from tidewheel.transport.log.log import Log
@@ -26,31 +25,6 @@ from tidewheel.transport.log.log_types import records
 from tidewheel.transport.open_log import open_log
 
 KILLS = 8
-
-
-def run_and_kill(
-    processes: ForkServerContext, work: Callable[[str, int, Connection], None], address: str, seed: int
-) -> int:
-    """Let a process work for a random time and kill it; gives the last sequence number that it acknowledged, or -1."""
-    choose = random.Random(seed)
-    ours, theirs = processes.Pipe(duplex=False)
-    process = processes.Process(target=work, args=(address, seed, theirs))
-    process.start()
-    theirs.close()
-    acknowledged = -1
-    try:
-        for _ in range(choose.randint(1, 8)):
-            acknowledged = ours.recv()
-        process.join(choose.uniform(0, 0.04))
-        assert process.is_alive(), "it ended by itself"
-    finally:
-        process.kill()
-    process.join()
-    try:
-        while True:  # what it acknowledged before it died
-            acknowledged = ours.recv()
-    except EOFError:
-        return acknowledged
 
 
 def plainly_read(servers: str, topic: str) -> list[bytes]:
@@ -93,7 +67,12 @@ def test_nothing_acknowledged_is_lost_and_nothing_is_there_twice_when_writers_ar
     with kafka_logs.make(form) as log:
         certain = -1
         for kill in range(KILLS):
-            certain = max(certain, run_and_kill(processes, log_workers.append_until_killed, log.address, kill))
+            certain = max(
+                certain,
+                run_and_kill(
+                    processes, log_workers.append_until_killed, log.address, kill, least=1, most=8, within=0.04
+                ),
+            )
             # Whoever opens the name ends what the dead one had begun.
             writer = log.producer("writer")
             assert writer.sequence in (certain, certain + 1), "one append may be there that was not acknowledged"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -157,6 +158,21 @@ class TestProducers:
             patched.setattr(Extents, "committed_ends", dead)
             assert not producer.append({"news": records([b"2"])}, sequence=2).duplicate
         assert producer.append({"news": records([b"2"])}, sequence=2).duplicate
+        assert values(read(log, "news")) == [b"1", b"2"]
+
+    def test_a_damaged_account_is_an_error_for_its_name_and_strangers_are_passed_over(
+        self, log: Log, kafka: LocalKafka
+    ) -> None:
+        log.producer("writer").append({"news": records([b"1"])}, sequence=1)
+        place = full(log, "__tidewheel.producers"), zlib.crc32(b"writer") % 4
+        neighbor = next(name for name in "abcdefghijkl" if zlib.crc32(name.encode()) % 4 == place[1])
+        for key, value in ((None, b"whatever"), (b"writer", b"half")):
+            producer = PlainProducer({"bootstrap.servers": kafka.address, "partitioner": "consistent"})
+            producer.produce(place[0], value, key=key, partition=place[1])
+            producer.flush()
+        with pytest.raises(LogError, match=r"is damaged at offset .* could append it twice"):
+            log.producer("writer")
+        log.producer(neighbor).append({"news": records([b"2"])})
         assert values(read(log, "news")) == [b"1", b"2"]
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
-from collections.abc import Callable
-from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -13,36 +10,12 @@ import pytest
 
 from tests.transport import log_workers
 from tests.transport.log_reader import offsets, read, values
+from tests.transport.run_and_kill import run_and_kill
 from tidewheel.transport.log.log import Log
 from tidewheel.transport.log.log_types import Retention
 from tidewheel.transport.open_log import open_log
 
 KILLS = 25
-
-
-def run_and_kill(
-    processes: ForkServerContext, work: Callable[[str, int, Connection], None], path: Path, seed: int
-) -> int:
-    """Let a process work for a random time and kill it; gives the last sequence number that it acknowledged, or -1."""
-    choose = random.Random(seed)
-    ours, theirs = processes.Pipe(duplex=False)
-    process = processes.Process(target=work, args=(str(path), seed, theirs))
-    process.start()
-    theirs.close()
-    acknowledged = -1
-    try:
-        for _ in range(choose.randint(0, 30)):
-            acknowledged = ours.recv()
-        process.join(choose.uniform(0, 0.02))
-        assert process.is_alive(), "it ended by itself"
-    finally:
-        process.kill()
-    process.join()
-    try:
-        while True:  # what it acknowledged before it died
-            acknowledged = ours.recv()
-    except EOFError:
-        return acknowledged
 
 
 def check_file(path: Path) -> None:

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tidewheel.errors import DefinitionError, FencedError, LogError
+from tidewheel.errors import FencedError, LogError
 from tidewheel.model.time import Duration, Instant
 from tidewheel.transport.kafka.client import Clients, errors_explained, keep_from_parent
 from tidewheel.transport.kafka.extents import Extents
@@ -31,7 +31,7 @@ from tidewheel.transport.kafka.transaction import Record, TransactionalClient, T
 from tidewheel.transport.log.log import Producer
 from tidewheel.transport.log.log_types import Partition, Receipt
 from tidewheel.transport.log.partitioner import partitioned
-from tidewheel.transport.log.validation import check_batches, check_producer_name
+from tidewheel.transport.log.validation import check_batches, check_producer_name, chosen_sequence
 
 __all__ = ["Appender", "KafkaProducer"]
 
@@ -221,15 +221,9 @@ class KafkaProducer(Producer):
     ) -> Receipt:
         """Append records to topics, all or nothing, durable on return (see `Producer.append`)."""
         with self._lock:
-            if sequence is None:
-                if self._epoch is None:
-                    raise DefinitionError(
-                        f"producer {self.name!r} was opened with fence=False, so others may append under its name "
-                        f"and the next number is not known: give sequence="
-                    )
-                sequence = self.sequence + 1
-            elif sequence < 0:
-                raise DefinitionError(f"a sequence number is 0 or more, got {sequence}")
+            sequence = chosen_sequence(
+                sequence, producer=self.name, last=None if self._epoch is None else self.sequence
+            )
             check_batches(batches)
             receipt = self._append(batches, sequence, state)
             self.sequence = max(self.sequence, sequence)

@@ -6,14 +6,16 @@ import struct
 import threading
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
-from tidewheel.errors import LogError
+from tidewheel.errors import LogError, MalformedError
 from tidewheel.transport.kafka.client import Clients
 from tidewheel.transport.kafka.extents import Extents
 from tidewheel.transport.kafka.reader import messages
 
 __all__ = ["PARTITIONS", "Account", "ProducerAccounts"]
 
+# Never another number: a name would be looked for where its account is not, and its appends written twice.
 PARTITIONS = 4
 """A writer that was killed keeps those waiting who open a name of the same partition, until its work is aborted."""
 _BEGINNING = struct.Struct("<Bqq")
@@ -41,6 +43,8 @@ class Account:
     @staticmethod
     def decode(data: bytes) -> Account:
         """What `encode` gave."""
+        if len(data) < _BEGINNING.size:
+            raise MalformedError(f"the account of a producer has at least {_BEGINNING.size} bytes, not {len(data)}")
         version, epoch, sequence = _BEGINNING.unpack_from(data)
         if version != _VERSION:
             raise LogError(f"the account of a producer has version {version}, this Tidewheel reads {_VERSION}")
@@ -55,7 +59,7 @@ class ProducerAccounts:
         self._extents = extents
         self._topic = topic
         self._lock = threading.Lock()
-        self._known: dict[str, Account] = {}
+        self._known: dict[str, Account | LogError] = {}
         self._reached: dict[int, int] = {}
 
     def place(self, name: str) -> tuple[str, int]:
@@ -71,6 +75,20 @@ class ProducerAccounts:
             start = max(self._reached.get(part[1], 0), self._extents.begins([part])[part])
             for found in messages(self._clients, part, start, end):
                 for message in found:
-                    self._known[message.key().decode()] = Account.decode(message.value())
+                    if message.key() is not None:  # all accounts have one: this is no record of ours
+                        self._known[message.key().decode(errors="replace")] = self._account(message)
             self._reached[part[1]] = max(start, end)
-            return self._known.get(name, Account())
+            account = self._known.get(name, Account())
+        if isinstance(account, LogError):
+            raise account
+        return account
+
+    def _account(self, message: Any) -> Account | LogError:
+        """The account in a record; of a damaged one the error, which is for those alone who ask for that name."""
+        try:
+            return Account.decode(message.value() or b"")
+        except MalformedError as error:
+            return LogError(
+                f"{self._topic!r} partition {message.partition()} is damaged at offset {message.offset()}: {error}. "
+                "What its producer appended last is not known, and going on could append it twice"
+            )

@@ -19,6 +19,7 @@ __all__ = [
     "check_producer_name",
     "check_start",
     "check_topic",
+    "chosen_sequence",
     "topic_not_found",
 ]
 
@@ -95,6 +96,21 @@ def check_producer_name(name: str) -> None:
     """Refuse a name that a producer cannot have."""
     if not isinstance(name, str) or not name:
         raise DefinitionError(f"a producer's name is text that is not empty, got {name!r}")
+
+
+def chosen_sequence(sequence: int | None, *, producer: str, last: int | None) -> int:
+    """The number of an append: the one that is given, or the next. `last` is the producer's last number; None if others
+    may append under its name."""
+    if sequence is None:
+        if last is None:
+            raise DefinitionError(
+                f"producer {producer!r} was opened with fence=False, so others may append under its name "
+                f"and the next number is not known: give sequence="
+            )
+        return last + 1
+    if sequence < 0:
+        raise DefinitionError(f"a sequence number is 0 or more, got {sequence}")
+    return sequence
 
 
 def topic_not_found(name: str, topics: Iterable[str]) -> TopicNotFoundError:

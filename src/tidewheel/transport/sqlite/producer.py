@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from tidewheel.errors import DefinitionError, FencedError, MalformedError
+from tidewheel.errors import FencedError, MalformedError
 from tidewheel.model.time import Duration, Instant
 from tidewheel.transport.log.block import Draft, drafts
 from tidewheel.transport.log.block_header import Header, Place, encode_header, history_after
 from tidewheel.transport.log.log import Producer
 from tidewheel.transport.log.log_types import Partition, Receipt, Retention
 from tidewheel.transport.log.partitioner import partitioned
-from tidewheel.transport.log.validation import check_batches, check_producer_name
+from tidewheel.transport.log.validation import check_batches, check_producer_name, chosen_sequence
 from tidewheel.transport.sqlite.blocks import last_block
 from tidewheel.transport.sqlite.clock import AppendClock
 from tidewheel.transport.sqlite.database import Database
@@ -192,15 +192,9 @@ class SqliteProducer(Producer):
     ) -> Receipt:
         """Append records to topics, all or nothing, durable on return (see `Producer.append`)."""
         with self._lock:
-            if sequence is None:
-                if self._epoch is None:
-                    raise DefinitionError(
-                        f"producer {self.name!r} was opened with fence=False, so others may append under its name "
-                        f"and the next number is not known: give sequence="
-                    )
-                sequence = self.sequence + 1
-            elif sequence < 0:
-                raise DefinitionError(f"a sequence number is 0 or more, got {sequence}")
+            sequence = chosen_sequence(
+                sequence, producer=self.name, last=None if self._epoch is None else self.sequence
+            )
             receipt = self._appender.append(batches, _Turn(self.name, self._epoch, sequence, state))
             self.sequence = max(self.sequence, sequence)
             if state is not None and not receipt.duplicate:
